@@ -165,6 +165,7 @@ def test_defaults_are_those_of_the_paper():
         "betas": [0.9, 0.98],
         "eps": 1e-9,
         "weight_decay": 0.0,
+        "fused": True,
     }
     nanogpt = compose("train", ["model=nanogpt"])["model"]
     assert nanogpt["optimizer"]["lr"] == 1e-3
