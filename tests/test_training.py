@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from arith_erd.callbacks import KeepRows, ResumePoint
 from arith_erd.decoding import greedy
@@ -111,15 +112,53 @@ def test_every_training_example_is_trained_on_in_each_epoch(train, monkeypatch):
 
 
 def test_each_step_has_its_own_dropout_and_evaluation_none(train, monkeypatch):
-    steps, original = [], Pack.forward
+    steps = []
 
-    def spy(self, prompt, answer_in, step=None):
-        steps.append(step)
-        return original(self, prompt, answer_in, step)
+    def spied(original):
+        def spy(self, *tokens, step=None):
+            steps.append(step)
+            return original(self, *tokens, step)
 
-    monkeypatch.setattr(Pack, "forward", spy)
+        return spy
+
+    monkeypatch.setattr(Pack, "losses", spied(Pack.losses))
+    monkeypatch.setattr(Pack, "forward", spied(Pack.forward))
     train()
     assert steps == [0, 1, 2, None, None, 3, 4, 5, None, None]
+
+
+class HostReads(TorchDispatchMode):
+    """Counts what makes the host wait for a device: a number read from a tensor, a shape that depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.name() in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"):
+            self.found.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+def test_the_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
+    found = {}
+
+    def watched(name, original):
+        def watch(self, *arguments, **options):
+            with HostReads() as reads:
+                result = original(self, *arguments, **options)
+            found.setdefault(name, []).extend(reads.found)
+            return result
+
+        return watch
+
+    for name in ("training_step", "validation_step", "configure_gradient_clipping"):
+        monkeypatch.setattr(LitPack, name, watched(name, getattr(LitPack, name)))
+    train("seed=0-1", "model=nanogpt")
+    assert found == {"training_step": [], "validation_step": [], "configure_gradient_clipping": []}
+    with HostReads() as reads:
+        torch.ones(1).item()
+    assert reads.found  # else it watches nothing
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):

@@ -66,11 +66,17 @@ class TableData(L.LightningDataModule):
         split: says which examples are held out for validation.
         seeds: of the replicas, for the order of their batches.
         batch_size: examples a replica sees in a step.
-        evaluation_batch_size: examples in one forward without gradients, shared by the replicas.
+        evaluation_batch_size: examples in one forward without gradients, shared by the replicas; None: what suits
+            the device.
     """
 
     def __init__(
-        self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128, evaluation_batch_size: int = 256
+        self,
+        task: Task,
+        split: Split,
+        seeds: Sequence[int],
+        batch_size: int = 128,
+        evaluation_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         self.task = task
@@ -95,4 +101,10 @@ class TableData(L.LightningDataModule):
 
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""
-        return [EvaluationBatches(*half, self.evaluation_batch_size) for half in (self.train, self.validation)]
+        size = self.evaluation_batch_size or evaluation_batch_size(self.train[0].device, len(self.seeds))
+        return [EvaluationBatches(*half, size) for half in (self.train, self.validation)]
+
+
+def evaluation_batch_size(device: torch.device, replicas: int) -> int:
+    """A CPU wants what stays in its caches; a GPU wants to be busy, with about two gigabytes at once."""
+    return 256 if device.type == "cpu" else max(256, 32768 // replicas)

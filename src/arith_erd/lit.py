@@ -7,7 +7,6 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torchmetrics import Metric, MetricCollection
 
 from .data import Batch
@@ -78,9 +77,7 @@ class LitPack(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch  # (R, B, P), (R, B, m)
-        logits = self.pack(prompt, shift_right(completion), step=self.global_step)
-        token_losses = F.cross_entropy(logits.flatten(0, 2), completion.flatten(), reduction="none")
-        losses = token_losses.view(len(completion), -1).mean(dim=1)  # (R,)
+        losses = self.pack.losses(prompt, completion, step=self.global_step)  # (R,)
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()

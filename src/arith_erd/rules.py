@@ -35,6 +35,8 @@ RULES: tuple[Rule, ...] = (
     ("trainer.max_epochs", _positive_integer, "an integer of at least 1"),
     ("trainer.stop_at", lambda x: x is None or is_number(x, 0, 1), "an accuracy from 0 to 1, or null"),
     ("trainer.compile", lambda x: x == "auto" or isinstance(x, bool), "auto, true or false"),
+    ("trainer.cuda_graphs", lambda x: isinstance(x, bool), "true or false"),
+    ("pack.max_replicas", lambda x: x == "auto" or _positive_integer(x), "auto, or an integer of at least 1"),
     ("trainer.precision", lambda x: x in PRECISIONS, " or ".join(PRECISIONS)),
     ("trainer.accelerator", lambda x: x in ACCELERATORS, " or ".join(ACCELERATORS)),
     ("checkpoint.every_n_epochs", _positive_integer, "an integer of at least 1"),

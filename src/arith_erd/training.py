@@ -4,7 +4,7 @@ import logging
 import traceback
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
-from . import lock, preemption
+from . import lock, memory, preemption
 from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, ResumePoint, StopAtAccuracy
 from .compose import build
 from .data import TableData
@@ -26,6 +26,7 @@ from .errors import UserError
 from .lit import LitPack
 from .loggers import Logger
 from .machine import device_name, versions
+from .models import Network
 from .pack import Pack
 from .report.figures import learning_curves
 from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
@@ -70,6 +71,11 @@ def train(run: Run, config: Config) -> None:
             module.to(trainer.strategy.root_device)
             save_weights(run, module.pack)
             summaries = [summarise(run, module.pack, data, index) for index in range(len(seeds))]
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"seed={config['seed']}: {len(seeds)} replica(s) at data.batch_size={config['data']['batch_size']} do "
+                f"not fit into the memory of {device_name(module.pack.replica_keys.device)}; lower pack.max_replicas"
+            ) from error
         finally:
             logger.finish(summaries)
         finish(run, config, module.pack, data, summaries)
@@ -118,9 +124,9 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     Raises:
         UserError: if the optimizer does not take its options.
     """
-    task: Task = build(config["task"])
-    network = partial(build, config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
-    pack = Pack(network, parse_seeds(config["seed"]), compile=wants_compile(config["trainer"]["compile"], device))
+    options = config["trainer"]
+    compile = wants_compile(options["compile"], device)
+    pack = Pack(network_of(config), parse_seeds(config["seed"]), compile, options["cuda_graphs"])
     optimizer = build(config["model"]["optimizer"] | {"_partial_": True})
     module = LitPack(pack, optimizer, config["model"]["gradient_clip"])
     try:
@@ -128,6 +134,24 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     except (TypeError, ValueError) as error:
         raise UserError(f"model.optimizer={config['model']['optimizer']['_target_']}: {error}") from error
     return module
+
+
+def network_of(config: Config) -> Callable[[], Network]:
+    """What makes the network of a configuration."""
+    task: Task = build(config["task"])
+    return partial(build, config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+
+
+def fitting_replicas(config: Config) -> int:
+    """How many replicas the memory of the configured device holds; at least one."""
+    device = make_trainer(config["trainer"], []).strategy.root_device
+    task: Task = build(config["task"])
+    batch = config["data"]["batch_size"]
+    with torch.device("meta"):
+        network = network_of(config)()
+        prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in (task.prompt_length, task.width))
+        replica = memory.training_bytes(network, prompt, answer_in)
+    return memory.fitting(replica, device)
 
 
 def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Everything worth knowing from a GPU machine, unattended, within a time limit:
+#
+#   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, results/gpu)
+#
+# Needs Python 3.12 with torch, lightning, torchmetrics, safetensors, rich, pandas, scipy and matplotlib, and no package
+# index: hydra-core and what it needs come from benchmarks/wheels (see wheels.sh). Checks first, then measures, then
+# trains the experiments in order of value until the time is up. Given again, it goes on where it stopped: what was
+# measured is kept, runs resume. AUTHORS=PATH, a clone of the paper authors' repository, adds their timings.
+# DRY=1 goes through all of it in a few minutes, at toy sizes; without a GPU everything runs on the CPU.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+minutes=${1:-25}
+out=${2:-results/gpu}
+end=$((SECONDS + minutes * 60))
+mkdir -p "$out"
+
+site=$(mktemp -d)
+trap 'rm -rf "$site"' EXIT
+for wheel in benchmarks/wheels/*.whl; do
+    [ -f "$wheel" ] && python3 -m zipfile -e "$wheel" "$site"
+done
+export PYTHONPATH="$PWD/src:$site${PYTHONPATH:+:$PYTHONPATH}"
+
+# `within SECONDS COMMAND...` gives it no more than is left; a program that is asked to leave saves what it can resume.
+within() {
+    local limit=$1 left=$((end - SECONDS))
+    shift
+    [ "$left" -gt 20 ] || { echo "no time left for: $*"; return 1; }
+    timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
+}
+
+sizes=1,5,15,64,256 steps=48 fraction=1 tiny=()
+experiments=(fig1_learning_curves fig3_splits table3_ablation figE7_nanogpt figC6_bit_order figE8_nanogpt_splits
+    fig2_random_output)
+if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+    sizes=1,5 steps=12 # a bigger pack gains nothing on a CPU
+fi
+if [ -n "${DRY:-}" ]; then
+    sizes=1,2 steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) experiments=(smoke)
+fi
+
+echo "== Does it compute the same?"
+within 300 python3 benchmarks/correctness.py "${tiny[@]}" | tee "$out/correctness.txt"
+
+echo "== How fast?"
+measure() { # NAME ARGUMENTS...: once
+    [ -f "$out/$1.json" ] && return
+    local name=$1
+    shift
+    within 240 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$out/.$name.partial" "$@" \
+        | tee "$out/$name.txt" && mv "$out/.$name.partial" "$out/$name.json" || echo "not measured: $name"
+}
+reference=()
+[ -z "${AUTHORS:-}" ] || [ -n "${DRY:-}" ] || reference=(--reference "$AUTHORS")
+measure add-transformer "${reference[@]}" --repeats 1 --packs "$sizes" --profile "${tiny[@]}"
+measure mul-transformer "${reference[@]}" --task mul --repeats 1 --packs none "${tiny[@]}"
+measure add-nanogpt "${reference[@]}" --model nanogpt --repeats 1 --packs none "${tiny[@]}"
+measure add-transformer-graphs --repeats 1 --packs "$sizes" "${tiny[@]}" trainer.cuda_graphs=true
+
+echo "== Training"
+for experiment in "${experiments[@]}"; do
+    within 86400 python3 train.py -m "experiment=$experiment" "runs_dir=$out/runs" || break
+done
+
+echo "== Report"
+python3 -m arith_erd.report "$out/runs" --out "$out/report" || true
+cp "$out"/report/{claims,runs}.csv "$out" 2>/dev/null || true
