@@ -78,8 +78,10 @@ class ResumePoint(Checkpoint):
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SystemExit):
-            kept = f"resumes from epoch {self.saved + 1}" if self.saved else "starts again"
-            print(f"{self.run.path}: stopped in epoch {trainer.current_epoch + 1}; the same command {kept}")
+            goes_on = f"resumes from epoch {self.saved + 1}" if self.saved else "starts again"
+            if self.saved == trainer.max_epochs:
+                goes_on = "has the summary left to write"
+            print(f"{self.run.path}: stopped; the same command {goes_on}")
 
 
 class LeaveWhenAsked(L.Callback):

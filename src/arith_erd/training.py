@@ -14,6 +14,7 @@ import lightning as L
 import numpy as np
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
@@ -183,7 +184,8 @@ def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trai
             accelerator=options["accelerator"],
             devices=1,
             callbacks=callbacks,
-            plugins=[LightningEnvironment()],  # under Slurm its own would save and requeue from a signal's handler
+            # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
+            plugins=[LightningEnvironment(), PlainFile()],
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -193,6 +195,16 @@ def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trai
         raise UserError(
             f"trainer.accelerator={options['accelerator']}, trainer.precision={options['precision']}: {error}"
         ) from error
+
+
+class PlainFile(TorchCheckpointIO):
+    """Writes a checkpoint where it is told to, at once: `replacing` is what makes it whole or not at all.
+
+    Lightning's own goes through the memory and the system's temporary folder, where a kill would leave it.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        torch.save(checkpoint, path)
 
 
 def wants_compile(option: bool | str, device: torch.device) -> bool:
