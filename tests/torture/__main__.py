@@ -1,6 +1,6 @@
 """Kill training at random moments and see that nothing is lost: ``python -m tests.torture --kills 200``.
 
-Half as many runs get a SIGTERM as get a SIGKILL, and a twentieth goes through the command line. Every malformed
+Half as many runs get a SIGTERM as get a SIGKILL, and a fortieth goes through the command line. Every malformed
 configuration of the tests is tried. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs.
 One line a figure; the exit status is 1 if one was missed.
 """
@@ -50,8 +50,8 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
     yield figure(good, len(terms), "SIGTERM: ended within 5 s, resumed to the same, bit for bit")
     print(f"  the slowest ended after {max((term.seconds for term in terms), default=0):.2f} s", flush=True)
 
-    typed = [victims.typed_and_resumed(moments) for _ in range(options.kills // 20)]
-    yield figure(sum(typed), len(typed), "both on the command line, resumed to the same")
+    typed = [victims.typed_and_resumed(moments) for _ in range(options.kills // 40)]
+    yield figure(sum(typed), len(typed), "SIGKILL, then SIGTERM, on the command line, resumed to the same")
 
     answers = [refused(overrides, key) for overrides, key in malformed()]
     yield figure(sum(answers), len(answers), "malformed configurations: a line naming the key, no run directory")
