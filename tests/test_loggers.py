@@ -57,7 +57,7 @@ def online(cli, home):
     """Logs two epochs in a process of its own, with ``mode=online``: W&B reads its environment only once."""
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
-        return cli("-c", TWO_EPOCHS, cwd=home, timeout=30, **environment)
+        return cli("-c", TWO_EPOCHS, cwd=home, timeout=90, **environment)
 
     return run
 

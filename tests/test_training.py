@@ -13,7 +13,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from arith_erd.callbacks import KeepRows, ResumePoint
+from arith_erd.callbacks import KeepRows
+from arith_erd.checkpoint import ResumePoint
 from arith_erd.decoding import greedy
 from arith_erd.errors import UserError
 from arith_erd.lit import LitPack

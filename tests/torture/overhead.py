@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from arith_erd import callbacks, training
+from arith_erd import checkpoint, training
 from arith_erd.compose import compose
 from arith_erd.runs import Run
 
@@ -15,17 +15,17 @@ def checkpoint_and_epoch(folder: Path) -> tuple[float, float]:
         Seconds that saving the second checkpoint took (the one that also renames the first), and seconds of its epoch.
     """
     took: list[float] = []
-    original = callbacks.ResumePoint.on_train_epoch_end
+    original = checkpoint.ResumePoint.on_train_epoch_end
 
     def timed(self, trainer, pl_module):  # type: ignore[no-untyped-def]
         started = time.perf_counter()
         original(self, trainer, pl_module)
         took.append(time.perf_counter() - started)
 
-    callbacks.ResumePoint.on_train_epoch_end = timed  # type: ignore[method-assign]
+    checkpoint.ResumePoint.on_train_epoch_end = timed  # type: ignore[method-assign]
     try:
         config = compose("train", ["trainer.max_epochs=2", f"runs_dir={folder}"])
         training.train(Run.of(config), config)
     finally:
-        callbacks.ResumePoint.on_train_epoch_end = original  # type: ignore[method-assign]
+        checkpoint.ResumePoint.on_train_epoch_end = original  # type: ignore[method-assign]
     return took[-1], Run.of(config).metrics()[-1]["seconds"]

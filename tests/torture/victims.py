@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from arith_erd import callbacks, training
+from arith_erd import checkpoint, training
 from arith_erd.compose import compose
 from arith_erd.preemption import signals_caught
 from arith_erd.runs import Config, Run
@@ -208,7 +208,7 @@ def slow_disk(saving: mmap.mmap) -> Iterator[None]:
 
     save = torch.save
     os.fsync, os.replace, torch.save = slow(os.fsync), slow(os.replace), save_in_two_halves  # type: ignore[assignment]
-    callbacks.ResumePoint.on_train_epoch_end = marked(callbacks.ResumePoint.on_train_epoch_end)  # type: ignore[method-assign]
+    checkpoint.ResumePoint.on_train_epoch_end = marked(checkpoint.ResumePoint.on_train_epoch_end)  # type: ignore[method-assign]
     Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
     training.save_weights = marked(training.save_weights)
     training.finish = marked(training.finish)
