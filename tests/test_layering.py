@@ -21,7 +21,7 @@ LAYERS = (
     {"decoding"},
     {"data", "pack", "interp"},
     {"subject", "lit"},
-    {"callbacks", "load"},
+    {"callbacks", "checkpoint", "load"},
     {"probes", "training"},
     {"probing"},
 )
@@ -29,7 +29,7 @@ RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # Who may load what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {
-    "lightning": {"data", "lit", "callbacks", "training"},
+    "lightning": {"data", "lit", "callbacks", "checkpoint", "training"},
     "hydra": {"compose", "sweep", "cli"},
     "omegaconf": {"compose", "sweep", "cli"},
     "wandb": {"loggers", "report"},
