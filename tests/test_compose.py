@@ -8,7 +8,8 @@ import torch
 import yaml
 
 from arith_erd.bits import START
-from arith_erd.compose import CONF, RULES, build, compose
+from arith_erd.build import build
+from arith_erd.compose import CONF, RULES, compose
 from arith_erd.errors import UserError
 from arith_erd.loggers import Logger
 from arith_erd.models import Network, Transformer
@@ -73,7 +74,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     config = compose("train", [f"model={model}", f"ablation={ablation}"])
     assert (config["model"]["name"], config["ablation"]["name"]) == (model, ablation)
     network = network_of(config)
-    optimizer = build(config["model"]["optimizer"] | {"_partial_": True})(network.parameters())
+    optimizer = build(config["model"]["optimizer"], torch.optim.Optimizer, network.parameters())
     prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
     network(prompt, answer_in).square().mean().backward()
     optimizer.step()
@@ -266,6 +267,15 @@ REFUSED = [
     "model.gradient_clip=norm",
     "runs_dir=''",
     "runs_dir=null",
+    "task.name=../x",
+    "split.name=..",
+    "model.name=a/b",
+    "ablation.name=/etc",
+    "logger.name=''",
+    "data.batch_size=9999999999",
+    "trainer.max_epochs=9999999999",
+    "model.net.d_model=1000000000",
+    "model.net.num_layers=1000000000",
     "seed=4-0",
     "seed=-1",
     "seed=[0,0]",
@@ -310,8 +320,15 @@ def test_bad_folders_of_a_probe(override):
         compose("probe", [override])
 
 
+@pytest.mark.parametrize("override", ["probe.name=../x", "probe.needs=[world]", "probe.needs=task"])
+def test_bad_names_and_needs_of_a_probe(override):
+    with pytest.raises(UserError, match=rf"^{override.partition('=')[0]}=.*: expected a "):
+        compose("probe", [override])
+
+
 def test_every_rule_has_a_value_that_it_refuses():
-    refused = {override.partition("=")[0] for override in REFUSED + REFUSED_BY_WANDB} | {"out"}
+    refused = {override.partition("=")[0] for override in REFUSED + REFUSED_BY_WANDB}
+    refused |= {"out", "probe.name", "probe.needs"}
     assert {key for key, _, _ in RULES} <= refused
 
 

@@ -14,9 +14,9 @@ PACKAGE = "arith_erd"
 LAYERS = (
     {"errors", "bits", "intervals", "machine", "__init__"},
     {"seeds"},
-    {"tasks", "metrics", "runs"},
-    {"models", "splits", "compose", "loggers", "report"},
-    {"decoding", "data", "pack", "interp"},
+    {"tasks", "metrics", "runs", "build"},
+    {"models", "splits", "loggers", "report"},
+    {"decoding", "data", "pack", "interp", "compose"},
     {"subject", "lit"},
     {"callbacks", "load"},
     {"probes", "training"},
@@ -31,7 +31,7 @@ ONLY_IN = {
     "omegaconf": {"compose", "probing"},
     "wandb": {"loggers", "report"},
 }
-WITHOUT_TORCH = ("machine", "intervals", "seeds", "tasks", "splits", "runs", "report", "compose")
+WITHOUT_TORCH = ("machine", "intervals", "seeds", "tasks", "splits", "runs", "report", "build", "compose")
 
 
 @pytest.fixture

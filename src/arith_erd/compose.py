@@ -20,13 +20,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from .build import build
 from .errors import UserError, bad_value
-from .runs import Config
+from .runs import NAMES, Config, is_name
 from .seeds import parse_seeds
+from .splits import Split
+from .tasks import Task
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "split", "model", "logger", "probe")
-TARGETS = ("arith_erd.", "torch.", "torchmetrics.", "lightning.")
 
 
 def is_integer(value: object, low: int) -> bool:
@@ -47,11 +49,19 @@ def _positive(value: object) -> bool:
     return is_number(value, 0) and value != 0
 
 
+def _folder(value: object) -> bool:
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
 Rule = tuple[str, Callable[[Any], bool], str]
 SWITCHES = ("encoder", "attention", "feed_forward", "positional_encoding")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 MODES = ("offline", "online", "disabled")
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
+NAMED = (*GROUPS, "ablation")  # groups whose names become part of a path
+NEEDS = ("task", "split", "subjects")
+COUNTS = ("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs")
+SIZES = ("model.net.d_model", "model.net.num_heads", "model.net.num_layers")
 
 RULES: tuple[Rule, ...] = (
     ("data.batch_size", _positive_integer, "an integer of at least 1"),
@@ -77,8 +87,12 @@ RULES: tuple[Rule, ...] = (
     ("model.gradient_clip", lambda x: x is None or _positive(x), "a number above 0, or null"),
     ("logger.mode", lambda x: x in MODES, " or ".join(MODES)),
     ("logger.timeout", _positive, "seconds above 0"),
-    ("runs_dir", lambda x: isinstance(x, str) and x != "", "a folder"),
-    ("out", lambda x: x is None or (isinstance(x, str) and x != ""), "a folder, or null"),
+    ("runs_dir", _folder, "a folder"),
+    ("out", lambda x: x is None or _folder(x), "a folder, or null"),
+    *((f"{group}.name", is_name, NAMES) for group in NAMED),
+    ("probe.needs", lambda x: isinstance(x, list) and set(map(str, x)) <= set(NEEDS), f"a list of {', '.join(NEEDS)}"),
+    *((key, lambda x: x < 2**31, "no more than 2147483647") for key in COUNTS),  # what torch and Lightning can count to
+    *((key, lambda x: x <= 4096, "at most 4096") for key in SIZES),  # some terabytes of weights
 )
 
 
@@ -90,6 +104,9 @@ def check(config: Config) -> None:
     Raises:
         UserError: naming the key, the value and what is accepted.
     """
+    for group in NAMED:
+        if not isinstance(config.get(group, {}), dict):
+            raise bad_value(group, config[group], "a group of keys")
     flat = dict(_leaves(config))
     for key, accepts, accepted in RULES:
         if key in flat and not accepts(flat[key]):
@@ -97,53 +114,11 @@ def check(config: Config) -> None:
     if "seed" in config:
         parse_seeds(config["seed"])
     net = config.get("model", {}).get("net", {})
-    if net.get("d_model", 0) % net.get("num_heads", 1):
+    if isinstance(net, dict) and net.get("d_model", 0) % net.get("num_heads", 1):
         raise bad_value("model.net.d_model", net["d_model"], f"a multiple of model.net.num_heads={net['num_heads']}")
-    task = build(config["task"])  # tasks and splits are quick to make and check their own arguments
+    task: Task = build(config.get("task"), Task)  # tasks and splits are quick to make and check their own arguments
     if config.get("split"):
-        build(config["split"])(task.examples([0], [0]))
-
-
-def build(node: Config, **arguments: Any) -> Any:
-    """Instantiate a node of a configuration; every `_target_` in the project goes through here.
-
-    ``name`` and ``needs`` are for people and programs, and no arguments. What a constructor refuses becomes a
-    `UserError`.
-
-    Raises:
-        UserError: if a target is no class of this package, torch, torchmetrics or lightning.
-    """
-    node = {key: value for key, value in node.items() if key not in ("name", "needs")}
-    for target in _targets(node):
-        _require_allowed(target)
-    try:
-        return hydra.utils.instantiate(node, **arguments)
-    except hydra.errors.InstantiationException as error:
-        if isinstance(error.__cause__, UserError):
-            raise error.__cause__ from error
-        raise UserError(f"{node.get('_target_')}: {error.__cause__ or error}") from error
-
-
-def _targets(node: Any) -> Iterator[Any]:
-    """Every `_target_` in a tree of dictionaries and lists."""
-    if isinstance(node, dict):
-        yield from (value for key, value in node.items() if key == "_target_")
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    for child in children:
-        yield from _targets(child)
-
-
-def _require_allowed(target: Any) -> None:
-    """Refuse all but classes defined where they may be; another module's name may stand in an allowed one."""
-    expected = f"a class of {', '.join(prefix.rstrip('.') for prefix in TARGETS)}"
-    if not str(target).startswith(TARGETS):
-        raise bad_value("_target_", target, expected)
-    try:
-        found = hydra.utils.get_object(target)
-    except (ImportError, ValueError, hydra.errors.HydraException) as error:
-        raise bad_value("_target_", target, f"{expected}, but there is none of that name") from error
-    if not isinstance(found, type) or not f"{found.__module__}.".startswith(TARGETS):
-        raise bad_value("_target_", target, expected)
+        build(config["split"], Split)(task.examples([0], [0]))
 
 
 def resolve(config: DictConfig) -> Config:

@@ -7,13 +7,17 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from .compose import build, overridden
+from .build import build
+from .compose import overridden
 from .errors import UserError
 from .loggers import Logger
 from .probes.probe import Probe
 from .runs import Config, Run, require_writable, write_atomically
+from .splits import Split
+from .tasks import Task
 
 MAX_TABLE_ROWS = 40
+KINDS = {"task": Task, "split": Split}
 
 
 def probe(config: Config) -> None:
@@ -29,7 +33,7 @@ def probe(config: Config) -> None:
             raise UserError(f"{sources[0]}={config[sources[0]]}: probe={name} asks about a task and takes none")
         names = [name, *(config[group]["name"] for group in needs)]
         folder = Path(config["out"] or f"{config['runs_dir']}/probes/{'-'.join(names)}")
-        ask(config, {group: build(config[group]) for group in needs}, folder, [])
+        ask(config, {group: build(config[group], KINDS[group]) for group in needs}, folder, [])
         return
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected either run=DIR or checkpoint=FILE task=NAME")
@@ -44,7 +48,7 @@ def ask(config: Config, arguments: dict[str, Any], folder: Path, subjects: list[
     """Measure, write, show, log."""
     name = config["probe"]["name"]
     require_writable("out" if config["out"] else "runs_dir", folder)
-    question: Probe = build(config["probe"], **arguments)
+    question: Probe = build(config["probe"], Probe, **arguments)
     rows = pd.DataFrame(question.rows(), columns=list(question.columns))
     figure = question.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +56,7 @@ def ask(config: Config, arguments: dict[str, Any], folder: Path, subjects: list[
     figure.savefig(folder / "figure.png")
     show(question.table(rows), question.notes())
     print(f"{folder}: rows.csv ({len(rows):,} rows), figure.png")
-    logger: Logger = build(config["logger"])
+    logger: Logger = build(config["logger"], Logger)
     for subject in subjects:
         logger.probe(subject.name, subject.seed, name, rows[rows["seed"] == subject.seed], folder / "figure.png")
 
@@ -84,5 +88,5 @@ def _subjects(config: Config) -> dict[Path, list[Any]]:
         return by_run
     if not overridden("task"):
         raise UserError(f"checkpoint={config['checkpoint']}: expected its task too, as task=add")
-    subject = load_checkpoint(config["checkpoint"], build(config["task"]))
+    subject = load_checkpoint(config["checkpoint"], build(config["task"], Task))
     return {Path(config["runs_dir"]) / "probes" / f"{config['probe']['name']}-{config['task']['name']}": [subject]}

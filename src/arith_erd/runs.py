@@ -14,10 +14,14 @@ Accuracies are fractions in [0, 1], times are in seconds, epochs count from 1.
 """
 
 import csv
+import errno
 import hashlib
+import io
 import json
 import math
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,7 +29,7 @@ from typing import Any
 
 import yaml
 
-from .errors import UserError
+from .errors import UserError, bad_value
 from .seeds import format_seeds, parse_seeds
 
 METRICS = (
@@ -39,6 +43,8 @@ METRICS = (
     "seconds",
 )
 INTEGERS = ("epoch", "seed")
+NAMES = "a name of at most 64 letters, digits and _ + . -, beginning with a letter or digit"
+LARGEST = {"config.yaml": 2**18, "metrics.csv": 2**30, "summary.json": 2**26}  # bytes that are read; ours are smaller
 
 Config = dict[str, Any]
 Row = dict[str, Any]
@@ -57,15 +63,49 @@ def identity(config: Config) -> Config:
     }
 
 
+def is_name(value: object) -> bool:
+    """Whether this may be part of a file's name, of a page and of a plot's title."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII) is not None
+
+
+def names(config: Config) -> dict[str, str]:
+    """``{"task": "add", "split": "random", ...}``: the options of the groups that name a run.
+
+    Raises:
+        UserError: for one that is no name, such as ``../x``.
+    """
+    found = {group: config[group]["name"] for group in ("task", "split", "model", "ablation")}
+    for group, name in found.items():
+        if not is_name(name):
+            raise bad_value(f"{group}.name", name, NAMES)
+    return found
+
+
 def run_name(config: Config) -> str:
     """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
     who = identity(config)
     digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
-    parts = [who[group]["name"] for group in ("task", "split", "model", "ablation")]
+    parts = names(config).values()
     seeds = who["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
     return "-".join([*parts, f"seed{seeds}", digest])
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, of which a screenful can stand for billions of values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+class PlainDumper(yaml.SafeDumper):
+    """The same for writing."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class Run:
@@ -105,9 +145,44 @@ class Run:
         return (self.path / "summary.json").is_file()
 
     def create(self, config: Config) -> None:
-        """Make the directory and write ``config.yaml``."""
+        """Make the directory and write ``config.yaml``.
+
+        Raises:
+            UserError: if what is there already is no plain run directory.
+        """
+        self.require_plain()
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        write_atomically(self.path / "config.yaml", yaml.dump(config, Dumper=PlainDumper, sort_keys=False))
+
+    def require_plain(self) -> None:
+        """Refuse a run directory with links or pipes in it, before anything is written there.
+
+        Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
+        what W&B keeps in ``wandb/``.
+
+        Raises:
+            UserError: naming the file.
+        """
+        for folder, inside, files in os.walk(self.path):
+            for name in (*inside, *files):
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise UserError(f"{folder}/{name}: a link or a pipe; expected files and folders only: remove it")
+            if folder == str(self.path) and "wandb" in inside:
+                inside.remove("wandb")
+
+    def _read(self, name: str) -> str:
+        """The text of one of the files.
+
+        Raises:
+            OSError: if it cannot be read, or is none to be read whole: a pipe, a device, far larger than any of ours.
+            UnicodeDecodeError: if it is no text.
+        """
+        path = self.path / name
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST[name]:
+            raise OSError(errno.EINVAL, "no file of a run", str(path))
+        return path.read_text(encoding="utf-8")
 
     def config(self) -> Config:
         """The resolved configuration of the run.
@@ -117,8 +192,8 @@ class Run:
         """
         path = self.path / "config.yaml"
         try:
-            config = yaml.safe_load(path.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            config = yaml.load(self._read("config.yaml"), PlainLoader)
+        except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: no run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
             raise UserError(f"{path}: expected a mapping of keys to values")
@@ -127,13 +202,11 @@ class Run:
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
         try:
-            with (self.path / "metrics.csv").open(newline="") as file:
-                rows = list(csv.DictReader(file))
+            rows = csv.DictReader(io.StringIO(self._read("metrics.csv")))
+            return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
         except FileNotFoundError:
             return []
-        try:
-            return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
-        except (KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
             raise UserError(f"{self.path / 'metrics.csv'}: not the columns {', '.join(METRICS)}") from error
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
@@ -149,8 +222,8 @@ class Run:
     def summary(self) -> Config:
         """The contents of ``summary.json``; the run must be finished."""
         try:
-            summary: Config = json.loads((self.path / "summary.json").read_text())
-        except (OSError, ValueError) as error:
+            summary: Config = json.loads(self._read("summary.json"))
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         return summary
 

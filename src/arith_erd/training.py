@@ -12,18 +12,20 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
+from .build import build
 from .callbacks import EpochProgress, KeepRows, ResumePoint, StopAtAccuracy
-from .compose import build
 from .data import TableData
 from .decoding import answers
 from .errors import UserError
 from .lit import LitPack
 from .loggers import Logger
 from .machine import device_name, versions
+from .models.network import Network
 from .pack import Pack
 from .report.figures import learning_curves
 from .runs import Config, Row, Run, epochs_to
 from .seeds import format_seeds, parse_seeds
+from .splits import Split
 from .tasks import Task
 
 
@@ -34,8 +36,8 @@ def train(run: Run, config: Config) -> None:
         UserError: if the device is not there, the folder cannot be written, or a loss stops being a number.
     """
     seeds = parse_seeds(config["seed"])
-    task: Task = build(config["task"])
-    logger: Logger = build(config["logger"])
+    task: Task = build(config["task"], Task)
+    logger: Logger = build(config["logger"], Logger)
     callbacks: list[L.Callback] = [KeepRows(run, logger)]
     if config["trainer"]["stop_at"] is not None:
         callbacks.append(StopAtAccuracy(run, config["trainer"]["stop_at"]))
@@ -44,7 +46,7 @@ def train(run: Run, config: Config) -> None:
     trainer = make_trainer(config["trainer"], callbacks)
     module = assemble(config, trainer.strategy.root_device)
     pack = module.pack
-    data = TableData(task, build(config["split"]), seeds, config["data"]["batch_size"])
+    data = TableData(task, build(config["split"], Split), seeds, config["data"]["batch_size"])
 
     resume = resume_point(run)
     run.create(config)
@@ -85,10 +87,11 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     Raises:
         UserError: if the optimizer does not take its options.
     """
-    task: Task = build(config["task"])
-    network = partial(build, config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+    task: Task = build(config["task"], Task)
+    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
+    network = partial(build, config["model"]["net"], Network, **lengths)
     pack = Pack(network, parse_seeds(config["seed"]), compile=wants_compile(config["trainer"]["compile"], device))
-    optimizer = build(config["model"]["optimizer"] | {"_partial_": True})
+    optimizer = partial(build, config["model"]["optimizer"], torch.optim.Optimizer)
     module = LitPack(pack, optimizer, config["model"]["gradient_clip"])
     try:
         module.configure_optimizers()
