@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from .build import build
 from .errors import UserError, bad_value
-from .runs import NAMES, Config, is_name
+from .runs import Config, require_name
 from .seeds import parse_seeds
 from .splits import Split
 from .tasks import Task
@@ -49,19 +49,17 @@ def _positive(value: object) -> bool:
     return is_number(value, 0) and value != 0
 
 
-def _folder(value: object) -> bool:
-    return isinstance(value, str) and value != "" and value.isprintable()
-
-
 Rule = tuple[str, Callable[[Any], bool], str]
 SWITCHES = ("encoder", "attention", "feed_forward", "positional_encoding")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 MODES = ("offline", "online", "disabled")
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
 NAMED = (*GROUPS, "ablation")  # groups whose names become part of a path
-NEEDS = ("task", "split", "subjects")
-COUNTS = ("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs")
-SIZES = ("model.net.d_model", "model.net.num_heads", "model.net.num_layers")
+NEEDS = ["task", "split", "subjects"]
+HIGHEST = {  # beyond what any machine has, and within what torch can count to
+    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs"), 2**31 - 1),
+    **dict.fromkeys(("model.net.d_model", "model.net.num_heads", "model.net.num_layers"), 4096),
+}
 
 RULES: tuple[Rule, ...] = (
     ("data.batch_size", _positive_integer, "an integer of at least 1"),
@@ -87,12 +85,8 @@ RULES: tuple[Rule, ...] = (
     ("model.gradient_clip", lambda x: x is None or _positive(x), "a number above 0, or null"),
     ("logger.mode", lambda x: x in MODES, " or ".join(MODES)),
     ("logger.timeout", _positive, "seconds above 0"),
-    ("runs_dir", _folder, "a folder"),
-    ("out", lambda x: x is None or _folder(x), "a folder, or null"),
-    *((f"{group}.name", is_name, NAMES) for group in NAMED),
-    ("probe.needs", lambda x: isinstance(x, list) and set(map(str, x)) <= set(NEEDS), f"a list of {', '.join(NEEDS)}"),
-    *((key, lambda x: x < 2**31, "no more than 2147483647") for key in COUNTS),  # what torch and Lightning can count to
-    *((key, lambda x: x <= 4096, "at most 4096") for key in SIZES),  # some terabytes of weights
+    ("runs_dir", lambda x: isinstance(x, str) and x != "", "a folder"),
+    ("out", lambda x: x is None or (isinstance(x, str) and x != ""), "a folder, or null"),
 )
 
 
@@ -111,6 +105,18 @@ def check(config: Config) -> None:
     for key, accepts, accepted in RULES:
         if key in flat and not accepts(flat[key]):
             raise bad_value(key, flat[key], accepted)
+    for key, highest in HIGHEST.items():
+        if key in flat and flat[key] > highest:
+            raise bad_value(key, flat[key], f"at most {highest}")
+    for key in (f"{group}.name" for group in NAMED):
+        if key in flat:
+            require_name(key, flat[key])
+    for key, value in flat.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise bad_value(key, value, "text without control characters")
+    needs = flat.get("probe.needs", [])
+    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
+        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
     if "seed" in config:
         parse_seeds(config["seed"])
     net = config.get("model", {}).get("net", {})

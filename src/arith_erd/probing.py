@@ -84,6 +84,7 @@ def _subjects(config: Config) -> dict[Path, list[Any]]:
             raise UserError(f"{given[0]}: not together with run=, whose own task and split count")
         by_run: dict[Path, list[Any]] = {}
         for path, subject in load_runs(config["run"]):
+            Run(path).require_plain()
             by_run.setdefault(Run(path).probe(config["probe"]["name"]), []).append(subject)
         return by_run
     if not overridden("task"):

@@ -43,7 +43,6 @@ METRICS = (
     "seconds",
 )
 INTEGERS = ("epoch", "seed")
-NAMES = "a name of at most 64 letters, digits and _ + . -, beginning with a letter or digit"
 LARGEST = {"config.yaml": 2**18, "metrics.csv": 2**30, "summary.json": 2**26}  # bytes that are read; ours are smaller
 
 Config = dict[str, Any]
@@ -63,29 +62,22 @@ def identity(config: Config) -> Config:
     }
 
 
-def is_name(value: object) -> bool:
-    """Whether this may be part of a file's name, of a page and of a plot's title."""
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII) is not None
-
-
-def names(config: Config) -> dict[str, str]:
-    """``{"task": "add", "split": "random", ...}``: the options of the groups that name a run.
+def require_name(key: str, value: object) -> str:
+    """Refuse what cannot stand in the name of a file, in a page and in the title of a plot.
 
     Raises:
-        UserError: for one that is no name, such as ``../x``.
+        UserError: naming the key.
     """
-    found = {group: config[group]["name"] for group in ("task", "split", "model", "ablation")}
-    for group, name in found.items():
-        if not is_name(name):
-            raise bad_value(f"{group}.name", name, NAMES)
-    return found
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII):
+        raise bad_value(key, value, "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit")
+    return value
 
 
 def run_name(config: Config) -> str:
     """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
     who = identity(config)
     digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
-    parts = names(config).values()
+    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
     seeds = who["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
@@ -145,17 +137,12 @@ class Run:
         return (self.path / "summary.json").is_file()
 
     def create(self, config: Config) -> None:
-        """Make the directory and write ``config.yaml``.
-
-        Raises:
-            UserError: if what is there already is no plain run directory.
-        """
-        self.require_plain()
+        """Make the directory and write ``config.yaml``."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.yaml", yaml.dump(config, Dumper=PlainDumper, sort_keys=False))
 
     def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it, before anything is written there.
+        """Refuse a run directory with links or pipes in it; to be asked before anything is written there.
 
         Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
         what W&B keeps in ``wandb/``.

@@ -35,6 +35,7 @@ def train(run: Run, config: Config) -> None:
     Raises:
         UserError: if the device is not there, the folder cannot be written, or a loss stops being a number.
     """
+    run.require_plain()
     seeds = parse_seeds(config["seed"])
     task: Task = build(config["task"], Task)
     logger: Logger = build(config["logger"], Logger)
