@@ -10,7 +10,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        text = one_line(message)
+        text = printable(" ".join(message.split()))
         super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
 
 
@@ -19,6 +19,6 @@ def bad_value(key: str, value: object, accepted: str) -> UserError:
     return UserError(f"{key}={value}: expected {accepted}")
 
 
-def one_line(text: object) -> str:
-    """Text from outside made fit for a terminal: no line breaks, and no control characters, which could rewrite it."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(str(text).split()))
+def printable(text: str) -> str:
+    """Text from outside fit for a terminal: control characters, which could rewrite it, are spelt out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

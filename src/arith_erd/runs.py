@@ -43,7 +43,6 @@ METRICS = (
     "seconds",
 )
 INTEGERS = ("epoch", "seed")
-LARGEST = {"config.yaml": 2**18, "metrics.csv": 2**30, "summary.json": 2**26}  # bytes that are read; ours are smaller
 
 Config = dict[str, Any]
 Row = dict[str, Any]
@@ -158,19 +157,6 @@ class Run:
             if folder == str(self.path) and "wandb" in inside:
                 inside.remove("wandb")
 
-    def _read(self, name: str) -> str:
-        """The text of one of the files.
-
-        Raises:
-            OSError: if it cannot be read, or is none to be read whole: a pipe, a device, far larger than any of ours.
-            UnicodeDecodeError: if it is no text.
-        """
-        path = self.path / name
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST[name]:
-            raise OSError(errno.EINVAL, "no file of a run", str(path))
-        return path.read_text(encoding="utf-8")
-
     def config(self) -> Config:
         """The resolved configuration of the run.
 
@@ -179,7 +165,7 @@ class Run:
         """
         path = self.path / "config.yaml"
         try:
-            config = yaml.load(self._read("config.yaml"), PlainLoader)
+            config = yaml.load(read_text(path, 2**18), PlainLoader)
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: no run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
@@ -189,7 +175,7 @@ class Run:
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
         try:
-            rows = csv.DictReader(io.StringIO(self._read("metrics.csv")))
+            rows = csv.DictReader(io.StringIO(read_text(self.path / "metrics.csv")))
             return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
         except FileNotFoundError:
             return []
@@ -209,7 +195,7 @@ class Run:
     def summary(self) -> Config:
         """The contents of ``summary.json``; the run must be finished."""
         try:
-            summary: Config = json.loads(self._read("summary.json"))
+            summary: Config = json.loads(read_text(self.path / "summary.json"))
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         return summary
@@ -238,6 +224,19 @@ def require_writable(key: str, folder: Path | str) -> None:
         raise UserError(
             f"{key}={folder}: cannot be written ({error.strerror}); expected a folder to write to"
         ) from error
+
+
+def read_text(path: Path, largest: int = 2**30) -> str:
+    """The text of a plain file of at most ``largest`` bytes.
+
+    Raises:
+        OSError: if it cannot be read, or is no such file: a pipe, which would be waited for, or a device without end.
+        UnicodeDecodeError: if it is no text.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        raise OSError(errno.EINVAL, "no plain file of a reasonable size", str(path))
+    return path.read_text(encoding="utf-8")
 
 
 def write_atomically(path: Path, text: str) -> None:
