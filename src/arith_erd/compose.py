@@ -159,6 +159,9 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> Config:
 
 def accept(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> Config:
     """A composed configuration, resolved, once it is known to be good; ``choices`` are the options of the groups."""
+    for group, option in choices.items():
+        if option and (".." in str(option).split("/") or str(option).startswith("/")):
+            raise bad_value(group, option, f"one of the files in conf/{group}/")
     _require_same_keys(config_name, composed, choices)
     config = resolve(composed)
     check(config)
