@@ -98,7 +98,7 @@ VALUES: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what
     "a gigabyte of bits": ("task.bits", 10**9, "task.bits=1000000000: expected an integer from 2 to 9"),
     "a billion channels": ("model.net.d_model", 10**9, "model.net.d_model=1000000000: expected at most"),
     "a billion layers": ("model.net.num_layers", 10**9, "model.net.num_layers=1000000000: expected at most"),
-    "channels beyond the weights": ("model.net.d_model", 4096, "weights do not fit"),
+    "channels beyond the weights": ("model.net.d_model", 32, "weights do not fit"),
     "a trillion seeds": ("seed", "0-999999999999", "seed=0-999999999999: expected"),
     "two billion seeds": ("seed", "0-2000000000", "at most 4096 seeds"),
     "seeds that are a path": ("seed", "../../etc/passwd", "seed=../../etc/passwd: expected"),

@@ -40,14 +40,14 @@ def cases() -> Iterator[Case]:
 
         def attack(world: World, text: str | bytes = text) -> Reader:
             world.file("metrics.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-            return world.report
+            return world.collect
 
         yield Case(f"metrics.csv: {name}", attack, says)
     for name, (text, says) in SUMMARIES.items():
 
         def attack(world: World, text: str = text) -> Reader:
             world.file("summary.json").write_text(text)
-            return world.report
+            return world.collect
 
         yield Case(f"summary.json: {name}", attack, says)
     yield from entries()
@@ -84,7 +84,7 @@ def links() -> Iterator[Case]:
         def attack(world: World) -> Reader:
             world.file(name).unlink()
             make(world.file(name))
-            return world.interrupted() if name == "last.ckpt" else world.report
+            return world.interrupted() if name == "last.ckpt" else world.collect
 
         return attack
 
@@ -116,11 +116,11 @@ def entries() -> Iterator[Case]:
     }
     for name, (change, says) in changes.items():
 
-        def attack(world: World, change: Callable[[dict[str, Any]], None] = change) -> Reader:
+        def attack(world: World, change: Callable[[dict[str, Any]], None] = change, says: str | None = says) -> Reader:
             summary = world.summary
             change(summary)
             world.run.finish(summary)
-            return world.report
+            return world.collect if says else world.report
 
         yield Case(f"summary.json: {name}", attack, says)
     for key, value, says in (
@@ -134,21 +134,21 @@ def entries() -> Iterator[Case]:
 
         def attack(world: World, key: str = key, value: Any = value) -> Reader:
             world.configure(key, value)
-            return world.report
+            return world.collect
 
         yield Case(f"config.yaml, for the report: {key}={str(value)[:20]}", attack, says)
     header = b"\x10\x27\x00\x00\x00\x00\x00\x00" + b"[" * 10_000
 
     def vocabulary(world: World) -> Reader:
         world.file("weights/seed=0.safetensors").write_bytes(header)
-        return world.report
+        return world.collect
 
     yield Case("safetensors, for the report: a header of brackets", vocabulary, None)
     for content in (b"[1]", b'{"x.embedding.weight": {"shape": [1e999]}}', b'{"embedding.weight": {"shape": {}}}'):
 
         def attack(world: World, content: bytes = content) -> Reader:
             world.file("weights/seed=0.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
-            return world.report
+            return world.collect
 
         yield Case(f"safetensors, for the report: {content.decode()}", attack, None)
 

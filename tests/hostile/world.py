@@ -24,6 +24,8 @@ from arith_erd.errors import UserError
 from arith_erd.load import load_run
 from arith_erd.models import Network
 from arith_erd.report.__main__ import build as build_report
+from arith_erd.report.collect import Collection, collect
+from arith_erd.report.paper import load_paper
 from arith_erd.report.paper_figures import paper_figures
 from arith_erd.runs import METRICS, Config, Run
 from arith_erd.tasks import Add
@@ -116,13 +118,21 @@ class World:
         self.file("summary.json").unlink(missing_ok=True)
         return lambda: train(self.run, self.data)
 
+    def collect(self) -> None:
+        """Read the folder of runs as the report does; what could not be read is told as an error would be."""
+        _tell(collect(self.folder / "runs", load_paper().setup))
+
     def report(self, figures: bool = False) -> None:
-        """Read the folder of runs and write a page; what could not be read is told as an error would be."""
+        """The same, and write the page."""
         drawn = paper_figures if figures else lambda *_: ()
         with mock.patch("arith_erd.report.paper_figures.paper_figures", drawn):  # they take most of the time
             found, _ = build_report(self.folder / "runs", self.folder / "report")
-        if found.problems:
-            raise UserError(" | ".join(f"{name}: {problem}" for name, problem in found.problems.items()))
+        _tell(found)
+
+
+def _tell(found: Collection) -> None:
+    if found.problems:
+        raise UserError(" | ".join(f"{name}: {problem}" for name, problem in found.problems.items()))
 
 
 @dataclass(frozen=True)
