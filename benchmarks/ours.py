@@ -13,8 +13,8 @@ from authors import share
 from lightning.pytorch.callbacks import Checkpoint
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from arith_erd.build import build
 from arith_erd.callbacks import EpochProgress, KeepRows, ResumePoint
-from arith_erd.compose import build
 from arith_erd.data import TableData
 from arith_erd.lit import LitPack
 from arith_erd.machine import device_name, versions

@@ -8,7 +8,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bits import START
-from arith_erd.compose import CONF, build, compose
+from arith_erd.build import build
+from arith_erd.compose import CONF, compose
 from arith_erd.errors import UserError
 from arith_erd.loggers import Logger
 from arith_erd.models import Network, Transformer
@@ -75,7 +76,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     config = compose("train", [f"model={model}", f"ablation={ablation}"])
     assert (config["model"]["name"], config["ablation"]["name"]) == (model, ablation)
     network = network_of(config)
-    optimizer = build(config["model"]["optimizer"] | {"_partial_": True})(network.parameters())
+    optimizer = build(config["model"]["optimizer"], torch.optim.Optimizer, network.parameters())
     prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
     network(prompt, answer_in).square().mean().backward()
     optimizer.step()
@@ -230,6 +231,12 @@ def test_whatever_else_is_wrong_is_refused_by_its_key(typed, key):
 @pytest.mark.parametrize("override", ["out=''", "out=3", "runs_dir=null"])
 def test_bad_folders_of_a_probe(override):
     with pytest.raises(UserError, match=rf"^{override.partition('=')[0]}=.*: expected a folder"):
+        compose("probe", [override])
+
+
+@pytest.mark.parametrize("override", ["probe.name=../x", "probe.needs=[world]", "probe.needs=task"])
+def test_bad_names_and_needs_of_a_probe(override):
+    with pytest.raises(UserError, match=rf"^{override.partition('=')[0]}=.*: expected a "):
         compose("probe", [override])
 
 

@@ -1,7 +1,6 @@
 """What a run goes on from: written after an epoch, checked before it is trusted."""
 
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
 from .errors import UserError
+from .lit import LitPack
+from .models.weights import load_tensors
 from .runs import Run, replacing
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "state_dict"}
@@ -52,7 +53,7 @@ class PlainFile(TorchCheckpointIO):
         torch.save(checkpoint, path)
 
 
-def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
+def resume_point(run: Run, module: LitPack) -> Path | None:
     """The checkpoint to go on from; None for a run that starts.
 
     A last one that is damaged, or that a kill between two renames left missing, is replaced by the one before.
@@ -64,7 +65,7 @@ def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
     there = [path for path in (last, previous) if path.is_file()]
     if not there:
         return None
-    epochs = next(((path, n) for path in there if (n := epochs_behind(path)) is not None), None)
+    epochs = next(((path, n) for path in there if (n := epochs_behind(path, module)) is not None), None)
     if epochs is None:
         are, them = ("are", "them") if len(there) > 1 else ("is", "it")
         names = " and ".join(path.name for path in there)
@@ -76,18 +77,20 @@ def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
         previous.replace(last)
     rows = {(row["epoch"], row["seed"]) for row in run.metrics()}
     for epoch in range(1, behind + 1):
-        if not all((epoch, seed) in rows for seed in seeds):
+        if not all((epoch, seed) in rows for seed in module.pack.seeds):
             raise UserError(f"{run.path}: metrics.csv lacks epoch {epoch}; delete {last.name} to start again")
     return last
 
 
-def epochs_behind(checkpoint: Path) -> int | None:
-    """How many epochs a checkpoint has behind it; None if it is damaged."""
+def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
+    """How many epochs a checkpoint has behind it; None if it is damaged, or of something else than this module."""
+    shapes = {name: value.shape for name, value in module.state_dict().items()}
     try:
+        saved = load_tensors(checkpoint)
         with zipfile.ZipFile(checkpoint) as archive:
             if archive.testzip() is not None:  # the checksums; `torch.load` does not look at them
                 return None
-        saved = torch.load(checkpoint, map_location="meta", weights_only=True)
-        return int(saved["epoch"]) + 1 if saved.keys() >= KEYS else None
+        fits = {name: value.shape for name, value in saved["state_dict"].items()} == shapes
+        return int(saved["epoch"]) + 1 if fits and saved.keys() >= KEYS else None
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None

@@ -17,14 +17,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from .build import build
 from .errors import UserError, bad_value
-from .rules import RULES
-from .runs import Config
+from .rules import HIGHEST, NAMED, NEEDS, RULES
+from .runs import Config, require_name
 from .seeds import parse_seeds
+from .splits import Split
+from .tasks import Task
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "split", "model", "logger", "probe")
-TARGETS = ("arith_erd.", "torch.", "torchmetrics.", "lightning.")
 
 
 def check(config: Config) -> None:
@@ -35,60 +37,33 @@ def check(config: Config) -> None:
     Raises:
         UserError: naming the key, the value and what is accepted.
     """
+    for group in NAMED:
+        if not isinstance(config.get(group, {}), dict):
+            raise bad_value(group, config[group], "a group of keys")
     flat = dict(_leaves(config))
     for key, accepts, accepted in RULES:
         if key in flat and not accepts(flat[key]):
             raise bad_value(key, flat[key], accepted)
+    for key, highest in HIGHEST.items():
+        if key in flat and flat[key] > highest:
+            raise bad_value(key, flat[key], f"at most {highest}")
+    for key in (f"{group}.name" for group in NAMED):
+        if key in flat:
+            require_name(key, flat[key])
+    for key, value in flat.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise bad_value(key, value, "text without control characters")
+    needs = flat.get("probe.needs", [])
+    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
+        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
     if "seed" in config:
         parse_seeds(config["seed"])
     net = config.get("model", {}).get("net", {})
-    if net.get("d_model", 0) % net.get("num_heads", 1):
+    if isinstance(net, dict) and net.get("d_model", 0) % net.get("num_heads", 1):
         raise bad_value("model.net.d_model", net["d_model"], f"a multiple of model.net.num_heads={net['num_heads']}")
-    task = build(config["task"])  # tasks and splits are quick to make and check their own arguments
+    task: Task = build(config.get("task"), Task)  # tasks and splits are quick to make and check their own arguments
     if config.get("split"):
-        build(config["split"])(task.examples([0], [0]))
-
-
-def build(node: Config, **arguments: Any) -> Any:
-    """Instantiate a node of a configuration; every `_target_` in the project goes through here.
-
-    ``name`` and ``needs`` are for people and programs, and no arguments. What a constructor refuses becomes a
-    `UserError`.
-
-    Raises:
-        UserError: if a target is no class of this package, torch, torchmetrics or lightning.
-    """
-    node = {key: value for key, value in node.items() if key not in ("name", "needs")}
-    for target in _targets(node):
-        _require_allowed(target)
-    try:
-        return hydra.utils.instantiate(node, **arguments)
-    except hydra.errors.InstantiationException as error:
-        if isinstance(error.__cause__, UserError):
-            raise error.__cause__ from error
-        raise UserError(f"{node.get('_target_')}: {error.__cause__ or error}") from error
-
-
-def _targets(node: Any) -> Iterator[Any]:
-    """Every `_target_` in a tree of dictionaries and lists."""
-    if isinstance(node, dict):
-        yield from (value for key, value in node.items() if key == "_target_")
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    for child in children:
-        yield from _targets(child)
-
-
-def _require_allowed(target: Any) -> None:
-    """Refuse all but classes defined where they may be; another module's name may stand in an allowed one."""
-    expected = f"a class of {', '.join(prefix.rstrip('.') for prefix in TARGETS)}"
-    if not str(target).startswith(TARGETS):
-        raise bad_value("_target_", target, expected)
-    try:
-        found = hydra.utils.get_object(target)
-    except (ImportError, ValueError, hydra.errors.HydraException) as error:
-        raise bad_value("_target_", target, f"{expected}, but there is none of that name") from error
-    if not isinstance(found, type) or not f"{found.__module__}.".startswith(TARGETS):
-        raise bad_value("_target_", target, expected)
+        build(config["split"], Split)(task.examples([0], [0]))
 
 
 def resolve(config: DictConfig) -> Config:
@@ -123,6 +98,9 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> Config:
 
 def accept(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> Config:
     """A composed configuration, resolved, once it is known to be good; ``choices`` are the options of the groups."""
+    for group, option in choices.items():
+        if option and (".." in str(option).split("/") or str(option).startswith("/")):
+            raise bad_value(group, option, f"one of the files in conf/{group}/")
     _require_same_keys(config_name, composed, choices)
     config = resolve(composed)
     check(config)

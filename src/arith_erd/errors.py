@@ -1,11 +1,17 @@
 """The one error type that people see as a single line instead of a traceback."""
 
+LONGEST = 1000  # characters of a message
+
 
 class UserError(Exception):
     """Input that cannot be used.
 
     The message is one line that says what was received, what is accepted and which key or file to change.
     """
+
+    def __init__(self, message: str) -> None:
+        text = printable(" ".join(message.split()))
+        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
@@ -28,3 +34,8 @@ def first_line(error: Exception) -> str:
     """``ValueError: no such thing``; of a `UserError` its message alone."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return f"{name}{str(error).strip().partition(chr(10))[0]}"
+
+
+def printable(text: str) -> str:
+    """Text from outside fit for a terminal: control characters, which could rewrite it, are spelt out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

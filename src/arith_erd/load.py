@@ -1,19 +1,22 @@
 """A run directory as trained networks."""
 
 import glob
+from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
-from .compose import build, check
+from .build import build
+from .compose import check
 from .errors import UserError
 from .models.network import Network
 from .models.official import load_official
+from .models.weights import fitting, load_tensors
 from .runs import Config, Run
 from .seeds import parse_seeds
+from .splits import Split
 from .subject import Subject
 from .tasks import Task
 
@@ -21,20 +24,27 @@ from .tasks import Task
 def load_run(path: Path | str, seed: int | None = None) -> Subject:
     """One trained replica of a run, its first unless ``seed`` says which.
 
+    Nothing in the folder is trusted: the configuration reaches classes of this package only, and weights are tensors.
+
     Raises:
         UserError: if the folder holds no run, the run no such seed, or the seed no weights.
     """
     run = Run(path)
-    config = run.config()
-    check(config)
+    config = _config(run)
     seeds = parse_seeds(config["seed"])
     seed = seeds[0] if seed is None else seed
     if seed not in seeds:
         raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, seeds))}")
-    task: Task = build(config["task"])
-    network: Network = build(config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
-    _load(network, _state(run, config, seed), run)
-    return Subject(name=run.name, seed=seed, task=task, network=network.eval(), split=build(config["split"]))
+    task: Task = build(config["task"], Task)
+    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
+    make = partial(build, config["model"].get("net"), Network, **lengths)
+    with torch.device("meta"):  # without memory: only weights that fit say how large a network may be
+        shapes = {name: p.shape for name, p in make().state_dict().items()}
+    state = _state(run, seed, seeds.index(seed), len(seeds), shapes)
+    network: Network = make()
+    network.load_state_dict(state)
+    split: Split = build(config["split"], Split)
+    return Subject(name=run.name, seed=seed, task=task, network=network.eval(), split=split)
 
 
 def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
@@ -43,7 +53,7 @@ def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
     paths = sorted(path for path in found if path == pattern or Path(path, "config.yaml").is_file())
     if not paths:
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    return [(Path(path), load_run(path, seed)) for path in paths for seed in parse_seeds(Run(path).config()["seed"])]
+    return [(Path(path), load_run(path, seed)) for path in paths for seed in parse_seeds(_config(Run(path))["seed"])]
 
 
 def load_checkpoint(path: Path | str, task: Task) -> Subject:
@@ -51,24 +61,30 @@ def load_checkpoint(path: Path | str, task: Task) -> Subject:
     return Subject(name=Path(path).name, seed=0, task=task, network=load_official(path, task).eval(), split=None)
 
 
-def _state(run: Run, config: Config, seed: int) -> dict[str, torch.Tensor]:
+def _config(run: Run) -> Config:
+    """The configuration of a run, once it is known to be one that could have been trained."""
+    config = run.config()
+    for key in ("seed", "task", "split", "model"):
+        if key not in config:
+            raise UserError(f"{run.path}: no run directory ({key} is missing in its config.yaml)")
+    check(config)
+    return config
+
+
+def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
     """Final weights, or those of the last checkpoint while the run is still training."""
+    weights = run.weights(seed)
     try:
-        if run.weights(seed).is_file():
-            return load_file(run.weights(seed))
+        if weights.is_file():
+            return fitting(load_file(weights), shapes, run.path)
         if run.checkpoint.is_file():
-            saved = torch.load(run.checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-            prefix, index = "pack.stacked.", parse_seeds(config["seed"]).index(seed)
-            return {k.removeprefix(prefix): v[index].clone() for k, v in saved.items() if k.startswith(prefix)}
-    except (SafetensorError, OSError, EOFError, RuntimeError, KeyError, IndexError, UnpicklingError) as error:
+            saved, prefix = load_tensors(run.checkpoint)["state_dict"], "pack.stacked."
+            stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+            stacked = {name: torch.Size((replicas, *shape)) for name, shape in shapes.items()}
+            stacks = fitting(stacks, stacked, run.path)
+            return {name: stack[index].clone() for name, stack in stacks.items()}
+    except UserError:
+        raise
+    except Exception as error:  # damaged bytes can make an unpickler raise anything
         raise UserError(f"{run.path}: the weights of seed {seed} cannot be read ({type(error).__name__})") from error
     raise UserError(f"{run.path}: no weights of seed {seed}, neither weights/ nor last.ckpt")
-
-
-def _load(network: Network, state: dict[str, torch.Tensor], run: Run) -> None:
-    own = {name: tuple(p.shape) for name, p in network.state_dict().items()}
-    theirs = {name: tuple(p.shape) for name, p in state.items()}
-    if own != theirs:
-        wrong = sorted(name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name))
-        raise UserError(f"{run.path}: weights do not fit its config.yaml: {', '.join(wrong[:5])}")
-    network.load_state_dict(state)

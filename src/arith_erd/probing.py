@@ -7,14 +7,17 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from .build import build
 from .cli import overridden
-from .compose import build
 from .errors import UserError
 from .loggers import Logger
 from .probes.probe import Probe
 from .runs import Config, Run, replacing, require_writable, write_atomically
+from .splits import Split
+from .tasks import Task
 
 MAX_TABLE_ROWS = 40
+KINDS = {"task": Task, "split": Split}
 
 
 def probe(config: Config) -> None:
@@ -30,7 +33,7 @@ def probe(config: Config) -> None:
             raise UserError(f"{sources[0]}={config[sources[0]]}: probe={name} asks about a task and takes none")
         names = [name, *(config[group]["name"] for group in needs)]
         folder = Path(config["out"] or f"{config['runs_dir']}/probes/{'-'.join(names)}")
-        ask(config, {group: build(config[group]) for group in needs}, folder, [])
+        ask(config, {group: build(config[group], KINDS[group]) for group in needs}, folder, [])
         return
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected either run=DIR or checkpoint=FILE task=NAME")
@@ -45,7 +48,7 @@ def ask(config: Config, arguments: dict[str, Any], folder: Path, subjects: list[
     """Measure, write, show, log."""
     name = config["probe"]["name"]
     require_writable("out" if config["out"] else "runs_dir", folder)
-    question: Probe = build(config["probe"], **arguments)
+    question: Probe = build(config["probe"], Probe, **arguments)
     rows = pd.DataFrame(question.rows(), columns=list(question.columns))
     figure = question.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +57,7 @@ def ask(config: Config, arguments: dict[str, Any], folder: Path, subjects: list[
         figure.savefig(beside, format="png")
     show(question.table(rows), question.notes())
     print(f"{folder}: rows.csv ({len(rows):,} rows), figure.png")
-    logger: Logger = build(config["logger"])
+    logger: Logger = build(config["logger"], Logger)
     for subject in subjects:
         logger.probe(subject.name, subject.seed, name, rows[rows["seed"] == subject.seed], folder / "figure.png")
 
@@ -82,9 +85,10 @@ def _subjects(config: Config) -> dict[Path, list[Any]]:
             raise UserError(f"{given[0]}: not together with run=, whose own task and split count")
         by_run: dict[Path, list[Any]] = {}
         for path, subject in load_runs(config["run"]):
+            Run(path).require_plain()
             by_run.setdefault(Run(path).probe(config["probe"]["name"]), []).append(subject)
         return by_run
     if not overridden("task"):
         raise UserError(f"checkpoint={config['checkpoint']}: expected its task too, as task=add")
-    subject = load_checkpoint(config["checkpoint"], build(config["task"]))
+    subject = load_checkpoint(config["checkpoint"], build(config["task"], Task))
     return {Path(config["runs_dir"]) / "probes" / f"{config['probe']['name']}-{config['task']['name']}": [subject]}

@@ -30,6 +30,13 @@ Mode = Literal["offline", "online", "disabled"]  # of W&B
 MODES: tuple[Mode, ...] = get_args(Mode)
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
 
+NAMED = ("task", "split", "model", "logger", "probe", "ablation")  # groups whose names become part of a path
+NEEDS = ["task", "split", "subjects"]
+HIGHEST = {  # beyond what any machine has, and within what torch can count to
+    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs"), 2**31 - 1),
+    **dict.fromkeys(("model.net.d_model", "model.net.num_heads", "model.net.num_layers"), 4096),
+}
+
 RULES: tuple[Rule, ...] = (
     ("data.batch_size", _positive_integer, "an integer of at least 1"),
     ("trainer.max_epochs", _positive_integer, "an integer of at least 1"),

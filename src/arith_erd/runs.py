@@ -16,10 +16,14 @@ Accuracies are fractions in [0, 1], times are in seconds, epochs count from 1.
 
 import contextlib
 import csv
+import errno
 import hashlib
+import io
 import json
 import math
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,7 +31,7 @@ from typing import Any
 
 import yaml
 
-from .errors import UserError
+from .errors import UserError, bad_value
 from .seeds import format_seeds, parse_seeds
 
 METRICS = (
@@ -59,15 +63,42 @@ def identity(config: Config) -> Config:
     }
 
 
+def require_name(key: str, value: object) -> str:
+    """Refuse what cannot stand in the name of a file, in a page and in the title of a plot.
+
+    Raises:
+        UserError: naming the key.
+    """
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII):
+        raise bad_value(key, value, "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit")
+    return value
+
+
 def run_name(config: Config) -> str:
     """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
     who = identity(config)
     digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
-    parts = [who[group]["name"] for group in ("task", "split", "model", "ablation")]
+    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
     seeds = who["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
     return "-".join([*parts, f"seed{seeds}", digest])
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, of which a screenful can stand for billions of values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+class PlainDumper(yaml.SafeDumper):
+    """The same for writing."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class Run:
@@ -118,7 +149,24 @@ class Run:
     def create(self, config: Config) -> None:
         """Make the directory and write ``config.yaml``."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        write_atomically(self.path / "config.yaml", yaml.dump(config, Dumper=PlainDumper, sort_keys=False))
+
+    def require_plain(self) -> None:
+        """Refuse a run directory with links or pipes in it; to be asked before anything is written there.
+
+        Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
+        what W&B keeps in ``wandb/``.
+
+        Raises:
+            UserError: naming the file.
+        """
+        for folder, inside, files in os.walk(self.path):
+            for name in (*inside, *files):
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise UserError(f"{folder}/{name}: a link or a pipe; expected files and folders only: remove it")
+            if folder == str(self.path) and "wandb" in inside:
+                inside.remove("wandb")
 
     def config(self) -> Config:
         """The resolved configuration of the run.
@@ -128,8 +176,8 @@ class Run:
         """
         path = self.path / "config.yaml"
         try:
-            config = yaml.safe_load(path.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            config = yaml.load(read_text(path, 2**18), PlainLoader)
+        except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: no run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
             raise UserError(f"{path}: expected a mapping of keys to values")
@@ -141,13 +189,12 @@ class Run:
         A last line without its end was cut off by a kill, and does not count.
         """
         try:
-            text = (self.path / "metrics.csv").read_text()
+            text = read_text(self.path / "metrics.csv")
+            rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))
+            return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
         except FileNotFoundError:
             return []
-        rows = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
-        try:
-            return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
-        except (KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
             raise UserError(f"{self.path / 'metrics.csv'}: not the columns {', '.join(METRICS)}") from error
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
@@ -165,8 +212,8 @@ class Run:
     def summary(self) -> Config:
         """The contents of ``summary.json``; the run must be finished."""
         try:
-            summary: Config = json.loads((self.path / "summary.json").read_text())
-        except (OSError, ValueError) as error:
+            summary: Config = json.loads(read_text(self.path / "summary.json"))
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         return summary
 
@@ -198,6 +245,19 @@ def require_writable(key: str, folder: Path | str) -> None:
         ) from error
 
 
+def read_text(path: Path, largest: int = 2**30) -> str:
+    """The text of a plain file of at most ``largest`` bytes.
+
+    Raises:
+        OSError: if it cannot be read, or is no such file: a pipe, which would be waited for, or a device without end.
+        UnicodeDecodeError: if it is no text.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        raise OSError(errno.EINVAL, "no plain file of a reasonable size", str(path))
+    return path.read_text(encoding="utf-8")
+
+
 @contextlib.contextmanager
 def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, beside ``path``.
@@ -209,6 +269,7 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
         previous: the file that was there is kept under this name, once the new one is complete.
     """
     beside = path.with_name(f".{path.name}.partial")
+    beside.unlink(missing_ok=True)  # not through a link that somebody left there
     try:
         yield beside
         _flush(beside)

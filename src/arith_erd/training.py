@@ -16,9 +16,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
 from . import lock, memory, preemption
+from .build import build
 from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, StopAtAccuracy
 from .checkpoint import PlainFile, ResumePoint, resume_point
-from .compose import build
 from .data import TableData
 from .decoding import answers
 from .errors import UserError
@@ -30,6 +30,7 @@ from .pack import Pack
 from .report.figures import learning_curves
 from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
 from .seeds import format_seeds, parse_seeds
+from .splits import Split
 from .tasks import Task
 
 
@@ -41,8 +42,9 @@ def train(run: Run, config: Config) -> None:
             stops being a number.
         preemption.Preempted: if a signal asked to leave; the same call goes on from the last checkpoint.
     """
+    run.require_plain()
     seeds = parse_seeds(config["seed"])
-    logger: Logger = build(config["logger"])
+    logger: Logger = build(config["logger"], Logger)
     callbacks: list[L.Callback] = [KeepRows(run, logger), LeaveWhenAsked()]
     if config["trainer"]["stop_at"] is not None:
         callbacks.append(StopAtAccuracy(run, config["trainer"]["stop_at"]))
@@ -50,13 +52,14 @@ def train(run: Run, config: Config) -> None:
     callbacks += [EpochProgress(title), ResumePoint(run, config["checkpoint"]["every_n_epochs"])]
     trainer = make_trainer(config["trainer"], callbacks)
     module = assemble(config, trainer.strategy.root_device)
-    data = TableData(build(config["task"]), build(config["split"]), seeds, config["data"]["batch_size"])
+    task: Task = build(config["task"], Task)
+    data = TableData(task, build(config["split"], Split), seeds, config["data"]["batch_size"])
 
     with lock.holding(run.path), keeping_errors(run):
         if run.finished:  # by the process that held the lock a moment ago
             print(f"{run.path}: finished already, skipped")
             return
-        resume = resume_point(run, seeds)
+        resume = resume_point(run, module)
         run.create(config)
         replicas = f"{len(seeds)} replica(s), seeds {format_seeds(seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}")
@@ -124,7 +127,7 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     options = config["trainer"]
     compile = wants_compile(options["compile"], device)
     pack = Pack(network_of(config), parse_seeds(config["seed"]), compile, options["cuda_graphs"])
-    optimizer = build(config["model"]["optimizer"] | {"_partial_": True})
+    optimizer = partial(build, config["model"]["optimizer"], torch.optim.Optimizer)
     module = LitPack(pack, optimizer, config["model"]["gradient_clip"])
     try:
         module.configure_optimizers()
@@ -135,14 +138,15 @@ def assemble(config: Config, device: torch.device) -> LitPack:
 
 def network_of(config: Config) -> Callable[[], Network]:
     """What makes the network of a configuration."""
-    task: Task = build(config["task"])
-    return partial(build, config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+    task: Task = build(config["task"], Task)
+    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
+    return partial(build, config["model"]["net"], Network, **lengths)
 
 
 def fitting_replicas(config: Config) -> int:
     """How many replicas the memory of the configured device holds; at least one."""
     device = make_trainer(config["trainer"], []).strategy.root_device
-    task: Task = build(config["task"])
+    task: Task = build(config["task"], Task)
     batch = config["data"]["batch_size"]
     with torch.device("meta"):
         network = network_of(config)()

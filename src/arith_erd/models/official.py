@@ -13,7 +13,6 @@ Their buffers (positions and causal mask) have fixed values, which our network c
 here, since they tell for which lengths of prompt and answer a model was made.
 """
 
-import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +22,9 @@ from torch import Tensor
 from ..errors import UserError
 from ..tasks import Task
 from .transformer import Transformer
+from .weights import is_plain, load_tensors
 
+MAX_LAYERS = 64  # a file can name any number of layers
 NUM_HEADS = 8  # not to be seen in any shape; table 2 of the paper
 STACKS = ("encoder_layers.", "decoder_layers.")
 
@@ -57,8 +58,7 @@ def official_name(name: str) -> str:
 def _read(path: Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint by name, or a UserError; whatever else the file holds is not executed."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # one line about a bad file is enough
-            state = torch.load(path, map_location="cpu", weights_only=True)
+        state = load_tensors(path)
     except OSError as error:
         raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # damaged bytes can make an unpickler raise anything
@@ -90,7 +90,9 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     state = _read(Path(path))
     d_model = _width(state)
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
-    network = Transformer(task.prompt_length, task.width, d_model, NUM_HEADS, num_layers=max(1, depth))
+    shape = (task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
+    with torch.device("meta"):  # without memory: only weights that fit say how large a network may be
+        network = Transformer(*shape)
     names = {name: official_name(name) for name in network.state_dict()}
     expected = {names[name]: tensor.shape for name, tensor in network.state_dict().items()} | {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
@@ -100,6 +102,7 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     problems = {
         "missing": [key for key in expected if key not in state],
         "foreign": [key for key in state if key not in expected],
+        "no floating-point numbers": [key for key in names.values() if key in state and not is_plain(state[key])],
         "wrong shape": [
             f"{key} {tuple(state[key].shape)} instead of {tuple(shape)}"
             for key, shape in expected.items()
@@ -111,5 +114,6 @@ def load_official(path: str | Path, task: Task) -> Transformer:
         raise UserError(
             f"checkpoint={path}: not the authors' state dict for task={task.name} at task.bits={task.bits}: {listed}"
         )
+    network = Transformer(*shape)
     network.load_state_dict({name: state[key] for name, key in names.items()})
     return network.eval()

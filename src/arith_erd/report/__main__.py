@@ -39,8 +39,8 @@ def build(runs: Path, out: Path) -> tuple[Collection, list[claims.Result]]:
     for about, figure in paper_figures.paper_figures(found, results):
         figures[about.name] = about, _save(figure, out / "figures" / about.name)
     write_atomically(out / "claims.md", claims.markdown(results, paper, runs))
-    write_atomically(out / "claims.csv", claims.table(results, found, paper, runs).to_csv(index=False))
-    write_atomically(out / "runs.csv", replicas(found).to_csv(index=False, float_format="%.9g"))
+    write_atomically(out / "claims.csv", spreadsheet(claims.table(results, found, paper, runs)))
+    write_atomically(out / "runs.csv", spreadsheet(replicas(found), float_format="%.9g"))
     write_atomically(out / "index.html", page.render(paper, found, results, figures, runs))
     return found, results
 
@@ -48,6 +48,15 @@ def build(runs: Path, out: Path) -> tuple[Collection, list[claims.Result]]:
 def replicas(found: Collection) -> pd.DataFrame:
     """``runs.csv``: a row a seed, without what only this package needs."""
     return found.replicas.drop(columns=["kind", "key", "trajectory"])
+
+
+def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
+    """CSV without formulas: text from a run that a spreadsheet would compute stands behind an apostrophe."""
+
+    def inert(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+
+    return table.map(inert).rename(columns=inert).to_csv(index=False, float_format=float_format)
 
 
 def _save(figure: Figure | None, path: Path) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from ..errors import printable
 from ..intervals import MIN_SEEDS, bootstrap_interval
 from ..seeds import format_seeds
 from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, matches
@@ -372,7 +373,8 @@ def markdown(results: list[Result], paper: Paper, runs: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Text in a table: no new column, no new line, no HTML."""
+    return printable(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def missing(results: list[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:

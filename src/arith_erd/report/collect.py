@@ -5,6 +5,7 @@ the same run up to the epoch at which it ended, so of two that differ only in le
 """
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ..errors import UserError
-from ..runs import METRICS, Config, Row, Run, identity
+from ..errors import UserError, printable
+from ..runs import METRICS, Config, Row, Run, identity, read_text, require_name
 from ..seeds import parse_seeds
 
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
@@ -125,7 +127,7 @@ def collect(root: Path, setup: Mapping[str, Any]) -> Collection:
     problems: dict[str, str] = {}
     answers: list[tuple[Path, str]] = []  # of probes, with the run
     for path, is_run in _walk(root):
-        name = os.path.relpath(path, root) if path != root else path.resolve().name
+        name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
         if not is_run:
             answers.append((path, ""))
             continue
@@ -207,22 +209,22 @@ def _read_run(
     try:
         seeds = parse_seeds(config["seed"])
         who = identity(config)
+        orders = {key: config["task"].get(key, "reverse") for key in ("prompt_order", "completion_order")}
         facts = {
             "run": name,
-            **{group: str(config[group]["name"]) for group in ("task", "split", "model", "ablation")},
-            "prompt_order": config["task"].get("prompt_order", "reverse"),
-            "completion_order": config["task"].get("completion_order", "reverse"),
-            "max_epochs": int(config["trainer"]["max_epochs"]),
-            "stop_at": config["trainer"]["stop_at"],
+            **{key: require_name(f"{key}.name", config[key]["name"]) for key in ("task", "split", "model", "ablation")},
+            **{key: require_name(f"task.{key}", value) for key, value in orders.items()},
+            "max_epochs": np.int64(config["trainer"]["max_epochs"]),
+            "stop_at": np.float64(config["trainer"]["stop_at"]),
             "departs": ", ".join(departures(config, setup)),
         }
+        facts["kind"] = _kind(facts)
+        del who["seed"]
+        facts["key"] = _hash(who)
+        del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
+        facts["trajectory"] = _hash(who)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
-    facts["kind"] = _kind(facts)
-    del who["seed"]
-    facts["key"] = _hash(who)
-    del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
-    facts["trajectory"] = _hash(who)
     metrics = _read_metrics(run)
     last = metrics.groupby("seed")["epoch"].max()
     summary: Config = {}
@@ -255,13 +257,18 @@ def _of_the_run(summary: Config, replicas: int) -> Row:
         "train_flops": float(summary["train_flops"]),
         "train_tokens": summary["train_flops"] / (6 * summary["params"]),
         "minutes": summary["wall_seconds"] / 60 / replicas,
-        "device": summary["device"],
-        **versions,
+        **{
+            key: None if value is None else str(value)
+            for key, value in {"device": summary["device"], **versions}.items()
+        },
     }
 
 
 def _numbers(row: Row) -> Row:
     """An entry of a summary, refused where a number that we know of is none; null is not known."""
+    if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
+        raise ValueError("a value of a seed is neither text nor number")
+    row = {key: value for key, value in row.items() if key not in ("replica", "run")}
     known = [key for key, kind in REPLICA.items() if kind == "float64" and key in row]
     return row | {key: math.nan if row[key] is None else float(row[key]) for key in known}
 
@@ -270,7 +277,7 @@ def _read_metrics(run: Run) -> pd.DataFrame:
     """``metrics.csv``, without a last line that was cut off while it was written."""
     path = run.path / "metrics.csv"
     try:
-        rows = pd.read_csv(path, usecols=list(METRICS))
+        rows = pd.read_csv(io.StringIO(read_text(path)), usecols=list(METRICS))
     except (FileNotFoundError, pd.errors.EmptyDataError):
         return pd.DataFrame(columns=list(METRICS), dtype=float)
     except (OSError, ValueError) as error:
@@ -291,11 +298,16 @@ def _read_metrics(run: Run) -> pd.DataFrame:
 def _vocabulary(weights: Path) -> int | None:
     """Rows of the token embedding, from the header of a safetensors file: no tensor is read."""
     try:
+        if not weights.is_file():
+            return None
         with weights.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(min(length, 10_000_000)))
-        return next(int(header[key]["shape"][0]) for key in sorted(header) if key.endswith("embedding.weight"))
-    except (OSError, ValueError, TypeError, KeyError, IndexError, StopIteration, struct.error):
+        rows = next(header[key]["shape"][0] for key in sorted(header) if key.endswith("embedding.weight"))
+        return int(np.int32(rows))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, StopIteration, struct.error):
+        return None
+    except RecursionError:  # JSON a thousand brackets deep
         return None
 
 
@@ -321,10 +333,11 @@ def _read_probes(found: Collection, answers: list[tuple[Path, str]], everywhere:
     for folder, run in answers:
         for path in sorted(folder.glob("*/rows.csv")):
             name, *rest = path.parent.name.split("-")
-            where = os.path.relpath(path, root)
+            where = printable(os.path.relpath(path, root))
             columns = PROBES.get(name, {"seed": int} if run else {})
             try:
-                rows = pd.read_csv(path, dtype=columns)
+                rows = pd.read_csv(io.StringIO(read_text(path)), dtype=columns)
+                rows = rows.drop(columns="replica", errors="ignore")
             except (OSError, ValueError, OverflowError) as error:
                 found.problems[where] = f"not a table of this probe ({' '.join(str(error).split())})"
                 continue

@@ -3,7 +3,7 @@
 A split is a function of the examples alone: ``split(examples) -> (N,) bool``, True where held out.
 """
 
-from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,12 @@ from .random import RandomSplit
 from .vs_t import TokenSplit
 from .vs_v import ValueSplit
 
-Split = Callable[[Examples], npt.NDArray[np.bool_]]
+
+@runtime_checkable
+class Split(Protocol):
+    """Whatever can be called with examples: no base class is needed."""
+
+    def __call__(self, examples: Examples, /) -> npt.NDArray[np.bool_]: ...
+
 
 __all__ = ["RandomSplit", "Split", "TokenSplit", "ValueSplit"]

@@ -1,0 +1,50 @@
+"""Weights from files that may come from anywhere: tensors that fit, in no more memory than the file takes."""
+
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+
+
+def load_tensors(path: Path) -> Any:
+    """What a PyTorch file holds of tensors and plain values, on the CPU; code in it is not run.
+
+    Raises:
+        OSError: if it cannot be read, or is no plain file.
+        Exception: any, if it is damaged or holds more than tensors and plain values.
+    """
+    size = path.stat().st_size
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(f"{path} is no plain file")  # a pipe would be waited for
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > size:
+                raise ValueError("packed: PyTorch never packs, and a small file may hold terabytes of zeros")
+    with warnings.catch_warnings(action="ignore"):  # one line about a bad file is enough
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def fitting(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], run: Path) -> dict[str, Tensor]:
+    """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
+
+    Raises:
+        UserError: naming those that do not fit.
+    """
+    own = {name: tuple(shape) for name, shape in shapes.items()}
+    theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}
+    wrong = sorted(str(name) for name in own.keys() | state.keys() if own.get(name) != theirs.get(name, "no tensor"))
+    if wrong:
+        raise UserError(f"{run}: weights do not fit its config.yaml: {', '.join(wrong[:5])}")
+    return dict(state)
+
+
+def is_plain(tensor: Any) -> bool:
+    """Whether this is a dense tensor of real floating-point numbers, with memory behind it."""
+    dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
+    return dense and tensor.is_floating_point() and not tensor.is_meta

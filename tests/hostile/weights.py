@@ -1,0 +1,231 @@
+"""Hostile weights: what pretends to be safetensors, a resume checkpoint, or a model of the authors."""
+
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from arith_erd.load import load_checkpoint
+from arith_erd.tasks import Add
+
+from .world import Case, World
+
+Reader = Callable[[], object]
+Tensors = dict[str, torch.Tensor]
+WEIGHTS = "weights/seed=0.safetensors"
+
+
+class Gadget:
+    """Calls a function when it is unpickled without care."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.call
+
+
+def gadgets(canary: Path) -> dict[str, Gadget]:
+    code = f"open({str(canary)!r}, 'w')"
+    return {
+        "os.mkdir": Gadget(os.mkdir, str(canary)),
+        "os.system": Gadget(os.system, f"touch {canary}"),
+        "eval": Gadget(eval, code),
+        "exec": Gadget(exec, code),
+        "torch.load, of another file": Gadget(torch.load, str(canary)),
+        "torch.save": Gadget(torch.save, 1, str(canary)),
+        "an import": Gadget(__import__, "this"),
+    }
+
+
+def header(entries: dict[str, Any], data: bytes = b"", length: int | None = None) -> bytes:
+    """A safetensors file whose header says ``entries``, and says that it is ``length`` bytes long."""
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(shape: list[int], start: int, end: int, dtype: str = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+def flipped(data: bytes, at: float) -> bytes:
+    """One bit turned over, in the place that is this share of the whole."""
+    place = int(at * len(data))
+    return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+
+
+def packed(path: Path, target: Path, zeros: int) -> None:
+    """The same archive with its records compressed, one of them many zeros long."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
+        for entry in source.infolist():
+            record = source.read(entry)
+            made.writestr(entry.filename, bytes(zeros) if "/data/" in entry.filename else record)
+
+
+SAFETENSORS: dict[str, tuple[Callable[[Tensors], bytes], str]] = {
+    "a pickle": (lambda state: pickle.dumps(Gadget(os.mkdir, "canary")), "cannot be read"),
+    "nothing": (lambda state: b"", "cannot be read"),
+    "a header longer than the file": (lambda state: header({}, length=2**63), "cannot be read"),
+    "a header longer than memory": (lambda state: header({}, length=10**13), "cannot be read"),
+    "a header that is no JSON": (lambda state: struct.pack("<Q", 4) + b"\xff\xfe{[", "cannot be read"),
+    "a header of brackets": (lambda state: struct.pack("<Q", 90_000) + b"[" * 90_000, "cannot be read"),
+    "tensors beyond the end": (lambda state: header({"x": tensor([2**40], 0, 2**42)}), "cannot be read"),
+    "shapes that overflow": (lambda state: header({"x": tensor([2**62, 8], 0, 0)}), "cannot be read"),
+    "tensors that overlap": (
+        lambda state: header({"x": tensor([2], 0, 8), "y": tensor([2], 4, 12)}, bytes(12)),
+        "cannot be read",
+    ),
+    "a type that does not exist": (lambda state: header({"x": tensor([1], 0, 4, "F31")}, bytes(4)), "cannot be read"),
+    "a tensor too many": (lambda state: save(state | {"evil": torch.ones(1)}), "do not fit its config.yaml: evil"),
+    "a tensor too few": (lambda state: save({k: v for k, v in state.items() if k != "head.bias"}), "head.bias"),
+    "another shape": (lambda state: save(state | {"head.bias": torch.ones(5, 1)}), "head.bias"),
+    "integers": (lambda state: save(state | {"head.bias": torch.ones(5, dtype=torch.int64)}), "head.bias"),
+    "complex numbers": (lambda state: save(state | {"head.bias": torch.ones(5, dtype=torch.complex64)}), "head.bias"),
+    "cut off": (lambda state: save(state)[:-100], "cannot be read"),
+    "cut off in the header": (lambda state: save(state)[:500], "cannot be read"),
+    "a bit of the length flipped": (lambda state: flipped(save(state), 0.0), "cannot be read"),
+    "a name flipped": (lambda state: save(state).replace(b"head.bias", b"head.bia\x00"), ""),
+}
+
+
+def expanded(shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of any size in four bytes."""
+    return torch.zeros(1).expand(shape)
+
+
+CHECKPOINTS: dict[str, tuple[Callable[[World], Any], str]] = {
+    "no weights in it": (lambda world: {"epoch": 1}, "cannot be read (KeyError)"),
+    "a list": (lambda world: [1, 2], "cannot be read"),
+    "weights that are text": (lambda world: {"state_dict": {"pack.stacked.head.bias": "x"}}, "do not fit"),
+    "weights that are a number": (lambda world: {"state_dict": 3}, "cannot be read"),
+    "names that are numbers": (lambda world: {"state_dict": {3: torch.ones(1)}}, "cannot be read"),
+    "terabytes in four bytes": (
+        lambda world: {"state_dict": {"pack.stacked.head.bias": expanded((2, 10**12))}},
+        "do not fit",
+    ),
+    "fewer replicas": (
+        lambda world: {"state_dict": {name: x[:1] for name, x in world.checkpoint["state_dict"].items()}},
+        "do not fit",
+    ),
+    "weights without memory": (
+        lambda world: {"state_dict": {name: x.to("meta") for name, x in world.checkpoint["state_dict"].items()}},
+        "do not fit",
+    ),
+    "sparse weights": (
+        lambda world: {"state_dict": {k: x.to_sparse() for k, x in world.checkpoint["state_dict"].items()}},
+        "do not fit",
+    ),
+    "more than weights": (lambda world: {**world.checkpoint, "_target_": "os.system", "epoch": 10**30}, ""),
+}
+
+
+def cases() -> Iterator[Case]:
+    for name, (content, says) in SAFETENSORS.items():
+
+        def attack(world: World, content: Callable[[Tensors], bytes] = content) -> Reader:
+            world.file(WEIGHTS).write_bytes(content(world.state))
+            return world.load
+
+        yield Case(f"safetensors: {name}", attack, says)
+    for name, (checkpoint, says) in CHECKPOINTS.items():
+
+        def attack(world: World, checkpoint: Callable[[World], Any] = checkpoint) -> Reader:
+            world.in_progress()
+            torch.save(checkpoint(world), world.run.checkpoint)
+            return world.load
+
+        yield Case(f"last.ckpt: {name}", attack, says or None)
+    for name in gadgets(Path("canary")):
+
+        def attack(world: World, name: str = name) -> Reader:
+            world.in_progress()
+            torch.save({**world.checkpoint, "more": gadgets(world.canary)[name]}, world.run.checkpoint)
+            return world.load
+
+        yield Case(f"last.ckpt: a gadget beside the weights, {name}", attack, "cannot be read (UnpicklingError)")
+
+        def given(world: World, name: str = name) -> Reader:
+            torch.save({"fc.weight": torch.ones(5, 64), "fc.bias": gadgets(world.canary)[name]}, world.folder / "model")
+            return lambda: load_checkpoint(world.folder / "model", Add(3))
+
+        yield Case(f"checkpoint=: a gadget among the weights, {name}", given, "none of it was run")
+    yield from damaged()
+    yield from official()
+
+
+def damaged() -> Iterator[Case]:
+    def bomb(world: World) -> Reader:
+        world.in_progress()
+        whole = world.folder / "whole"
+        torch.save(world.checkpoint, whole)
+        packed(whole, world.run.checkpoint, 200_000)
+        whole.unlink()
+        return world.load
+
+    yield Case("last.ckpt: packed zeros", bomb, "cannot be read (ValueError)")
+
+    def array(world: World) -> Reader:
+        world.in_progress()
+        torch.save({"state_dict": Gadget(bytearray, 2**50)}, world.run.checkpoint)
+        return world.load
+
+    yield Case("last.ckpt: an array of a petabyte", array, "cannot be read")
+
+    def resumed(world: World) -> Reader:
+        gadget = Gadget(os.mkdir, str(world.canary))
+        torch.save({**world.checkpoint, "loops": gadget}, world.run.checkpoint)
+        return world.interrupted()
+
+    yield Case("last.ckpt: a gadget met when resuming", resumed, "damaged")
+
+    def plain(world: World) -> Reader:
+        world.in_progress()
+        world.run.checkpoint.write_bytes(pickle.dumps(Gadget(os.mkdir, str(world.canary))))
+        return world.load
+
+    yield Case("last.ckpt: a plain pickle", plain, "cannot be read")
+
+    for share in (0.0, 0.2, 0.5, 0.9, 0.99):
+
+        def cut(world: World, share: float = share) -> Reader:
+            world.in_progress()
+            data = world.run.checkpoint.read_bytes()
+            world.run.checkpoint.write_bytes(data[: int(share * len(data))])
+            return world.load
+
+        yield Case(f"last.ckpt: cut off at {share:.0%}", cut, "cannot be read")
+
+
+def official() -> Iterator[Case]:
+    contents: dict[str, tuple[Callable[[], Any], str]] = {
+        "hundreds of layers": (
+            lambda: {f"encoder_layers.{i}.fc": torch.ones(1) for i in range(300)},
+            "not the authors' state dict",
+        ),
+        "terabytes in four bytes": (lambda: {"fc.weight": expanded((5, 8 * 10**6))}, "missing: "),
+        "integers": (
+            lambda: {"fc.weight": torch.ones(5, 64, dtype=torch.int64)},
+            "no floating-point numbers: fc.weight",
+        ),
+        "a name that rewrites the terminal": (lambda: {"\x1b[2J\nok": torch.ones(5, 64)}, "foreign: \\x1b[2J ok"),
+    }
+    for name, (content, says) in contents.items():
+
+        def attack(world: World, content: Callable[[], Any] = content) -> Reader:
+            torch.save(content(), world.folder / "model")
+            return lambda: load_checkpoint(world.folder / "model", Add(3))
+
+        yield Case(f"checkpoint=: {name}", attack, says)
+
+    def pipe(world: World) -> Reader:
+        os.mkfifo(world.folder / "model")
+        return lambda: load_checkpoint(world.folder / "model", Add(3))
+
+    yield Case("checkpoint=: a pipe", pipe, "no plain file")
