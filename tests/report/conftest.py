@@ -22,10 +22,11 @@ from arith_erd.report.collect import Collection
 from arith_erd.runs import METRICS, Config, Run
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
-from arith_erd.tasks import Add, Mul
+from arith_erd.tasks import Add, Mul, RandomOutput
 
 Values = float | None | Sequence[float | None]
-TASKS, SPLITS = {"add": Add, "mul": Mul}, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}
+TASKS = {"add": Add, "mul": Mul, "random_output": RandomOutput}
+SPLITS = {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}
 PARAMS = {"transformer": 701_381, "nanogpt": 297_600}
 TOKENS = {"add": 23, "mul": 29, "random_output": 23}
 WIDTH = {"add": 8, "mul": 14, "random_output": 8}
