@@ -114,8 +114,8 @@ def test_the_cut_has_every_setting_of_every_experiment() -> None:
 
 
 def test_the_cut_is_tiny_and_no_run_of_it_passes_for_one_of_the_paper() -> None:
-    from arith_erd.report.collect import departures
     from arith_erd.report.paper import load_paper
+    from arith_erd.report.replicas import departures
 
     for config in sweep("smoke"):
         assert config["trainer"]["max_epochs"] == 2

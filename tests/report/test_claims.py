@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims import Result, evaluate, judge, markdown, missing, ours_text, table
+from arith_erd.report.claim_tables import markdown, ours_text, table
+from arith_erd.report.claims import Result, evaluate, judge, missing
 from arith_erd.report.collect import GIVEN, collect
 from arith_erd.report.paper import load_paper
 

@@ -7,8 +7,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from arith_erd.errors import UserError
-from arith_erd.report.collect import DEFAULTS
 from arith_erd.report.paper import PAPER, UNITS, load_paper, number, paper_text
+from arith_erd.report.replicas import DEFAULTS, departures
 from arith_erd.runs import METRICS
 
 CLAIMS = {claim.id: claim for claim in load_paper().claims}
@@ -85,7 +85,6 @@ def test_every_command_names_a_preset_that_composes(root: Path) -> None:
 def test_the_setup_is_that_of_the_default_configuration(root: Path) -> None:
     """With the paper's own options, nothing departs; with another learning rate, that does."""
     from arith_erd.compose import compose
-    from arith_erd.report.collect import departures
 
     setup = load_paper().setup
     for choice in (["task=mul"], ["model=nanogpt"], ["ablation=one_head"], ["task=random_output"], ["split=vs_t"]):

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import Collection, collect
 from arith_erd.report.paper import load_paper
-from arith_erd.report.paper_figures import FIGURES, curves, paper_figures
+from arith_erd.report.paper_curves import curves
+from arith_erd.report.paper_figures import FIGURES, paper_figures
 
 PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appendixD", "figE7", "figE8")
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..runs import require_writable, write_atomically
-from . import claims, page, paper_figures
+from . import claim_tables, claims, page, paper_figures
 from .collect import Collection, collect
 from .paper import load_paper
 
@@ -38,8 +38,8 @@ def build(runs: Path, out: Path) -> tuple[Collection, list[claims.Result]]:
     figures: dict[str, tuple[paper_figures.PaperFigure, str | None]] = {}
     for about, figure in paper_figures.paper_figures(found, results):
         figures[about.name] = about, _save(figure, out / "figures" / about.name)
-    write_atomically(out / "claims.md", claims.markdown(results, paper, runs))
-    write_atomically(out / "claims.csv", claims.table(results, found, paper, runs).to_csv(index=False))
+    write_atomically(out / "claims.md", claim_tables.markdown(results, paper, runs))
+    write_atomically(out / "claims.csv", claim_tables.table(results, found, paper, runs).to_csv(index=False))
     write_atomically(out / "runs.csv", replicas(found).to_csv(index=False, float_format="%.9g"))
     write_atomically(out / "index.html", page.render(paper, found, results, figures, runs))
     return found, results
