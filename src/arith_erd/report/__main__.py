@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..runs import require_writable, write_atomically
-from . import claim_tables, claims, page, paper_figures
+from . import claim_tables, claims, page
 from .collect import Collection, collect
 from .paper import load_paper
+from .paper_figures import PaperFigure, paper_figures
 
 DPI = 130
 
@@ -35,8 +36,8 @@ def build(runs: Path, out: Path) -> tuple[Collection, list[claims.Result]]:
     found = collect(runs, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures: dict[str, tuple[paper_figures.PaperFigure, str | None]] = {}
-    for about, figure in paper_figures.paper_figures(found, results):
+    figures: dict[str, tuple[PaperFigure, str | None]] = {}
+    for about, figure in paper_figures(found, results):
         figures[about.name] = about, _save(figure, out / "figures" / about.name)
     write_atomically(out / "claims.md", claim_tables.markdown(results, paper, runs))
     write_atomically(out / "claims.csv", claim_tables.table(results, found, paper, runs).to_csv(index=False))
