@@ -266,7 +266,7 @@ def everything(runs: Synthetic) -> None:
     for ablation, cells in table.items():
         for task, cell in zip(("add", "mul"), cells, strict=True):
             reaches = [round(x) for x in near(cell)]
-            stop = {"trainer.stop_at": 0.95}
+            stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
             runs.run(f"task={task}", f"ablation={ablation}", epochs=max(reaches), reach=reaches, settings=stop)
     for ablation, cells in {"no_positional_encoding": (0.024, 0.018), "no_attention": (0.009, 0.017)}.items():
         for task, cell in zip(("add", "mul"), cells, strict=True):

@@ -59,7 +59,7 @@ def test_a_claim_says_what_to_measure_and_what_counts(claim) -> None:
     assert claim.unit in UNITS
     measure = claim.measure
     assert set(measure) <= {
-        *("from", "column", "minus_column", "epoch", "until", "accuracy", "reduce", "along"),
+        *("from", "column", "minus_column", "epoch", "until", "accuracy", "planned", "reduce", "along"),
         *("probe", "where", "runs", "minus", "over"),
     }
     for runs in (measure.get("runs", {}), measure.get("minus", {}), measure.get("over", {})):

@@ -124,7 +124,7 @@ def _what_is_missing(claim: Claim, found: Collection) -> str:
         replicas = found.replicas
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas = replicas[matches(replicas, loose)]
-        needed = measure.get("epoch", measure.get("until", runs.get("min_epochs", 0)))
+        needed = measure.get("epoch", measure.get("until", measure.get("planned", runs.get("min_epochs", 0))))
         finished = replicas[replicas["finished"]]
         if replicas.empty:
             others = found.replicas[matches(found.replicas.assign(departs=""), loose)]
@@ -134,7 +134,9 @@ def _what_is_missing(claim: Claim, found: Collection) -> str:
             parts.append(f"the run of {_describe(loose)} is at epoch {replicas['epochs'].max()}, unfinished")
         elif measure["from"] == "summary" and "epoch" in measure and (finished["epochs"] != needed).all():
             parts.append(f"no run of {_describe(loose)} ended at epoch {needed}")
-        elif finished["epochs"].max() < needed:
+        elif measure["from"] == "epochs_to" and finished["max_epochs"].max() < needed:
+            parts.append(f"the longest run of {_describe(loose)} was to end at epoch {finished['max_epochs'].max()}")
+        elif measure["from"] != "epochs_to" and finished["epochs"].max() < needed:
             parts.append(f"the longest run of {_describe(loose)} has {finished['epochs'].max()} of {needed} epochs")
         elif measure["from"] == "probe":
             parts.append(f"probe={measure['probe']} has not been asked about {_describe(loose)}")

@@ -35,6 +35,7 @@ def _of_runs(measure: Mapping[str, Any], runs: Mapping[str, Any], found: Collect
         case "metrics":
             low = high = _of_metrics(measure, replicas, found.metrics)
         case "epochs_to":
+            replicas = replicas[replicas["max_epochs"] >= measure["planned"]]
             rows = found.metrics[found.metrics["val_seq_acc"] >= measure["accuracy"]]
             low = high = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
             low, high = low.fillna(replicas["epochs"]), high.fillna(np.inf)
