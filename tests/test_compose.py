@@ -1,10 +1,7 @@
 """Every option can be chosen and built; every value that could not be trained with is refused by its key."""
 
-import itertools
-
 import pytest
 import torch
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bits import START
@@ -128,30 +125,6 @@ def test_every_probe_builds(name, subject):
 @pytest.mark.parametrize("name", options("figure"))
 def test_every_figure_preset_builds(name, subject):
     assert isinstance(built_probe([f"figure={name}", "task.bits=3"], subject), Probe)
-
-
-def sweep(name: str) -> list[list[str]]:
-    """The jobs of a preset: one list of overrides for each."""
-    preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text()) or {}
-    parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
-    choices = [[f"{key}={value.strip()}" for value in str(values).split(",")] for key, values in parameters.items()]
-    return [list(job) for job in itertools.product(*choices)]
-
-
-@pytest.mark.parametrize("name", options("experiment"))
-def test_every_job_of_every_experiment_builds(name):
-    for job in sweep(name):
-        config = compose("train", [f"experiment={name}", *job])
-        assert isinstance(network_of(config), Network)
-        build(config["split"])
-
-
-@pytest.mark.parametrize("name", options("experiment"))
-def test_every_experiment_opens_with_its_command_and_what_to_expect(name):
-    lines = (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()
-    comment = "\n".join(line for line in lines if line.startswith("#"))
-    assert f"python train.py -m experiment={name}" in comment
-    assert "To expect" in comment
 
 
 def test_defaults_are_those_of_the_paper():

@@ -1,9 +1,11 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
+import contextlib
 import copy
+import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import comb
@@ -14,18 +16,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from matplotlib.figure import Figure
 
 from arith_erd.compose import CONF, compose
-from arith_erd.report.__main__ import build
+from arith_erd.report import paper_figures
+from arith_erd.report.__main__ import build, main
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
+from arith_erd.report.paper_figures import PaperFigure
 from arith_erd.runs import METRICS, Config, Run
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
-from arith_erd.tasks import Add, Mul
+from arith_erd.tasks import Add, Mul, RandomOutput
 
 Values = float | None | Sequence[float | None]
-TASKS, SPLITS = {"add": Add, "mul": Mul}, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}
+TASKS = {"add": Add, "mul": Mul, "random_output": RandomOutput}
+SPLITS = {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}
 PARAMS = {"transformer": 701_381, "nanogpt": 297_600}
 TOKENS = {"add": 23, "mul": 29, "random_output": 23}
 WIDTH = {"add": 8, "mul": 14, "random_output": 8}
@@ -97,12 +103,14 @@ class Synthetic:
         final: Values = 1.0,
         train_final: Values = None,
         finished: bool = True,
+        every: int = 1,
         settings: dict[str, Any] | None = None,
         summary: dict[str, Any] | None = None,
     ) -> Run:
         """A run of ``task=mul`` and the like; values are one for all seeds, or a list.
 
-        ``settings`` are dotted keys of the configuration, ``summary`` extra values of every seed.
+        ``metrics.csv`` has a row ``every`` so many epochs. ``settings`` are dotted keys of the configuration,
+        ``summary`` extra values of every seed.
         """
         numbers = parse_seeds(seeds)
         config = configuration(*overrides)
@@ -127,6 +135,7 @@ class Synthetic:
         table = {"epoch": epoch, "seed": np.tile(numbers, epochs), "train_loss": 0.72 - 0.7 * train, "seconds": 25.0}
         table |= {"train_seq_acc": train, "train_token_acc": 0.5 + train / 2, "val_seq_acc": val}
         rows = pd.DataFrame(table | {"val_token_acc": 0.5 + val / 2})
+        rows = rows[(rows["epoch"] % every == 0) | rows["epoch"].isin([1, epochs])]
         rows[list(METRICS)].to_csv(run.path / "metrics.csv", index=False, float_format="%.9g")
         for seed in numbers:
             self._weights(run.weights(seed))
@@ -194,21 +203,27 @@ class Synthetic:
         columns += ["control_variance_mean", "control_variance_min", "baseline_operand_bits"]
         return self.probe(folder, name, pd.DataFrame(rows, columns=columns))
 
-    def tables(self, task: str) -> None:
-        """``probe=dataset`` of every split, and ``probe=discontinuity``, of a task."""
+    def tables(self, task: str, splits: Sequence[str] = ("random",)) -> None:
+        """``probe=dataset`` of these splits, and ``probe=discontinuity``, of a task."""
         examples = TASKS[task]().examples()
         prompt, completion = (["".join("01"[t == 4] for t in row) for row in rows.tolist()]
                               for rows in (examples.prompt, examples.completion))  # fmt: skip
         table = pd.DataFrame({"a": examples.a, "b": examples.b, "answer": examples.answer})
         table = table.assign(prompt=prompt, completion=completion)
-        for name, split in SPLITS.items():
-            subset = np.where(split()(examples), "validation", "train")
+        for name in splits:
+            subset = np.where(SPLITS[name]()(examples), "validation", "train")
             self.probe(self.root, f"dataset-{task}-{name}", table.assign(subset=subset))
         width = WIDTH[task]
         cells = [(task, i, j, 100 * comb(width, j) / 2**width) for i in range(15) for j in range(width + 1)]
         rows = pd.DataFrame(cells, columns=["task", "input_bits", "output_bits", "percent"])
         rows.loc[(rows["input_bits"] == 2) & (rows["output_bits"] == 3), "percent"] = 27.88
         self.probe(self.root, f"discontinuity-{task}", rows)
+
+
+@pytest.fixture(scope="session")
+def configuration_of() -> Callable[..., Config]:
+    """``configuration_of("task=mul")``: a configuration of one's own."""
+    return configuration
 
 
 @pytest.fixture(scope="session")
@@ -245,24 +260,25 @@ def everything(runs: Synthetic) -> None:
         finals = [min(1.0, x) for x in near(end, 0.2)]
         reaches = [round(x) if f >= 0.95 else None for x, f in zip(near(reach / 5, 2), finals, strict=True)]
         runs.run(f"task={task}", f"split={split}", "model=nanogpt", epochs=epochs, reach=reaches, final=finals)
-    runs.run("task=random_output", epochs=1000, reach=None, final=0.004, train_final=near(0.3))
+    runs.run("task=random_output", epochs=1000, every=10, reach=None, final=0.004, train_final=near(0.3))
     table = {"squeezed_encoder": (60, 426), "one_head": (25, 225), "d_model_32": (66, 309)}
     table |= {"none": (39, 137), "no_feed_forward": (56, 398)}
     for ablation, cells in table.items():
         for task, cell in zip(("add", "mul"), cells, strict=True):
             reaches = [round(x) for x in near(cell)]
-            stop = {"trainer.stop_at": 0.95}
+            stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
             runs.run(f"task={task}", f"ablation={ablation}", epochs=max(reaches), reach=reaches, settings=stop)
     for ablation, cells in {"no_positional_encoding": (0.024, 0.018), "no_attention": (0.009, 0.017)}.items():
         for task, cell in zip(("add", "mul"), cells, strict=True):
-            runs.run(f"task={task}", f"ablation={ablation}", epochs=1000, reach=None, final=near(cell, 3))
+            runs.run(f"task={task}", f"ablation={ablation}", epochs=1000, every=10, reach=None, final=near(cell, 3))
     for task, epochs, cells in (("add", 150, (39, 110, 41)), ("mul", 400, (137, 380, 140))):
         for cell, prompt, completion in zip(cells, ("reverse", "plain", "plain"), ("reverse", "plain", "reverse"),
                                             strict=True):  # fmt: skip
             orders = (f"task.prompt_order={prompt}", f"task.completion_order={completion}")
             runs.run(f"task={task}", *orders, epochs=epochs, reach=[round(x) for x in near(cell)])
-    for task in TASKS:
-        runs.tables(task)
+    runs.tables("add", splits=("random", "vs_t", "vs_v"))
+    runs.tables("mul")
+    runs.tables("random_output")
 
 
 @pytest.fixture(scope="session")
@@ -279,11 +295,41 @@ class Report:
 
     found: Collection
     results: list[Result]
+    figures: dict[str, Figure | None]
+    out: Path
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What ``python -m arith_erd.report`` prints and writes of a folder without runs."""
+
+    text: str
     out: Path
 
 
 @pytest.fixture(scope="session")
+def empty_report(tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """The report of nothing. For reading only."""
+    folder = tmp_path_factory.mktemp("nothing")
+    (folder / "runs").mkdir()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main([str(folder / "runs"), "--out", str(folder / "report")]) == 0
+    return Printed(printed.getvalue(), folder / "report")
+
+
+@pytest.fixture(scope="session")
 def whole_report(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """The report of everything. For reading only."""
+    """The report of everything, and its figures as Matplotlib has them. For reading only."""
     out = tmp_path_factory.mktemp("report")
-    return Report(*build(whole, out), out)
+    figures = {}
+
+    def kept(found: Collection, results: Sequence[Result]) -> Iterator[tuple[PaperFigure, Figure | None]]:
+        for about, figure in paper_figures.paper_figures(found, results):
+            figures[about.name] = figure
+            yield about, figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arith_erd.report.__main__.paper_figures", kept)
+        found, results = build(whole, out)
+    return Report(found, results, figures, out)

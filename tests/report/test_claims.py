@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims import Result, evaluate, judge, markdown, missing, ours_text, table
+from arith_erd.report.claim_tables import markdown, ours_text, table
+from arith_erd.report.claims import Result, evaluate, judge, missing
 from arith_erd.report.collect import GIVEN, collect
 from arith_erd.report.paper import load_paper
 
@@ -136,10 +137,29 @@ def test_with_most_seeds_censored_there_is_a_bound(synthetic) -> None:
 
 
 def test_where_the_bound_leaves_it_open_there_is_no_verdict(synthetic) -> None:
-    synthetic.run(epochs=35, reach=None, final=0.7)
-    result = one(synthetic, "table3-add-none")
-    assert (result.n, result.censored, result.verdict) == (5, 5, "not run")
+    synthetic.run(epochs=50, seeds="0-2", reach=40.0)
+    synthetic.run("task.prompt_order=plain", epochs=50, seeds="0-2", reach=None, final=0.8)
+    result = one(synthetic, "figC6-add-prompt")  # 50 / 40 is within a quarter of 1, and any more is not
+    assert (result.n, result.censored, result.verdict) == (3, 3, "not run")
     assert "too many" in result.cause
+    assert ours_text(result) == "> 1.25 times"
+
+
+def test_a_trial_too_short_to_get_there_is_no_censored_seed(synthetic) -> None:
+    synthetic.run(seeds="0", epochs=50, reach=39.0)
+    synthetic.run(seeds="1-5", epochs=2, reach=None, final=0.01)
+    result = one(synthetic, "table3-add-none")
+    assert (result.n, result.censored, result.verdict) == (1, 0, "reproduced")
+    synthetic.run("task=mul", seeds="0", epochs=100, reach=90.0)  # nor one that got there: that would bias the seeds
+    early = one(synthetic, "table3-mul-none")
+    assert (early.n, early.verdict) == (0, "not run")
+    assert "was to end at epoch 100" in early.cause
+
+
+def test_a_run_that_stopped_at_its_aim_was_to_go_on(synthetic) -> None:
+    stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
+    synthetic.run("ablation=one_head", epochs=26, reach=[24.0, 25.0, 25.0, 26.0, 24.0], settings=stop)
+    assert one(synthetic, "table3-add-one_head").n == 5
 
 
 def test_a_ratio_is_of_the_same_seed_and_keeps_its_bound(synthetic) -> None:

@@ -1,9 +1,12 @@
 """Intervals over seeds: what they cover, and when there is none."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from arith_erd.intervals import MIN_SEEDS, bootstrap_interval
 
@@ -19,6 +22,24 @@ def test_no_interval_from_fewer_than_three_seeds(statistic) -> None:
 @pytest.mark.parametrize("statistic", [np.mean, np.median])
 def test_equal_seeds_give_an_interval_without_width(statistic) -> None:
     assert bootstrap_interval([0.75] * 5, statistic=statistic) == (0.75, 0.75)
+
+
+def test_where_bca_is_undefined_it_is_the_percentile_interval() -> None:
+    """Whichever seed is left out, the median of the others is 1: BCa divides nothing by nothing."""
+    sample = [1.0, 1.0, 1.0, 1.0, 2.0]
+    arguments = {"n_resamples": 4999, "rng": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bca = stats.bootstrap((sample,), np.median, method="BCa", **arguments).confidence_interval
+    percentile = stats.bootstrap((sample,), np.median, method="percentile", **arguments).confidence_interval
+    assert np.isnan([bca.low, bca.high]).any()
+    assert bootstrap_interval(sample, statistic=np.median) == (percentile.low, percentile.high)
+
+
+def test_otherwise_it_is_the_bca_interval() -> None:
+    sample = [0.91, 0.93, 0.95, 0.99, 1.0]
+    bca = stats.bootstrap((sample,), np.mean, method="BCa", n_resamples=4999, rng=0).confidence_interval
+    assert bootstrap_interval(sample) == (bca.low, bca.high)
 
 
 def test_an_unknown_value_gives_no_interval() -> None:

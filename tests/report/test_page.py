@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from arith_erd.report.__main__ import build
 from arith_erd.report.paper import load_paper
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -159,10 +158,9 @@ def test_it_is_dark_where_the_reader_wants_that(page: Browser) -> None:
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 23)"}
 
 
-def test_the_report_of_nothing_works_too(browser: Browser, synthetic, tmp_path: Path) -> None:
-    build(synthetic.root, tmp_path / "report")
+def test_the_report_of_nothing_works_too(browser: Browser, empty_report) -> None:
     browser.console()
-    browser.open(tmp_path / "report" / "index.html")
+    browser.open(empty_report.out / "index.html")
     assert browser.visible("[data-figure]") == ["figure-fig1"]
     browser.click('#switch [data-for="table3"]')
     assert browser.visible("[data-figure]") == ["figure-table3"]

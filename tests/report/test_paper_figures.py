@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import Collection, collect
 from arith_erd.report.paper import load_paper
-from arith_erd.report.paper_figures import FIGURES, curves, paper_figures
+from arith_erd.report.paper_curves import curves
+from arith_erd.report.paper_figures import FIGURES, paper_figures
 
 PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appendixD", "figE7", "figE8")
 
@@ -18,11 +19,7 @@ def draw(found: Collection) -> dict[str, Figure | None]:
 
 @pytest.fixture(scope="module")
 def drawn(whole_report) -> dict[str, Figure | None]:
-    return {about.name: figure for about, figure in paper_figures(whole_report.found, whole_report.results)}
-
-
-def labels(figure: Figure) -> set[str]:
-    return {line.get_label() for ax in figure.axes for line in ax.lines if not line.get_label().startswith("_")}
+    return whole_report.figures
 
 
 def test_every_figure_is_there(drawn) -> None:
@@ -103,7 +100,3 @@ def test_figures_of_probes_fall_back_to_the_authors_weights(synthetic) -> None:
     for name in ("fig4", "appendixD"):
         titles = {ax.get_title(loc="right") for ax in figures[name].axes}
         assert "the authors' weights" in titles
-
-
-def test_an_empty_folder_has_no_figures(synthetic) -> None:
-    assert set(draw(collect(synthetic.root, load_paper().setup)).values()) == {None}

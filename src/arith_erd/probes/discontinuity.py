@@ -8,10 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..bits import Array
+from ..report.probe_figures import discontinuities
 from ..tasks import Task
 from .probe import Probe
-
-WHITE_ABOVE = 30  # percent: darker cells are written on in white
 
 
 def change_counts(task: Task) -> Array:
@@ -58,19 +57,10 @@ class Discontinuity(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The appendix's table as a heat map, percentages by row; a cell without a single case stays empty."""
-        table = rows.pivot(index="input_bits", columns="output_bits", values="percent").to_numpy()
-        height, width = table.shape
+        height, width = (rows[column].nunique() for column in ("input_bits", "output_bits"))
         figure = Figure(figsize=(1.4 + 0.55 * width, 1.4 + 0.29 * height), dpi=130, layout="constrained")
         ax = figure.subplots()
-        ax.imshow(table, cmap="Blues", vmin=0, vmax=WHITE_ABOVE / 0.6, aspect="auto")
-        for (i, j), percent in np.ndenumerate(table):
-            if percent:
-                text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else "<0.1"
-                colour = "white" if percent > WHITE_ABOVE else "black"
-                ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
-        ax.set(xticks=range(width), yticks=range(height))
-        ax.set(xlabel="changed bits of the answer", ylabel="flipped bits of the operands")
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
+        discontinuities(ax, rows)
+        ax.set_ylabel("flipped bits of the operands")
         figure.suptitle(f"{self.task.name} at {self.task.bits} bits: percent of each row", fontsize=11)
         return figure

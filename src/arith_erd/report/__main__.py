@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..runs import require_writable, write_atomically
-from . import claims, page, paper_figures
+from . import claim_tables, claims, page
 from .collect import Collection, collect
 from .paper import load_paper
+from .paper_figures import PaperFigure, paper_figures
 
 DPI = 130
 
@@ -35,11 +36,11 @@ def build(runs: Path, out: Path) -> tuple[Collection, list[claims.Result]]:
     found = collect(runs, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures: dict[str, tuple[paper_figures.PaperFigure, str | None]] = {}
-    for about, figure in paper_figures.paper_figures(found, results):
+    figures: dict[str, tuple[PaperFigure, str | None]] = {}
+    for about, figure in paper_figures(found, results):
         figures[about.name] = about, _save(figure, out / "figures" / about.name)
-    write_atomically(out / "claims.md", claims.markdown(results, paper, runs))
-    write_atomically(out / "claims.csv", spreadsheet(claims.table(results, found, paper, runs)))
+    write_atomically(out / "claims.md", claim_tables.markdown(results, paper, runs))
+    write_atomically(out / "claims.csv", spreadsheet(claim_tables.table(results, found, paper, runs)))
     write_atomically(out / "runs.csv", spreadsheet(replicas(found), float_format="%.9g"))
     write_atomically(out / "index.html", page.render(paper, found, results, figures, runs))
     return found, results

@@ -5,16 +5,22 @@ and points in shape, so that nothing hangs on a colour.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from ..runs import Row
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
+TASKS = {"add": "Addition", "mul": "Multiplication"}
+DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
+PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
 
 
 def tidy(ax: Axes) -> None:
@@ -23,6 +29,39 @@ def tidy(ax: Axes) -> None:
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
     ax.grid(alpha=0.25, linewidth=0.6)
+
+
+def canvas(width: float, height: float) -> Figure:
+    """In inches; with a little air around everything."""
+    return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
+
+
+def headline(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
+    """A title on the left, and what it is of, in grey, on the right."""
+    ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=pad)
+    if note:
+        ax.set_title(note, loc="right", fontsize=9, color=GREY, pad=pad)
+
+
+def seeds_text(rows: pd.DataFrame) -> str:
+    number = rows["seed"].nunique()
+    return f"{number} seed{'s' if number != 1 else ''}"
+
+
+def diamond(ax: Axes, x: float, y: float, color: str) -> None:
+    """The paper's number."""
+    ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
+
+
+def legend_below(figure: Figure, *more: Line2D) -> None:
+    """One for all panels, below them: nothing can run into it."""
+    labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
+    handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
+    handles |= {str(handle.get_label()): handle for handle in more}
+    place: Any = "outside lower center"
+    figure.legend(
+        handles=[*handles.values()], frameon=False, ncols=len(handles), loc=place, fontsize=9, handlelength=2.8
+    )
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:

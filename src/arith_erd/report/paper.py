@@ -1,5 +1,6 @@
 """``paper.yaml``: every published number, what counts as the same, and how people write it."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,6 +123,8 @@ def _claim(entry: Mapping[str, Any], section: str, commands: Mapping[str, str]) 
         highest = value
     else:
         lowest = value
+    if measure["from"] == "epochs_to" and "planned" not in measure:
+        measure = {**measure, "planned": math.ceil(highest) if math.isfinite(highest) else 1}
     statistic = "median" if measure["from"] == "epochs_to" else "mean"
     optional = {key: str(entry.get(key, "")) for key in ("paper", "figure", "erratum", "cause")}
     return Claim(
