@@ -159,7 +159,10 @@ def test_a_sweep_of_two_packs_from_end_to_end(cli, folder, tiny, without, light)
     # Nobody is at the terminal: no progress bar, no control characters, a few lines a run.
     assert "\x1b" not in result.stdout + result.stderr
     assert len(result.stdout.splitlines()) <= 12
-    assert re.findall(r"^(\d) +finished +(\S+)$", result.stdout, re.MULTILINE) == [("0", "task=add"), ("1", "task=mul")]
+    assert re.findall(r"^(\d) +finished +(\S+) *$", result.stdout, re.MULTILINE) == [
+        ("0", "task=add"),
+        ("1", "task=mul"),
+    ]
     assert {path.name for path in folder.iterdir()} == {"file", "runs"}
 
     stamps = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*")}

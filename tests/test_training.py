@@ -5,11 +5,15 @@ import math
 import os
 import shutil
 import signal
+import threading
+import warnings
+from contextlib import nullcontext
 
 import lightning as L
 import numpy as np
 import pytest
 import torch
+import wandb
 import yaml
 from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -532,6 +536,37 @@ def test_a_device_that_is_not_there_is_a_short_error(train, runs_dir):
     with pytest.raises(UserError, match=r"^trainer\.accelerator=cuda"):
         train("trainer.accelerator=cuda")
     assert not runs_dir.exists()
+
+
+# One after another in a process
+
+
+def state_of_the_process() -> dict:
+    return {
+        "threads": {thread.name for thread in threading.enumerate()},
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "environment": {key: os.environ[key] for key in os.environ if key != "PYTEST_CURRENT_TEST"},
+        "handlers": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "wandb": wandb.run,
+        "warnings": len(warnings.filters),
+    }
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_leaves_nothing_behind_for_the_next(train, whole, monkeypatch, fails):
+    """What one that finished, or one that failed, changed in the process; and the next comes to the same bits."""
+    train("trainer.max_epochs=1", "logger=wandb")  # the first one imports, and sets what all share
+    before = state_of_the_process()
+    overrides = ("logger=wandb", "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError) if fails else nullcontext():
+        interrupt(patch, ResumePoint, epoch=1 if fails else 9, after=False)
+        train(*overrides)
+    after = state_of_the_process()
+    ours = after["threads"] - {name for name in after["threads"] if "wandb" in name.lower()}  # its service has its own
+    assert ours <= before["threads"]
+    assert {**after, "threads": None} == {**before, "threads": None}
+    assert_same(whole, train(*FOUR_EPOCHS))
 
 
 # Ways to train

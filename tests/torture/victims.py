@@ -40,7 +40,7 @@ TINY = (
     "seed=0-1",
 )
 TRAIN = Path(__file__).parents[2] / "train.py"
-PAUSE = 0.005
+PAUSE = 0.01
 """Seconds that the disk takes for anything."""
 
 
