@@ -1,6 +1,6 @@
 """Question a task or a trained network: ``python probe.py --help``."""
 
-from arith_erd.compose import entry_point
+from arith_erd.cli import entry_point
 from arith_erd.runs import Config
 
 

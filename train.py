@@ -1,10 +1,10 @@
 """Train a pack of tiny Transformers on binary arithmetic: ``python train.py --help``."""
 
-from arith_erd.compose import entry_point
+from arith_erd.cli import entry_point
 from arith_erd.runs import Config, Run, require_writable
 
 
-@entry_point("train")
+@entry_point("train", runs_of=lambda config: [Run.of(config)])
 def main(config: Config) -> None:
     run = Run.of(config)
     if run.finished:

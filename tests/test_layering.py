@@ -12,10 +12,12 @@ PACKAGE = "arith_erd"
 
 # From the bottom up: a part imports from the lines above it, and within itself.
 LAYERS = (
-    {"errors", "bits", "intervals", "machine", "__init__"},
-    {"seeds"},
+    {"errors", "rules", "preemption", "bits", "intervals", "machine", "__init__"},
+    {"seeds", "lock"},
     {"tasks", "metrics", "runs"},
     {"models", "splits", "compose", "loggers", "report"},
+    {"sweep"},
+    {"cli"},
     {"decoding", "data", "pack", "interp"},
     {"subject", "lit"},
     {"callbacks", "load"},
@@ -27,11 +29,11 @@ RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 # Who may load what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {
     "lightning": {"data", "lit", "callbacks", "training"},
-    "hydra": {"compose", "probing"},
-    "omegaconf": {"compose", "probing"},
+    "hydra": {"compose", "sweep", "cli"},
+    "omegaconf": {"compose", "sweep", "cli"},
     "wandb": {"loggers", "report"},
 }
-WITHOUT_TORCH = ("machine", "intervals", "seeds", "tasks", "splits", "runs", "report", "compose")
+WITHOUT_TORCH = ("machine", "intervals", "seeds", "tasks", "splits", "runs", "report", "rules", "compose", "sweep", "cli")
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ import importlib, sys
 for name in {names}:
     importlib.import_module(name)
     slow = {{"torch", "lightning", "pytorch_lightning", "torchmetrics", "wandb"}}
-    if not name.startswith("{PACKAGE}.compose"):
+    if not name.startswith({tuple(f"{PACKAGE}.{part}" for part in ONLY_IN["hydra"])}):
         slow |= {{"hydra", "omegaconf"}}
     assert not slow & set(sys.modules), f"{{name}} loads {{slow & set(sys.modules)}}"
 """

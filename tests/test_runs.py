@@ -14,7 +14,7 @@ from arith_erd.runs import METRICS, Run, epochs_to, identity, require_writable, 
 CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"])
 
 # What may change without changing the weights; `epochs` only does through trainer.max_epochs.
-HARMLESS = ("logger.", "checkpoint.", "epochs.", "runs_dir", "trainer.compile", "trainer.accelerator")
+HARMLESS = ("logger.", "checkpoint.", "epochs.", "fail_fast", "runs_dir", "trainer.compile", "trainer.accelerator")
 
 
 def leaves(node, prefix=""):
@@ -52,7 +52,7 @@ def test_the_name_tells_apart_whatever_can_change_the_weights(key):
 
 def test_the_keys_that_do_not_matter_are_these_and_no_others():
     ignored = {key for key, _ in leaves(CONFIG) if run_name(changed(CONFIG, key)) == run_name(CONFIG)}
-    assert {key.split(".")[0] for key in ignored} == {"logger", "checkpoint", "epochs", "runs_dir", "trainer"}
+    assert {key.split(".")[0] for key in ignored} == {"logger", "checkpoint", "epochs", "fail_fast", "runs_dir", "trainer"}
     assert {key for key in ignored if key.startswith("trainer.")} == {"trainer.compile", "trainer.accelerator"}
 
 

@@ -1,18 +1,18 @@
 """What happens around an epoch: rows are kept, progress is shown, a checkpoint is written, or the run ends early."""
 
-import os
 import time
-from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Checkpoint
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from . import preemption
 from .lit import LitPack
 from .loggers import Logger
-from .runs import Row, Run
+from .runs import Row, Run, replacing
 
 
 class KeepRows(L.Callback):
@@ -59,24 +59,40 @@ class StopAtAccuracy(L.Callback):
 
 
 class ResumePoint(Checkpoint):
-    """Write ``last.ckpt`` every few epochs: beside its target, flushed, then renamed."""
+    """Write ``last.ckpt`` every few epochs, and keep the one before as ``previous.ckpt``."""
 
-    def __init__(self, path: Path, every_n_epochs: int = 1) -> None:
-        self.path = path
+    def __init__(self, run: Run, every_n_epochs: int = 1) -> None:
+        self.run = run
         self.every_n_epochs = every_n_epochs
+        self.saved = 0
+        """Epochs that the checkpoint has behind it."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.saved = trainer.current_epoch
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if (trainer.current_epoch + 1) % self.every_n_epochs == 0:
-            beside = self.path.with_name(f".{self.path.name}.partial")
-            trainer.save_checkpoint(beside)
-            with beside.open("rb+") as file:
-                os.fsync(file.fileno())
-            beside.replace(self.path)
+            with replacing(self.run.checkpoint, previous=self.run.previous_checkpoint) as beside:
+                trainer.save_checkpoint(beside)
+            self.saved = trainer.current_epoch + 1
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if isinstance(exception, KeyboardInterrupt):
-            kept = "resumes from the last finished epoch" if self.path.is_file() else "starts again"
-            print(f"interrupted in epoch {trainer.current_epoch + 1}; the same command {kept}")
+        if isinstance(exception, SystemExit):
+            kept = f"resumes from epoch {self.saved + 1}" if self.saved else "starts again"
+            print(f"{self.run.path}: stopped in epoch {trainer.current_epoch + 1}; the same command {kept}")
+
+
+class LeaveWhenAsked(L.Callback):
+    """End the run after the step in which a signal came: what the epoch did so far is not kept.
+
+    To go on in the middle of an epoch would save at most that epoch, seconds to minutes.
+    """
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        preemption.check()
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        preemption.check()
 
 
 class EpochProgress(L.Callback):

@@ -1,85 +1,29 @@
 """Configurations: composed by Hydra, checked here, built here. Loads no torch.
 
-Every other module takes things, not configurations. The entry points, `load` and this module alone know of Hydra.
+Every other module takes things, not configurations. Hydra is known here, and to `cli` and `sweep`, which make programs
+of functions.
 """
 
 import difflib
-import math
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from .errors import UserError, bad_value
+from .rules import RULES
 from .runs import Config
 from .seeds import parse_seeds
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "split", "model", "logger", "probe")
 TARGETS = ("arith_erd.", "torch.", "torchmetrics.", "lightning.")
-
-
-def is_integer(value: object, low: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= low
-
-
-def is_number(value: object, low: float, high: float = math.inf) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and low <= value <= high
-
-
-def _positive_integer(value: object) -> bool:
-    return is_integer(value, 1)
-
-
-def _positive(value: object) -> bool:
-    return is_number(value, 0) and value != 0
-
-
-Rule = tuple[str, Callable[[Any], bool], str]
-SWITCHES = ("encoder", "attention", "feed_forward", "positional_encoding")
-PRECISIONS = ("32-true", "64-true", "bf16-mixed")
-MODES = ("offline", "online", "disabled")
-ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
-
-RULES: tuple[Rule, ...] = (
-    ("data.batch_size", _positive_integer, "an integer of at least 1"),
-    ("trainer.max_epochs", _positive_integer, "an integer of at least 1"),
-    ("trainer.stop_at", lambda x: x is None or is_number(x, 0, 1), "an accuracy from 0 to 1, or null"),
-    ("trainer.compile", lambda x: x == "auto" or isinstance(x, bool), "auto, true or false"),
-    ("trainer.precision", lambda x: x in PRECISIONS, " or ".join(PRECISIONS)),
-    ("trainer.accelerator", lambda x: x in ACCELERATORS, " or ".join(ACCELERATORS)),
-    ("checkpoint.every_n_epochs", _positive_integer, "an integer of at least 1"),
-    ("model.net.d_model", _positive_integer, "an integer of at least 1"),
-    ("model.net.num_heads", _positive_integer, "an integer of at least 1"),
-    ("model.net.num_layers", _positive_integer, "an integer of at least 1"),
-    ("model.net.dropout", lambda x: is_number(x, 0, 1) and x < 1, "a probability from 0 to below 1"),
-    *((f"model.net.{key}", lambda x: isinstance(x, bool), "true or false") for key in SWITCHES),
-    ("model.optimizer.lr", _positive, "a number above 0"),
-    (
-        "model.optimizer.betas",
-        lambda x: isinstance(x, list) and len(x) == 2 and all(is_number(b, 0, 1) and b < 1 for b in x),
-        "two numbers from 0 to below 1, as [0.9,0.98]",
-    ),
-    ("model.optimizer.eps", _positive, "a number above 0"),
-    ("model.optimizer.weight_decay", lambda x: is_number(x, 0), "a number of at least 0"),
-    ("model.gradient_clip", lambda x: x is None or _positive(x), "a number above 0, or null"),
-    ("logger.mode", lambda x: x in MODES, " or ".join(MODES)),
-    ("logger.timeout", _positive, "seconds above 0"),
-    ("runs_dir", lambda x: isinstance(x, str) and x != "", "a folder"),
-    ("out", lambda x: x is None or (isinstance(x, str) and x != ""), "a folder, or null"),
-)
 
 
 def check(config: Config) -> None:
@@ -173,7 +117,7 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> Config:
                 del composed["hydra"]
             return accept(config_name, composed, choices)
     except (HydraException, ValueError) as error:
-        raise UserError(_explain(config_name, error, overrides)) from error
+        raise UserError(explain(config_name, error, overrides)) from error
 
 
 def accept(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> Config:
@@ -182,66 +126,6 @@ def accept(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -
     config = resolve(composed)
     check(config)
     return config
-
-
-def entry_point(config_name: str) -> Callable[[Callable[[Config], None]], Callable[[], None]]:
-    """Turn a function of a resolved, checked configuration into a command-line program over ``conf/``.
-
-    A `UserError` ends the program with its one line and status 1. In a sweep it ends that job, the others go on,
-    and the status is 1 when all are done.
-    """
-
-    def decorate(run: Callable[[Config], None]) -> Callable[[], None]:
-        failures: list[UserError] = []
-        jobs = 0
-
-        def job(composed: DictConfig) -> None:
-            nonlocal jobs
-            jobs += 1
-            try:
-                run(accept(config_name, composed, HydraConfig.get().runtime.choices))
-            except UserError as error:
-                _report(error)
-                if not _runs_here():
-                    raise
-                failures.append(error)
-
-        def main() -> None:
-            os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
-            try:
-                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-            except (HydraException, ValueError) as error:
-                if jobs and not isinstance(error, HydraException):
-                    raise  # a fault of ours, not of the configuration
-                sys.exit(f"error: {_explain(config_name, error, sys.argv[1:])}")
-            except KeyboardInterrupt:
-                sys.exit(130)
-            if failures:
-                sys.exit(1)
-
-        return main
-
-    return decorate
-
-
-def overridden(*groups: str) -> list[str]:
-    """What the command line says about these groups: ``["task=mul", "task.bits=5"]``."""
-    if not HydraConfig.initialized():
-        return []
-    return [o for o in HydraConfig.get().overrides.task if o.lstrip("+~").replace("=", ".").split(".")[0] in groups]
-
-
-def _runs_here() -> bool:
-    """Whether jobs share this process: one elsewhere can only tell of its failure by raising."""
-    hydra_config = HydraConfig.get()
-    return hydra_config.mode == RunMode.RUN or hydra_config.launcher._target_.endswith(".BasicLauncher")
-
-
-def _report(error: UserError) -> None:
-    where = ""
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        where = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname}): "
-    print(f"error: {where}{error}", file=sys.stderr)
 
 
 def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -284,7 +168,7 @@ def _no_such_key(key: str, known: set[str]) -> str:
     return f"{key}: no such key; {hint}"
 
 
-def _explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str:
+def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str:
     """Hydra's message, with a nearer hint where a key is misspelt: among the keys of the groups that were chosen."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which

@@ -7,11 +7,12 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from .compose import build, overridden
+from .cli import overridden
+from .compose import build
 from .errors import UserError
 from .loggers import Logger
 from .probes.probe import Probe
-from .runs import Config, Run, require_writable, write_atomically
+from .runs import Config, Run, replacing, require_writable, write_atomically
 
 MAX_TABLE_ROWS = 40
 
@@ -49,7 +50,8 @@ def ask(config: Config, arguments: dict[str, Any], folder: Path, subjects: list[
     figure = question.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    figure.savefig(folder / "figure.png")
+    with replacing(folder / "figure.png") as beside:
+        figure.savefig(beside, format="png")
     show(question.table(rows), question.notes())
     print(f"{folder}: rows.csv ({len(rows):,} rows), figure.png")
     logger: Logger = build(config["logger"])

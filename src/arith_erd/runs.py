@@ -4,22 +4,24 @@
 ``config.yaml``                   the resolved configuration
 ``metrics.csv``                   a row per epoch and seed (`METRICS`)
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
-``last.ckpt``                     for resuming only
+``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
 ``summary.json``                  written last, atomically: its presence is what "finished" means
 ``curves.png``                    sequence accuracy and loss over the epochs
 ``probes/<probe>/``               one folder per probe: ``rows.csv`` and ``figure.png``
+``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
 
 Accuracies are fractions in [0, 1], times are in seconds, epochs count from 1.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,15 @@ class Run:
         return self.path / "last.ckpt"
 
     @property
+    def previous_checkpoint(self) -> Path:
+        """The one before `checkpoint`, in case that one cannot be read."""
+        return self.path / "previous.ckpt"
+
+    @property
+    def error(self) -> Path:
+        return self.path / "error.txt"
+
+    @property
     def curves(self) -> Path:
         return self.path / "curves.png"
 
@@ -125,12 +136,15 @@ class Run:
         return config
 
     def metrics(self) -> list[Row]:
-        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
+        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended.
+
+        A last line without its end was cut off by a kill, and does not count.
+        """
         try:
-            with (self.path / "metrics.csv").open(newline="") as file:
-                rows = list(csv.DictReader(file))
+            text = (self.path / "metrics.csv").read_text()
         except FileNotFoundError:
             return []
+        rows = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
         try:
             return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
         except (KeyError, TypeError, ValueError) as error:
@@ -142,9 +156,11 @@ class Run:
         write_atomically(self.path / "metrics.csv", "\n".join(lines) + "\n")
 
     def append_metrics(self, rows: Iterable[Row]) -> None:
-        """Add the rows of one epoch to ``metrics.csv``."""
+        """Add the rows of one epoch to ``metrics.csv``, on the disk before any checkpoint that counts on them."""
         with (self.path / "metrics.csv").open("a") as file:
             file.write("".join(_line(row) + "\n" for row in rows))
+            file.flush()
+            os.fsync(file.fileno())
 
     def summary(self) -> Config:
         """The contents of ``summary.json``; the run must be finished."""
@@ -156,6 +172,8 @@ class Run:
 
     def finish(self, summary: Config) -> None:
         """Write ``summary.json``: the run is finished."""
+        for path in (self.previous_checkpoint, self.error):
+            path.unlink(missing_ok=True)
         write_atomically(self.path / "summary.json", json.dumps(_finite(summary), indent=2) + "\n")
 
 
@@ -180,14 +198,41 @@ def require_writable(key: str, folder: Path | str) -> None:
         ) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all: beside its target, flushed, then renamed."""
+@contextlib.contextmanager
+def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
+    """Write a file whole or not at all: the block writes to the path it is given, beside ``path``.
+
+    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed.
+
+    Args:
+        path: of the file to replace.
+        previous: the file that was there is kept under this name, once the new one is complete.
+    """
     beside = path.with_name(f".{path.name}.partial")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        yield beside
+        _flush(beside)
+        if previous is not None and path.is_file():
+            path.replace(previous)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not every file system can flush a folder
+        _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """`replacing`, for text."""
+    with replacing(path) as beside:
+        beside.write_text(text)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _line(row: Row) -> str:

@@ -1,7 +1,11 @@
 """One run, from a configuration to a finished run directory."""
 
 import logging
+import traceback
 import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +13,12 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
-from .callbacks import EpochProgress, KeepRows, ResumePoint, StopAtAccuracy
+from . import lock, preemption
+from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, ResumePoint, StopAtAccuracy
 from .compose import build
 from .data import TableData
 from .decoding import answers
@@ -22,61 +28,88 @@ from .loggers import Logger
 from .machine import device_name, versions
 from .pack import Pack
 from .report.figures import learning_curves
-from .runs import Config, Row, Run, epochs_to
+from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
 from .seeds import format_seeds, parse_seeds
 from .tasks import Task
+
+CHECKPOINT_KEYS = {"epoch", "global_step", "loops", "optimizer_states", "state_dict"}
 
 
 def train(run: Run, config: Config) -> None:
     """Train a pack, or go on where it was interrupted, and write everything that a run directory holds.
 
     Raises:
-        UserError: if the device is not there, the folder cannot be written, or a loss stops being a number.
+        UserError: if the device is not there, another process trains this run, the folder cannot be written, or a loss
+            stops being a number.
+        preemption.Preempted: if a signal asked to leave; the same call goes on from the last checkpoint.
     """
     seeds = parse_seeds(config["seed"])
-    task: Task = build(config["task"])
     logger: Logger = build(config["logger"])
-    callbacks: list[L.Callback] = [KeepRows(run, logger)]
+    callbacks: list[L.Callback] = [KeepRows(run, logger), LeaveWhenAsked()]
     if config["trainer"]["stop_at"] is not None:
         callbacks.append(StopAtAccuracy(run, config["trainer"]["stop_at"]))
     title = f"{run.name} ({len(seeds)} replica{'s' if len(seeds) > 1 else ''})"
-    callbacks += [EpochProgress(title), ResumePoint(run.checkpoint, config["checkpoint"]["every_n_epochs"])]
+    callbacks += [EpochProgress(title), ResumePoint(run, config["checkpoint"]["every_n_epochs"])]
     trainer = make_trainer(config["trainer"], callbacks)
     module = assemble(config, trainer.strategy.root_device)
-    pack = module.pack
-    data = TableData(task, build(config["split"]), seeds, config["data"]["batch_size"])
+    data = TableData(build(config["task"]), build(config["split"]), seeds, config["data"]["batch_size"])
 
-    resume = resume_point(run)
-    run.create(config)
-    print(f"{run.path}: {parameters(pack):,} parameters, {len(seeds)} replica(s), seeds {format_seeds(seeds)}")
-    summaries: list[Row] = []
-    logger.start(run.name, seeds, config, run.path)
+    with lock.holding(run.path), keeping_errors(run):
+        if run.finished:  # by the process that held the lock a moment ago
+            print(f"{run.path}: finished already, skipped")
+            return
+        resume = resume_point(run, seeds)
+        run.create(config)
+        replicas = f"{len(seeds)} replica(s), seeds {format_seeds(seeds)}"
+        print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}")
+        summaries: list[Row] = []
+        logger.start(run.name, seeds, config, run.path)
+        try:
+            with preemption.deferred():
+                trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+            module.to(trainer.strategy.root_device)
+            save_weights(run, module.pack)
+            summaries = [summarise(run, module.pack, data, index) for index in range(len(seeds))]
+        finally:
+            logger.finish(summaries)
+        finish(run, config, module.pack, data, summaries)
+    for summary in summaries:
+        print(describe(summary))
+
+
+@contextmanager
+def keeping_errors(run: Run) -> Iterator[None]:
+    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback."""
     try:
-        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
-        module.to(trainer.strategy.root_device)
-        save_weights(run, pack)
-        summaries = [summarise(run, pack, data, index) for index in range(len(seeds))]
-    finally:
-        logger.finish(summaries)
+        yield
+    except Exception as error:
+        with suppress(OSError):  # the disk may be full: that is no news then
+            run.path.mkdir(parents=True, exist_ok=True)
+            text = f"{error}\n" if isinstance(error, UserError) else traceback.format_exc()
+            write_atomically(run.error, text)
+            error.add_note(f"see {run.error}")
+        raise
+
+
+def finish(run: Run, config: Config, pack: Pack, data: TableData, summaries: list[Row]) -> None:
+    """Draw the curves and write the summary."""
     rows = run.metrics()
-    learning_curves(rows, title=f"{task.name}, {config['split']['name']}, {config['model']['name']}").savefig(
-        run.curves
-    )
+    title = f"{data.task.name}, {config['split']['name']}, {config['model']['name']}"
+    with replacing(run.curves) as beside:
+        learning_curves(rows, title=title).savefig(beside, format="png")
     examples = len(data.train[0]) * rows[-1]["epoch"]
     run.finish(
         {
             "status": "finished",
             "params": parameters(pack),
             "epochs": rows[-1]["epoch"],
-            "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == seeds[0]),
-            "train_flops": 6 * parameters(pack) * examples * (task.prompt_length + task.width),
-            "device": device_name(trainer.strategy.root_device),
+            "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
+            "train_flops": 6 * parameters(pack) * examples * (data.task.prompt_length + data.task.width),
+            "device": device_name(pack.replica_keys.device),
             "versions": versions(),
             "seeds": summaries,
         }
     )
-    for summary in summaries:
-        print(describe(summary))
 
 
 def assemble(config: Config, device: torch.device) -> LitPack:
@@ -97,19 +130,44 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     return module
 
 
-def resume_point(run: Run) -> Path | None:
+def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
     """The checkpoint to go on from; None for a run that starts.
 
+    A last one that is damaged, or that a kill between two renames left missing, is replaced by the one before.
+
     Raises:
-        UserError: if it cannot be read.
+        UserError: if none of those that are there can be read, or ``metrics.csv`` lacks epochs that are behind it.
     """
-    if not run.checkpoint.is_file():
+    last, previous = run.checkpoint, run.previous_checkpoint
+    there = [path for path in (last, previous) if path.is_file()]
+    if not there:
         return None
+    epochs = next(((path, n) for path in there if (n := epochs_behind(path)) is not None), None)
+    if epochs is None:
+        damaged = " and ".join(map(str, there))
+        raise UserError(f"{damaged}: damaged; delete {'them' if len(there) > 1 else 'it'} to start again")
+    path, behind = epochs
+    if path == previous:
+        if last in there:
+            print(f"{last}: damaged; going on from the one before")
+        previous.replace(last)
+    rows = {(row["epoch"], row["seed"]) for row in run.metrics()}
+    for epoch in range(1, behind + 1):
+        if not all((epoch, seed) in rows for seed in seeds):
+            raise UserError(f"{run.path}: metrics.csv lacks epoch {epoch}; delete {last.name} to start again")
+    return last
+
+
+def epochs_behind(checkpoint: Path) -> int | None:
+    """How many epochs a checkpoint has behind it; None if it is damaged."""
     try:
-        torch.load(run.checkpoint, map_location="meta", weights_only=True)
-    except Exception as error:  # damaged bytes can make an unpickler raise anything
-        raise UserError(f"{run.checkpoint}: damaged ({type(error).__name__}); delete it to start again") from error
-    return run.checkpoint
+        with zipfile.ZipFile(checkpoint) as archive:
+            if archive.testzip() is not None:  # the checksums; `torch.load` does not look at them
+                return None
+        saved = torch.load(checkpoint, map_location="meta", weights_only=True)
+        return int(saved["epoch"]) + 1 if saved.keys() >= CHECKPOINT_KEYS else None
+    except Exception:  # damaged bytes can make an unpickler raise anything
+        return None
 
 
 def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trainer:
@@ -124,6 +182,7 @@ def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trai
             accelerator=options["accelerator"],
             devices=1,
             callbacks=callbacks,
+            plugins=[LightningEnvironment()],  # under Slurm its own would save and requeue from a signal's handler
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -148,10 +207,8 @@ def parameters(pack: Pack) -> int:
 def save_weights(run: Run, pack: Pack) -> None:
     """Write ``weights/seed=K.safetensors`` for every replica."""
     for index, seed in enumerate(pack.seeds):
-        target = run.weights(seed)
-        beside = target.with_name(f".{target.name}.partial")
-        save_file(pack.replica_state(index), beside)
-        beside.replace(target)
+        with replacing(run.weights(seed)) as beside:
+            save_file(pack.replica_state(index), beside)
 
 
 def summarise(run: Run, pack: Pack, data: TableData, index: int) -> Row:

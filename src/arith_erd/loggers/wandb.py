@@ -6,17 +6,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 import wandb
 
 from ..errors import UserError, bad_value
+from ..rules import MODES, Mode
 from ..runs import Config, Row
 from .logger import Logger
-
-Mode = Literal["offline", "online", "disabled"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class Wandb(Logger):

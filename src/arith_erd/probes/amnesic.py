@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..bits import to_bits
 from ..decoding import shift_right
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, require_integer
 from ..interp.activations import Continuation, check_sites, embeddings
 from ..interp.erasure import (
     SINGLE,
@@ -139,8 +139,7 @@ class Amnesic(Probe):
         tolerance: float = SINGLE,
     ) -> None:
         for key, value, least in (("iterations", iterations, 1), ("controls", controls, 1), ("seed", seed, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise bad_value(f"probe.{key}", value, f"an integer of at least {least}")
+            require_integer(f"probe.{key}", value, least)
         if not isinstance(tolerance, int | float) or isinstance(tolerance, bool) or not 0 <= tolerance < 1:
             raise bad_value("probe.tolerance", tolerance, "a number from 0 to below 1")
         self.subjects = subjects

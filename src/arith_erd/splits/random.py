@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import bad_value
+from ..errors import bad_value, require_integer
 from ..tasks import Examples
 
 
@@ -18,8 +18,7 @@ class RandomSplit:
     def __init__(self, fraction: float = 0.25, seed: int = 0) -> None:
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
             raise bad_value("split.fraction", fraction, "a number between 0 and 1, both excluded")
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise bad_value("split.seed", seed, "an integer of at least 0")
+        require_integer("split.seed", seed, 0)
         self.fraction = fraction
         self.seed = seed
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array, Order
-from ..errors import bad_value
+from ..errors import require_integer
 from .task import Task
 
 
@@ -29,8 +29,7 @@ class RandomOutput(Task):
         seed: int = 0,
     ) -> None:
         super().__init__(bits, prompt_order, completion_order)
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise bad_value("task.seed", seed, "an integer of at least 0")
+        require_integer("task.seed", seed, 0)
         self.seed = seed
         self._table = np.random.default_rng(seed).integers(2 ** (bits + 1) - 1, size=4**bits, dtype=np.int64)
 

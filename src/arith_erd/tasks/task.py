@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import bits as bit
 from ..bits import ORDERS, Array, Order
-from ..errors import bad_value
+from ..errors import bad_value, require_integer
 
 MIN_BITS, MAX_BITS = 2, 9
 
@@ -45,8 +45,7 @@ class Task(ABC):
     operator: ClassVar[str]
 
     def __init__(self, bits: int = 7, prompt_order: Order = "reverse", completion_order: Order = "reverse") -> None:
-        if not isinstance(bits, int) or isinstance(bits, bool) or not MIN_BITS <= bits <= MAX_BITS:
-            raise bad_value("task.bits", bits, f"an integer from {MIN_BITS} to {MAX_BITS}")
+        require_integer("task.bits", bits, MIN_BITS, MAX_BITS)
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))

@@ -1,0 +1,38 @@
+"""One process at a time in a run directory."""
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import UserError
+
+
+@contextlib.contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """Hold ``folder/.lock`` for the length of the block; the folder is made if need be.
+
+    The kernel lets go of the lock when its holder ends, however it ends, so no stale lock is ever left. The file stays:
+    to remove it would be to let two processes lock two files of one name. On a network file system the lock reaches
+    other hosts where the server supports it (NFS does); a file system without locks is used without.
+
+    Raises:
+        UserError: if another process holds it, naming the process and its host.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+") as file:  # NFS wants a lock's file open for writing
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(f"{folder}: in use by {holder}; wait for it, or end it") from None
+        except OSError as error:
+            print(f"{folder}: cannot be locked here ({error.strerror}); see that no other process trains the same run")
+        else:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        yield

@@ -1,0 +1,120 @@
+"""Asked to leave: SIGTERM, SIGUSR1 and Ctrl-C end a program between two steps of training.
+
+What counts is on disk already, the last checkpoint, and the same command goes on from there.
+
+SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ahead of a time limit
+(``#SBATCH --signal=USR1@60``): the job is put back into the queue. SIGTERM is not answered that way, since `scancel`
+sends it too, and a cluster that preempts by requeueing requeues by itself.
+
+The exit status is 128 + the signal's number: 143, 138 (on Linux) or 130.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+GRACE = 4.0
+"""Seconds after which a process that has not got to its end leaves all the same."""
+
+
+class Preempted(SystemExit):
+    """Ends the program, a sweep and all; no job's error handling catches it."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(128 + number)
+        self.signal = number
+
+
+_received: signal.Signals | None = None
+_deferring = False
+
+
+@contextlib.contextmanager
+def signals_caught() -> Iterator[None]:
+    """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
+
+    A second Ctrl-C ends the process on the spot. Signals that are ignored stay so, and SIGUSR1 stays with whoever
+    listens already: under hydra-submitit-launcher that is submitit, which requeues the job itself.
+    """
+    global _received
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what a signal does
+        return
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    ours = [n for n, old in before.items() if old in defaults or (n == signal.SIGTERM and old != signal.SIG_IGN)]
+    outermost = _receive not in before.values()
+    for number in ours:
+        signal.signal(number, _receive)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+        if outermost:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _received = None
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Within the block a signal waits for the next `check`, or for the block's end."""
+    global _deferring
+    _deferring = True
+    try:
+        yield
+    finally:
+        _deferring = False
+        check()  # instead of Lightning's own SIGTERMException too
+
+
+def check() -> None:
+    """Raise `Preempted` if a signal has come."""
+    if _received is not None:
+        raise Preempted(_received)
+
+
+def requeue(number: signal.Signals) -> None:
+    """Put a Slurm job that got SIGUSR1 back into the queue."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if number != signal.SIGUSR1 or job is None:
+        return
+    try:
+        subprocess.run(["scontrol", "requeue", job], check=True, capture_output=True, text=True, timeout=GRACE)
+        print(f"Slurm job {job}: requeued", flush=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        print(f"Slurm job {job}: not requeued ({said.strip()}); submit it again to go on", file=sys.stderr, flush=True)
+
+
+def _receive(number: int, frame: FrameType | None) -> None:
+    global _received
+    if _received is not None:
+        if number == signal.SIGINT:
+            _out_at_once()
+        return
+    _received = signal.Signals(number)
+    signal.signal(signal.SIGALRM, _leave)
+    signal.setitimer(signal.ITIMER_REAL, GRACE)
+    if not _deferring:
+        raise Preempted(_received)
+
+
+def _leave(*_: object) -> None:
+    """End a process that a long step, or a server, keeps; files are replaced whole, so none is left half-written."""
+    assert _received is not None
+    requeue(_received)
+    os._exit(128 + _received)
+
+
+def _out_at_once() -> None:
+    if sys.stderr.isatty():
+        os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,153 @@
+"""A sweep: all of its jobs are checked before the first one starts, and a table at the end says what became of each."""
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, open_dict
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .compose import accept, explain
+from .errors import UserError, first_line
+from .runs import Config, Run
+
+RunsOf = Callable[[Config], Sequence[Run]]
+
+
+@dataclass
+class Failure:
+    """Why a job failed: a line, and the file that holds more, if any."""
+
+    cause: str
+    notes: list[str]
+
+
+@dataclass
+class Job:
+    """One job of a sweep."""
+
+    overrides: list[str]
+    runs: Sequence[Run]
+    finished_before: bool
+
+
+@dataclass
+class Sweep:
+    """The jobs of one command, and those that failed in this process. Without ``-m`` it is one, and has no table.
+
+    Args:
+        config_name: of the primary configuration.
+        runs_of: the run directories that a configuration stands for.
+    """
+
+    config_name: str
+    runs_of: RunsOf
+    jobs: list[Job] = field(default_factory=list)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+    def plan(self, master: DictConfig) -> None:
+        """Compose and check every job, wherever it is to run.
+
+        Raises:
+            SystemExit: if one of them could not be trained with, after a line for each.
+        """
+        if not master.hydra.sweeper._target_.endswith(".BasicSweeper"):
+            return  # one that decides as it goes along has no list
+        loader = GlobalHydra.instance().config_loader()
+        typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
+        overrides = OverridesParser.create(loader).parse_overrides([*typed, *master.hydra.overrides.task])
+        refused = []
+        for job in BasicSweeper.split_arguments(overrides, None)[0]:
+            self.jobs.append(Job(job, (), False))
+            try:
+                composed = loader.load_sweep_config(master, job)
+                choices = composed.hydra.runtime.choices
+                with open_dict(composed):
+                    del composed["hydra"]
+                config = accept(self.config_name, composed, choices)
+            except UserError as error:
+                refused.append((len(self.jobs) - 1, str(error)))
+            except (HydraException, ValueError) as error:
+                refused.append((len(self.jobs) - 1, explain(self.config_name, error, job)))
+            else:
+                runs = self.runs_of(config)
+                finished = bool(runs) and all(run.finished for run in runs)
+                self.jobs[-1] = Job(job, runs, finished)
+        for number, message in refused:
+            print(f"error: {self.title(number)}{message}", file=sys.stderr)
+        if refused:
+            print(f"none of the {len(self.jobs)} jobs was started", file=sys.stderr)
+            self.jobs.clear()
+            sys.exit(1)
+
+    def title(self, number: int) -> str:
+        """``job 3 (task=mul seed=4): ``; nothing for the only job."""
+        if not self.jobs:
+            return ""
+        varying = self.varying(number)
+        return f"job {number} ({varying}): " if varying else f"job {number}: "
+
+    def varying(self, number: int) -> str:
+        """What sets a job apart from the others."""
+        common = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set()
+        return " ".join(override for override in self.jobs[number].overrides if override not in common)
+
+    def failed(self, number: int, error: Exception) -> None:
+        """Note a failure, and say it now."""
+        notes = list(getattr(error, "__notes__", ()))
+        self.failures[number] = Failure(first_line(error), notes)  # no exception: its frames keep a whole model alive
+        if not isinstance(error, UserError) and not notes:
+            traceback.print_exception(error)
+        print(f"error: {self.title(number)}{first_line(error)}", file=sys.stderr)
+
+    def end(self) -> int:
+        """Print the table of a sweep; the exit status, 1 if a job failed."""
+        if not self.jobs:
+            return 1 if self.failures else 0
+        verdicts = [self._verdict(number, job) for number, job in enumerate(self.jobs)]
+        console = Console()
+        table = Table("job", "", "overrides", box=None, header_style="bold", pad_edge=False)
+        for number, verdict in enumerate(verdicts):
+            table.add_row(str(number), verdict, Text(self.varying(number)))
+        console.print(table)
+        for number, failure in sorted(self.failures.items()):
+            console.print(f"job {number}: {failure.cause}", markup=False, highlight=False)
+            for note in failure.notes:
+                console.print(f"  {note}", markup=False, highlight=False, soft_wrap=True)
+        return 0 if {"finished", "skipped"} >= set(verdicts) else 1
+
+    def _verdict(self, number: int, job: Job) -> str:
+        """Of jobs that ran elsewhere, the run directory knows."""
+        if number in self.failures:
+            return "failed"
+        if job.finished_before:
+            return "skipped"
+        if number in self.done or (job.runs and all(run.finished for run in job.runs)):
+            return "finished"
+        for run in job.runs:
+            if run.error.is_file():
+                lines = run.error.read_text(errors="replace").strip().splitlines()
+                self.failures[number] = Failure(lines[-1] if lines else "failed", [f"see {run.error}"])
+                return "failed"
+        return "not finished"
+
+
+current: Sweep | None = None
+"""The command of this process; None where a launcher runs one job of it."""
+
+
+class CheckJobs(Callback):
+    """What Hydra tells of a sweep before it launches anything."""
+
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        if current is not None:
+            current.plan(config)
