@@ -22,6 +22,7 @@ from .runs import Config
 from .seeds import parse_seeds
 
 CONF = Path(__file__).parents[2] / "conf"
+PLUGINS = {"slurm": "slurm", "ray_gpus": "ray"}  # launchers of conf/hydra/launcher/, and the extra that brings each
 GROUPS = ("task", "split", "model", "logger", "probe")
 TARGETS = ("arith_erd.", "torch.", "torchmetrics.", "lightning.")
 
@@ -137,10 +138,14 @@ def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def _keys(config_name: str, choices: Sequence[str] = ()) -> set[str]:
-    """Every key that exists when these options of the groups are chosen and nothing else is set."""
-    composed = hydra.compose(config_name, list(choices))
-    return {key for key, _ in _leaves(OmegaConf.to_container(composed))}
+def _keys(config_name: str, choices: Sequence[str] = (), launcher: bool = False) -> set[str]:
+    """Every key that exists when these options of the groups are chosen and nothing else is set.
+
+    Or those of the launcher alone.
+    """
+    composed = hydra.compose(config_name, list(choices), return_hydra_config=launcher)
+    keys = {key for key, _ in _leaves(OmegaConf.to_container(composed))}
+    return {key for key in keys if key.startswith("hydra.launcher.")} if launcher else keys
 
 
 def _require_same_keys(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> None:
@@ -173,10 +178,13 @@ def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
+    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
+        extra = PLUGINS[plugin[1]]
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; pip install -c requirements.lock -e '.[{extra}]'"
     misspelt = re.search(r"Could not override '([^']+)'", text)
     if misspelt is None:
         return text.split("Config search path")[0].strip()
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        chosen = [o for o in overrides if o.split("=")[0] in GROUPS and "," not in o]
-        return _no_such_key(misspelt[1], _keys(config_name, chosen))
+        chosen = [o for o in overrides if o.split("=")[0] in (*GROUPS, "hydra/launcher") and "," not in o]
+        return _no_such_key(misspelt[1], _keys(config_name, chosen, misspelt[1].startswith("hydra.launcher.")))
