@@ -33,7 +33,19 @@ ONLY_IN = {
     "omegaconf": {"compose", "sweep", "cli"},
     "wandb": {"loggers", "report"},
 }
-WITHOUT_TORCH = ("machine", "intervals", "seeds", "tasks", "splits", "runs", "report", "rules", "compose", "sweep", "cli")
+WITHOUT_TORCH = (
+    "machine",
+    "intervals",
+    "seeds",
+    "tasks",
+    "splits",
+    "runs",
+    "report",
+    "rules",
+    "compose",
+    "sweep",
+    "cli",
+)
 
 
 @pytest.fixture

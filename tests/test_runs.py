@@ -52,7 +52,14 @@ def test_the_name_tells_apart_whatever_can_change_the_weights(key):
 
 def test_the_keys_that_do_not_matter_are_these_and_no_others():
     ignored = {key for key, _ in leaves(CONFIG) if run_name(changed(CONFIG, key)) == run_name(CONFIG)}
-    assert {key.split(".")[0] for key in ignored} == {"logger", "checkpoint", "epochs", "fail_fast", "runs_dir", "trainer"}
+    assert {key.split(".")[0] for key in ignored} == {
+        "logger",
+        "checkpoint",
+        "epochs",
+        "fail_fast",
+        "runs_dir",
+        "trainer",
+    }
     assert {key for key in ignored if key.startswith("trainer.")} == {"trainer.compile", "trainer.accelerator"}
 
 

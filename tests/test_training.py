@@ -1,8 +1,12 @@
 """Whole runs, of three-bit operands and one layer."""
 
+import fcntl
 import math
+import os
 import shutil
+import signal
 
+import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -15,6 +19,7 @@ from arith_erd.errors import UserError
 from arith_erd.lit import LitPack
 from arith_erd.load import load_run
 from arith_erd.pack import Pack
+from arith_erd.preemption import Preempted, signals_caught
 from arith_erd.runs import METRICS, Run
 from arith_erd.training import wants_compile
 
@@ -150,7 +155,9 @@ def test_dropout_is_off_when_accuracy_is_measured(train):
 
 def test_a_run_directory_holds_what_the_design_lists(trained_pack):
     assert (trained_pack.path / ".lock").is_file()  # by whoever trains; nobody does any more
-    files = {path.relative_to(trained_pack.path).as_posix() for path in trained_pack.path.rglob("[!.]*") if path.is_file()}
+    files = {
+        path.relative_to(trained_pack.path).as_posix() for path in trained_pack.path.rglob("[!.]*") if path.is_file()
+    }
     assert files == {
         "config.yaml",
         "metrics.csv",
@@ -258,6 +265,146 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
     again = train(*FOUR_EPOCHS)
     assert again.metrics() == whole.metrics()  # the seconds too: nothing was trained again
     assert_same(whole, again)
+
+
+def half_way(train, monkeypatch, *overrides) -> None:
+    """Train until the power goes off in epoch 4, its rows written and its checkpoint not."""
+    with monkeypatch.context() as patch:
+        interrupt(patch, KeepRows, epoch=4, after=True)
+        with pytest.raises(RuntimeError):
+            train(*FOUR_EPOCHS, *overrides)
+
+
+def the_run(runs_dir) -> Run:
+    (path,) = runs_dir.iterdir()
+    return Run(path)
+
+
+def cut(path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def flip_a_bit(path) -> None:
+    """In the middle of a tensor, where only a checksum can tell."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path) -> None:
+    path.write_bytes(b"")
+
+
+def another_file(path) -> None:
+    torch.save({"epoch": 2}, path)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, empty, another_file])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, damage):
+    half_way(train, monkeypatch)
+    damage(the_run(runs_dir).checkpoint)
+    capsys.readouterr()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("last.ckpt: damaged; going on from the one before" in line for line in lines) == 1
+    assert sum("resuming from epoch 3" in line for line in lines) == 1
+
+
+def test_killed_between_the_two_renames(train, whole, runs_dir, monkeypatch, capsys):
+    half_way(train, monkeypatch)
+    the_run(runs_dir).checkpoint.unlink()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert "resuming from epoch 3" in capsys.readouterr().out
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(train, whole, runs_dir, monkeypatch):
+    """Fallen back, then interrupted at once: the good one is still there."""
+    half_way(train, monkeypatch)
+    cut(the_run(runs_dir).checkpoint)
+    with monkeypatch.context() as patch:
+        interrupt(patch, KeepRows, epoch=3, after=False)
+        with pytest.raises(RuntimeError):
+            train(*FOUR_EPOCHS)
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_two_damaged_checkpoints_are_one_line(train, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    for path in (run.checkpoint, run.previous_checkpoint):
+        cut(path)
+    with pytest.raises(
+        UserError, match=r"^\S+: last\.ckpt and previous\.ckpt are damaged; delete them to start again\b"
+    ):
+        train(*FOUR_EPOCHS)
+
+
+def test_a_line_cut_in_the_middle_is_written_again(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    metrics = the_run(runs_dir).path / "metrics.csv"
+    metrics.write_text(metrics.read_text()[:-20])
+    assert [row["epoch"] for row in the_run(runs_dir).metrics()] == [1, 1, 2, 2, 3, 3, 4]
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_epochs_without_their_rows_are_not_gone_on_from(train, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    (the_run(runs_dir).path / "metrics.csv").unlink()
+    with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 1; delete last\.ckpt to start again"):
+        train(*FOUR_EPOCHS)
+
+
+def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    before = {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)}
+    with monkeypatch.context() as patch:
+
+        def full(self, path, *_):
+            path.write_bytes(b"half of a checkp")
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(L.Trainer, "save_checkpoint", full)
+        with pytest.raises(OSError, match="No space left"):
+            train(*FOUR_EPOCHS)
+    assert {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)} == before
+    assert not list(run.path.rglob("*.partial"))
+    assert "OSError" in run.error.read_text()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert not run.error.exists()
+    assert not run.previous_checkpoint.exists()
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end", "on_train_epoch_end"])
+def test_a_signal_ends_a_run_that_goes_on_later(train, whole, runs_dir, monkeypatch, capsys, hook):
+    """In the middle of a step, of validation, or of what follows them."""
+    original = getattr(KeepRows, hook)
+
+    def signalled(self, trainer, pl_module, *rest):
+        original(self, trainer, pl_module, *rest)
+        if trainer.current_epoch == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepRows, hook, signalled)
+        with pytest.raises(Preempted, match="143"), signals_caught():
+            train(*FOUR_EPOCHS)
+    saved = 3 if hook == "on_train_epoch_end" else 2
+    assert f"the same command resumes from epoch {saved + 1}" in capsys.readouterr().out
+    assert not the_run(runs_dir).error.exists()
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    stamps = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    with (run.path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="in use by process"):
+            train(*FOUR_EPOCHS)
+        assert load_run(run.path).seed == 0  # who only reads needs no lock
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == stamps
 
 
 # Stopping early

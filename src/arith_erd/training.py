@@ -144,8 +144,9 @@ def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
         return None
     epochs = next(((path, n) for path in there if (n := epochs_behind(path)) is not None), None)
     if epochs is None:
-        damaged = " and ".join(map(str, there))
-        raise UserError(f"{damaged}: damaged; delete {'them' if len(there) > 1 else 'it'} to start again")
+        are, them = ("are", "them") if len(there) > 1 else ("is", "it")
+        names = " and ".join(path.name for path in there)
+        raise UserError(f"{run.path}: {names} {are} damaged; delete {them} to start again")
     path, behind = epochs
     if path == previous:
         if last in there:

@@ -1,0 +1,170 @@
+"""Signals, in the process of the test itself."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from arith_erd import preemption
+from arith_erd.preemption import Preempted, check, deferred, requeue, signals_caught
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture(autouse=True)
+def handlers_as_before():
+    before = {number: signal.getsignal(number) for number in (*preemption.SIGNALS, signal.SIGALRM)}
+    yield
+    for number in preemption.SIGNALS:
+        assert signal.getsignal(number) == before[number]
+    signal.signal(signal.SIGALRM, before[signal.SIGALRM])
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    check()  # nothing is left to say
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 128 + signal.SIGUSR1), (signal.SIGINT, 130)]
+)
+def test_the_exit_status_names_the_signal(number, status):
+    with pytest.raises(Preempted) as stop, signals_caught():
+        send(number)
+    assert (stop.value.code, stop.value.signal) == (status, number)
+
+
+@pytest.fixture
+def stopped():
+    """``stopped(work)`` does some work that a signal is to end."""
+
+    def run(work: Callable[[], None]) -> None:
+        with pytest.raises(Preempted), signals_caught():
+            work()
+
+    return run
+
+
+def test_a_step_is_finished_first(stopped):
+    done = []
+
+    def work():
+        with deferred():
+            send(signal.SIGTERM)
+            done.append("the step")
+            check()
+            done.append("another")
+
+    stopped(work)
+    assert done == ["the step"]
+
+
+def test_nothing_is_forgotten_at_the_end_of_the_last_step(stopped):
+    def work():
+        with deferred():
+            send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_no_job_can_catch_it(stopped):
+    def work():
+        with contextlib.suppress(Exception):
+            send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_a_signal_that_was_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with signals_caught():
+            send(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_sigusr1_stays_with_who_listens_already():
+    heard = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append("submitit"))
+    try:
+        with signals_caught():
+            send(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["submitit"]
+
+
+def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):
+    def work():
+        with signals_caught():
+            pass
+        send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_a_step_that_takes_too_long_is_left(cli, monkeypatch):
+    code = """
+import os, signal, time
+from arith_erd import preemption
+preemption.GRACE = 0.2
+with preemption.signals_caught(), preemption.deferred():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(30)
+"""
+    result = cli("-c", code, timeout=20)
+    assert result.returncode == 143
+    assert not result.stderr
+
+
+def test_a_second_interrupt_is_out_at_once(cli):
+    code = """
+import os, signal, time
+from arith_erd import preemption
+with preemption.signals_caught(), preemption.deferred():
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(30)
+"""
+    assert cli("-c", code, timeout=20).returncode == -signal.SIGINT  # what a shell shows as 130
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A job of Slurm, and a `scontrol` that keeps what it is told: a function that reads it."""
+    said = tmp_path / "said"
+    program = tmp_path / "scontrol"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{said}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    return lambda: said.read_text() if said.exists() else None
+
+
+def test_sigusr1_requeues_under_slurm(slurm):
+    requeue(signal.SIGUSR1)
+    assert slurm() == "requeue 42\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_scancel_sends_does_not(slurm, number):
+    requeue(number)
+    assert slurm() is None
+
+
+def test_nothing_is_requeued_where_there_is_no_slurm(slurm, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID")
+    requeue(signal.SIGUSR1)
+    assert slurm() is None
+
+
+def test_a_slurm_that_does_not_requeue_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    monkeypatch.setenv("PATH", "")
+    requeue(signal.SIGUSR1)
+    assert capsys.readouterr().err.count("\n") == 1
