@@ -180,7 +180,9 @@ def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
         extra = PLUGINS[plugin[1]]
-        return f"hydra/launcher={plugin[1]}: its plugin is not installed; pip install -c requirements.lock -e '.[{extra}]'"
+        return (
+            f"hydra/launcher={plugin[1]}: its plugin is not installed; pip install -c requirements.lock -e '.[{extra}]'"
+        )
     misspelt = re.search(r"Could not override '([^']+)'", text)
     if misspelt is None:
         return text.split("Config search path")[0].strip()

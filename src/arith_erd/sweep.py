@@ -63,10 +63,8 @@ class Sweep:
         if not master.hydra.sweeper._target_.endswith(".BasicSweeper"):
             return  # one that decides as it goes along has no list
         loader = GlobalHydra.instance().config_loader()
-        typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
-        overrides = OverridesParser.create(loader).parse_overrides([*typed, *master.hydra.overrides.task])
         refused = []
-        for job in BasicSweeper.split_arguments(overrides, None)[0]:
+        for job in pick(master):
             self.jobs.append(Job(job, (), False))
             try:
                 composed = loader.load_sweep_config(master, job)
@@ -141,6 +139,30 @@ class Sweep:
         return "not finished"
 
 
+def pick(master: DictConfig) -> list[list[str]]:
+    """The overrides of every job of a sweep; with ``item=3`` of that one alone, and the sweep becomes one of it.
+
+    Raises:
+        SystemExit: if there is no such item, after a line that says how many there are.
+    """
+    parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+    typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
+    overrides = parser.parse_overrides([*typed, *master.hydra.overrides.task])
+    given = [override for override in overrides if override.key_or_group == "item"]
+    rest = [override for override in overrides if override not in given]
+    jobs: list[list[str]] = BasicSweeper.split_arguments(rest, None)[0]
+    item = given[-1].value() if given else None
+    if item is None:
+        return jobs
+    if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
+        received = given[-1].input_line
+        sys.exit(f"error: {received}: expected an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
+    with open_dict(master.hydra):
+        master.hydra.sweeper.params = None
+        master.hydra.overrides.task = jobs[item]
+    return [jobs[item]]
+
+
 current: Sweep | None = None
 """The command of this process; None where a launcher runs one job of it."""
 
@@ -151,3 +173,7 @@ class CheckJobs(Callback):
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         if current is not None:
             current.plan(config)
+
+    def on_run_start(self, config: DictConfig, **_: object) -> None:
+        if config.get("item") is not None:
+            sys.exit(f"error: item={config.item}: expected -m too; it is one job of a sweep")

@@ -91,7 +91,9 @@ def slurm() -> Iterator[str]:
     Raises:
         RuntimeError: if it does not start, or does not stop.
     """
-    with subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+    with subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as keeper:
         assert keeper.stdin is not None
         assert keeper.stdout is not None
         _, _, conf = keeper.stdout.readline().strip().partition("=")
