@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from . import slurm
 from .compose import accept, explain
 from .errors import UserError, first_line
 from .runs import Config, Run
@@ -53,6 +55,8 @@ class Sweep:
     jobs: list[Job] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    slurm_folder: Path | None = None
+    """Where the jobs that this command submits to Slurm are to be found, if it does."""
 
     def plan(self, master: DictConfig) -> None:
         """Compose and check every job, wherever it is to run.
@@ -60,6 +64,7 @@ class Sweep:
         Raises:
             SystemExit: if one of them could not be trained with, after a line for each.
         """
+        self.slurm_folder = slurm.job_folder(master.hydra.launcher)
         if not master.hydra.sweeper._target_.endswith(".BasicSweeper"):
             return  # one that decides as it goes along has no list
         loader = GlobalHydra.instance().config_loader()

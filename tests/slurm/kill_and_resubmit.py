@@ -32,7 +32,7 @@ TINY = (
     f"trainer.max_epochs={EPOCHS}",
 )
 PRESET = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2")
-PATIENCE = 300  # seconds for a submission, on a busy machine
+PATIENCE = 1800  # seconds for a submission, on a busy machine
 
 
 @dataclass
