@@ -22,7 +22,11 @@ from .runs import Config
 from .seeds import parse_seeds
 
 CONF = Path(__file__).parents[2] / "conf"
-PLUGINS = {"slurm": "slurm", "ray_gpus": "ray"}  # launchers of conf/hydra/launcher/, and the extra that brings each
+# Of the launchers in conf/hydra/launcher/: how to get the plugin that each needs.
+PLUGINS = {
+    "slurm": "pip install -c requirements.lock -e '.[slurm]'",
+    "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
+}
 GROUPS = ("task", "split", "model", "logger", "probe")
 TARGETS = ("arith_erd.", "torch.", "torchmetrics.", "lightning.")
 
@@ -179,10 +183,7 @@ def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
-        extra = PLUGINS[plugin[1]]
-        return (
-            f"hydra/launcher={plugin[1]}: its plugin is not installed; pip install -c requirements.lock -e '.[{extra}]'"
-        )
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS[plugin[1]]}"
     misspelt = re.search(r"Could not override '([^']+)'", text)
     if misspelt is None:
         return text.split("Config search path")[0].strip()

@@ -57,7 +57,10 @@ ReturnToService=2
 KillWait=10
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs={gpus} RealMemory=16000 Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=debug Nodes={host} Default=YES State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=debug Nodes={host} Default=YES State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes={host} State=UP PriorityTier=2 PreemptMode=OFF
 """
 
 SLURMDBD_CONF = """
