@@ -20,7 +20,7 @@ LAYERS = (
     {"cli"},
     {"decoding", "data", "pack", "interp"},
     {"subject", "lit"},
-    {"callbacks", "load"},
+    {"callbacks", "checkpoint", "load"},
     {"probes", "training"},
     {"probing"},
 )
@@ -28,7 +28,7 @@ RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # Who may load what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {
-    "lightning": {"data", "lit", "callbacks", "training"},
+    "lightning": {"data", "lit", "callbacks", "checkpoint", "training"},
     "hydra": {"compose", "sweep", "cli"},
     "omegaconf": {"compose", "sweep", "cli", "slurm"},
     "submitit": {"slurm"},

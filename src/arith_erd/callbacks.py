@@ -1,18 +1,17 @@
-"""What happens around an epoch: rows are kept, progress is shown, a checkpoint is written, or the run ends early."""
+"""What happens around an epoch: rows are kept, progress is shown, or the run ends early."""
 
 import time
 from statistics import mean
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Checkpoint
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from . import preemption
 from .lit import LitPack
 from .loggers import Logger
-from .runs import Row, Run, replacing
+from .runs import Row, Run
 
 
 class KeepRows(L.Callback):
@@ -56,30 +55,6 @@ class StopAtAccuracy(L.Callback):
     def _stop(self, trainer: L.Trainer, rows: list[Row]) -> None:
         if rows and all(row["val_seq_acc"] >= self.accuracy for row in rows):
             trainer.should_stop = True
-
-
-class ResumePoint(Checkpoint):
-    """Write ``last.ckpt`` every few epochs, and keep the one before as ``previous.ckpt``."""
-
-    def __init__(self, run: Run, every_n_epochs: int = 1) -> None:
-        self.run = run
-        self.every_n_epochs = every_n_epochs
-        self.saved = 0
-        """Epochs that the checkpoint has behind it."""
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.saved = trainer.current_epoch
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if (trainer.current_epoch + 1) % self.every_n_epochs == 0:
-            with replacing(self.run.checkpoint, previous=self.run.previous_checkpoint) as beside:
-                trainer.save_checkpoint(beside)
-            self.saved = trainer.current_epoch + 1
-
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if isinstance(exception, SystemExit):
-            kept = f"resumes from epoch {self.saved + 1}" if self.saved else "starts again"
-            print(f"{self.run.path}: stopped in epoch {trainer.current_epoch + 1}; the same command {kept}")
 
 
 class LeaveWhenAsked(L.Callback):

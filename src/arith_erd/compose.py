@@ -6,7 +6,8 @@ of functions.
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from .errors import UserError, bad_value
+from .errors import UserError, bad_value, first_line
 from .rules import RULES
 from .runs import Config
 from .seeds import parse_seeds
@@ -142,19 +143,20 @@ def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def _keys(config_name: str, choices: Sequence[str] = (), launcher: bool = False) -> set[str]:
+@cache
+def _keys(config_name: str, *choices: str, launcher: bool = False) -> frozenset[str]:
     """Every key that exists when these options of the groups are chosen and nothing else is set.
 
     Or those of the launcher alone.
     """
     composed = hydra.compose(config_name, list(choices), return_hydra_config=launcher)
-    keys = {key for key, _ in _leaves(OmegaConf.to_container(composed))}
-    return {key for key in keys if key.startswith("hydra.launcher.")} if launcher else keys
+    keys = frozenset(key for key, _ in _leaves(OmegaConf.to_container(composed)))
+    return frozenset(key for key in keys if key.startswith("hydra.launcher.")) if launcher else keys
 
 
 def _require_same_keys(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> None:
     """Refuse keys that a ``+`` or an ablation added to what the chosen groups define, and keys that a ``~`` took."""
-    known = _keys(config_name, [f"{group}={choices[group]}" for group in GROUPS if choices.get(group)])
+    known = _keys(config_name, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
     given = dict(_leaves(OmegaConf.to_container(composed)))
     for key, value in given.items():
         if key in known:
@@ -168,7 +170,7 @@ def _require_same_keys(config_name: str, composed: DictConfig, choices: Mapping[
         raise UserError(f"{missing[0]}: missing; expected a value for it")
 
 
-def _no_such_key(key: str, known: set[str]) -> str:
+def _no_such_key(key: str, known: Set[str]) -> str:
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     last = key.split(".")[-1]
     close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
@@ -184,10 +186,15 @@ def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
         return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS[plugin[1]]}"
+    option = re.search(r"Could not find '([^']+)/([^'/]+)'", text)
+    if option is not None:
+        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     misspelt = re.search(r"Could not override '([^']+)'", text)
     if misspelt is None:
-        return text.split("Config search path")[0].strip()
+        cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+        return text.split("Config search path")[0].strip() + cause
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         chosen = [o for o in overrides if o.split("=")[0] in (*GROUPS, "hydra/launcher") and "," not in o]
-        return _no_such_key(misspelt[1], _keys(config_name, chosen, misspelt[1].startswith("hydra.launcher.")))
+        in_launcher = misspelt[1].startswith("hydra.launcher.")
+        return _no_such_key(misspelt[1], _keys(config_name, *chosen, launcher=in_launcher))

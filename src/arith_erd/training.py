@@ -3,11 +3,9 @@
 import logging
 import traceback
 import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -18,7 +16,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from safetensors.torch import save_file
 
 from . import lock, preemption
-from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, ResumePoint, StopAtAccuracy
+from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, StopAtAccuracy
+from .checkpoint import PlainFile, ResumePoint, resume_point
 from .compose import build
 from .data import TableData
 from .decoding import answers
@@ -31,8 +30,6 @@ from .report.figures import learning_curves
 from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
 from .seeds import format_seeds, parse_seeds
 from .tasks import Task
-
-CHECKPOINT_KEYS = {"epoch", "global_step", "loops", "optimizer_states", "state_dict"}
 
 
 def train(run: Run, config: Config) -> None:
@@ -130,47 +127,6 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     return module
 
 
-def resume_point(run: Run, seeds: Sequence[int]) -> Path | None:
-    """The checkpoint to go on from; None for a run that starts.
-
-    A last one that is damaged, or that a kill between two renames left missing, is replaced by the one before.
-
-    Raises:
-        UserError: if none of those that are there can be read, or ``metrics.csv`` lacks epochs that are behind it.
-    """
-    last, previous = run.checkpoint, run.previous_checkpoint
-    there = [path for path in (last, previous) if path.is_file()]
-    if not there:
-        return None
-    epochs = next(((path, n) for path in there if (n := epochs_behind(path)) is not None), None)
-    if epochs is None:
-        are, them = ("are", "them") if len(there) > 1 else ("is", "it")
-        names = " and ".join(path.name for path in there)
-        raise UserError(f"{run.path}: {names} {are} damaged; delete {them} to start again")
-    path, behind = epochs
-    if path == previous:
-        if last in there:
-            print(f"{last}: damaged; going on from the one before")
-        previous.replace(last)
-    rows = {(row["epoch"], row["seed"]) for row in run.metrics()}
-    for epoch in range(1, behind + 1):
-        if not all((epoch, seed) in rows for seed in seeds):
-            raise UserError(f"{run.path}: metrics.csv lacks epoch {epoch}; delete {last.name} to start again")
-    return last
-
-
-def epochs_behind(checkpoint: Path) -> int | None:
-    """How many epochs a checkpoint has behind it; None if it is damaged."""
-    try:
-        with zipfile.ZipFile(checkpoint) as archive:
-            if archive.testzip() is not None:  # the checksums; `torch.load` does not look at them
-                return None
-        saved = torch.load(checkpoint, map_location="meta", weights_only=True)
-        return int(saved["epoch"]) + 1 if saved.keys() >= CHECKPOINT_KEYS else None
-    except Exception:  # damaged bytes can make an unpickler raise anything
-        return None
-
-
 def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trainer:
     """A trainer that logs, saves and shows nothing of its own: our callbacks do, once an epoch."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -183,7 +139,8 @@ def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trai
             accelerator=options["accelerator"],
             devices=1,
             callbacks=callbacks,
-            plugins=[LightningEnvironment()],  # under Slurm its own would save and requeue from a signal's handler
+            # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
+            plugins=[LightningEnvironment(), PlainFile()],
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,

@@ -2,16 +2,21 @@
 
 import os
 import re
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its own telemetry would wait at exit for a silent server
 import wandb
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, first_line
 from ..rules import MODES, Mode
 from ..runs import Config, Row
 from .logger import Logger
@@ -20,14 +25,15 @@ from .logger import Logger
 class Wandb(Logger):
     """Logs every epoch of every seed.
 
-    ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online`` a missing
-    key or a silent server never stops a run: it goes on offline, and one line says so.
+    ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online`` no missing or
+    wrong key and no silent server ever stops a run, or costs it more than ``timeout``: it goes on offline, and one line
+    says so. What W&B could not upload is in the run directory all the same.
 
     Args:
         project: of W&B.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
-        timeout: seconds that going online may take.
+        timeout: seconds that a run may wait for W&B in all, from its start to its end.
     """
 
     def __init__(
@@ -41,30 +47,38 @@ class Wandb(Logger):
         self.asked = mode
         self.timeout = timeout
         self.runs: dict[int, Any] = {}
+        self.failed = False
 
     def start(self, name: str, seeds: Sequence[int], config: Config, folder: Path) -> None:
-        for seed in seeds:
-            run = self._open(name, seed, folder, config={**config, "seed": seed})
+        self._go_online(folder)
+        for place, seed in enumerate(seeds):
+            run = self._open(name, seed, folder, len(seeds) - place, config={**config, "seed": seed})
             run.define_metric("*", step_metric="epoch")
             self.runs[seed] = run
 
-    def _open(self, name: str, seed: int, folder: Path, config: Config | None = None) -> Any:
-        """The W&B run of one seed; it has the same id each time, so that a resumed run or a probe goes on with it."""
+    def _go_online(self, folder: Path) -> None:
+        """Begin to count the time that W&B takes, and stay offline if it will not answer."""
+        self.folder = folder
+        self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
-            self._go_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
-        if self.mode == "online" and not _answers(wandb.Settings().base_url, self.timeout):
-            self._go_offline(f"no answer within {self.timeout:g} s")
+            self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
+        if self.mode == "online" and not _answers(wandb.setup().settings.base_url, self.timeout):
+            self._stay_offline(f"no answer within {self.timeout:g} s")
+
+    def _open(self, name: str, seed: int, folder: Path, sharing: int, config: Config | None = None) -> Any:
+        """The W&B run of one seed; it has the same id each time, so that a resumed run or a probe goes on with it."""
         try:
-            return self._init(name, seed, folder, config)
+            return self._init(name, seed, folder, sharing, config)
         except (wandb.Error, OSError) as error:
             if self.mode != "online":
                 raise UserError(f"logger.mode={self.mode}: W&B did not start ({error})") from error
-            self._go_offline(f"not logged in within {self.timeout:g} s")
-            return self._init(name, seed, folder, config)
+            self._stay_offline("the server refused the API key" if "401" in str(error) else first_line(error))
+            return self._init(name, seed, folder, sharing, config)
 
-    def _init(self, name: str, seed: int, folder: Path, config: Config | None) -> Any:
+    def _init(self, name: str, seed: int, folder: Path, sharing: int, config: Config | None) -> Any:
         online = self.mode == "online"
         run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")
+        left = max(self.until - time.monotonic(), 0.1)
         return wandb.init(
             project=self.project,
             entity=self.entity,
@@ -76,39 +90,73 @@ class Wandb(Logger):
             dir=str(folder),
             mode=self.mode,
             reinit="create_new",
-            settings=wandb.Settings(init_timeout=self.timeout, silent=True, console="off"),
+            settings=wandb.Settings(
+                init_timeout=left if online else self.timeout,
+                finish_timeout=left / sharing,
+                finish_timeout_raises=True,
+                silent=True,
+                console="off",
+            ),
         )
 
-    def _go_offline(self, why: str) -> None:
-        print(f"W&B: {why}; logging offline instead, `wandb sync` uploads later")
+    def _stay_offline(self, why: str) -> None:
+        print(f"W&B: {why}; logging offline. To upload later: {self._sync('offline-run')}")
         self.mode = "offline"
+
+    def _sync(self, prefix: str) -> str:
+        return f"wandb sync {self.folder}/wandb/{prefix}-*"
 
     def log(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self.runs[row["seed"]].log({key: value for key, value in row.items() if key != "seed"})
+            with self._never_in_the_way():
+                self.runs[row["seed"]].log({key: value for key, value in row.items() if key != "seed"})
 
     def finish(self, summaries: Sequence[Row]) -> None:
         for summary in summaries:
-            self.runs[summary["seed"]].summary.update(summary)
+            with self._never_in_the_way():
+                self.runs[summary["seed"]].summary.update(summary)
         for run in self.runs.values():
-            run.finish(exit_code=0 if summaries else 1)
+            with self._never_in_the_way():
+                run.finish(exit_code=0 if summaries else 1)
         self.runs = {}
 
+    @contextmanager
+    def _never_in_the_way(self) -> Iterator[None]:
+        """Training goes on whatever W&B raises, or its service, which may die; the first time a line says so."""
+        try:
+            yield
+        except Exception as error:
+            if not self.failed:
+                print(f"W&B: {first_line(error)}; going on without. To upload what it has: {self._sync('*run')}")
+            self.failed = True
+
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path) -> None:
-        opened = self._open(run, seed, figure.parent)
-        opened.log({f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))})
-        opened.finish()
+        self._go_online(figure.parent)
+        self.runs[seed] = self._open(run, seed, figure.parent, 1)
+        with self._never_in_the_way():
+            self.runs[seed].log(
+                {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
+            )
+        self.finish([{"seed": seed}])
 
 
 def _answers(url: str, timeout: float) -> bool:
     """Whether a server says anything at all; wandb itself would go on asking for minutes."""
-    try:
-        urllib.request.urlopen(url, timeout=timeout).close()
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
+    answered = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(url, timeout=timeout).close()
+        except urllib.error.HTTPError:
+            pass
+        except (OSError, ValueError):
+            return
+        answered.append(True)
+
+    asking = threading.Thread(target=ask, daemon=True)  # a name server that is silent knows no timeout
+    asking.start()
+    asking.join(timeout)
+    return bool(answered)
 
 
 def _has_key() -> bool:

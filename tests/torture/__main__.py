@@ -1,0 +1,81 @@
+"""Kill training at random moments and see that nothing is lost: ``python -m tests.torture --kills 200``.
+
+Half as many runs get a SIGTERM as get a SIGKILL, and a fortieth goes through the command line. Every malformed
+configuration of the tests is tried. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs.
+One line a figure; the exit status is 1 if one was missed.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from arith_erd.compose import compose
+from arith_erd.errors import UserError
+from tests.malformed import malformed
+
+from .overhead import checkpoint_and_epoch
+from .victims import Victims
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=20, help="runs that get a SIGKILL")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--overhead", action="store_true", help="also measure what a checkpoint costs an epoch")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="torture-"))
+    failed = [not ok for ok in figures(options, folder)]
+    if any(failed):
+        print(f"missed: {sum(failed)}; the runs are in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def figures(options, folder):  # type: ignore[no-untyped-def]
+    """Measure and print, one after the other; yields whether each was reached."""
+    moments = random.Random(options.seed)
+    victims = Victims(folder)
+    kills = [victims.killed_and_resumed(moments) for _ in range(options.kills)]
+    yield figure(sum(kill.same for kill in kills), len(kills), "SIGKILL: resumed to the same, bit for bit")
+    saving, quarter = sum(kill.while_saving for kill in kills), options.kills // 4
+    print(f"  of those {saving} inside a save (at least {quarter} wanted)", flush=True)
+    yield saving >= quarter
+
+    terms = [victims.terminated_and_resumed(moments) for _ in range(options.kills // 2)]
+    good = sum(term.same and term.seconds < 5 for term in terms)
+    yield figure(good, len(terms), "SIGTERM: ended within 5 s, resumed to the same, bit for bit")
+    print(f"  the slowest ended after {max((term.seconds for term in terms), default=0):.2f} s", flush=True)
+
+    typed = [victims.typed_and_resumed(moments) for _ in range(options.kills // 40)]
+    yield figure(sum(typed), len(typed), "SIGKILL, then SIGTERM, on the command line, resumed to the same")
+
+    answers = [refused(overrides, key) for overrides, key in malformed()]
+    yield figure(sum(answers), len(answers), "malformed configurations: a line naming the key, no run directory")
+
+    if options.overhead:
+        saved, epoch = checkpoint_and_epoch(folder / "addition")
+        print(f"checkpoint after every epoch: {saved:.3f} s of {epoch:.1f} s, {saved / epoch:.2%} of an addition epoch")
+        yield saved < 0.02 * epoch
+
+
+def figure(good: int, of: int, what: str) -> bool:
+    print(f"{good} of {of}  {what}", flush=True)
+    return good == of
+
+
+def refused(overrides: list[str], key: str) -> bool:
+    before = set(Path().iterdir())
+    try:
+        compose("train", overrides)
+    except UserError as error:
+        message = str(error)
+        return key in message and "\n" not in message and len(message) < 300 and set(Path().iterdir()) == before
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

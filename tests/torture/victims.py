@@ -1,0 +1,216 @@
+"""Training runs in forked children, to be killed: a warm parent spares each the seconds that importing torch takes.
+
+The children train three epochs of three-bit addition on a disk that is slow on purpose, so that a good part of a run's
+time is spent inside saves: every flush and every rename takes a while, and a checkpoint is written in two halves.
+"""
+
+import io
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arith_erd import checkpoint, training
+from arith_erd.compose import compose
+from arith_erd.preemption import signals_caught
+from arith_erd.runs import Config, Run
+
+TINY = (
+    "task.bits=3",
+    "data.batch_size=12",
+    "model=nanogpt",
+    "model.optimizer.lr=0.01",
+    "model.net.d_model=16",
+    "model.net.num_heads=2",
+    "model.net.num_layers=1",
+    "trainer.max_epochs=4",
+    "trainer.accelerator=cpu",
+    "trainer.compile=false",
+    "seed=0-1",
+)
+TRAIN = Path(__file__).parents[2] / "train.py"
+PAUSE = 0.005
+"""Seconds that the disk takes for anything."""
+
+
+@dataclass
+class Outcome:
+    """One run that got a signal, and its resumption to the end."""
+
+    same: bool
+    """Bit for bit as a run that got none."""
+    while_saving: bool
+    seconds: float
+    """From the signal to the end of the process."""
+
+
+class Victims:
+    """Makes runs in children of this process.
+
+    Args:
+        folder: where each gets a run directory of its own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        torch.set_num_threads(1)  # a child of a process with threads of torch's would wait for them for ever
+        self.folder = folder
+        self.count = 0
+        self.config = compose("train", [*TINY, f"runs_dir={folder / 'untouched'}"])
+        started = time.monotonic()
+        self.untouched = Run.of(self.config)
+        status = self.wait(self.start(self.config, mmap.mmap(-1, 1)))
+        self.lasts = time.monotonic() - started
+        if status != 0:
+            raise SystemExit(f"a run that nobody disturbs ended with {status}: see {folder / 'log.txt'}")
+
+    def fresh(self) -> Config:
+        """The configuration of a new run of the same seeds."""
+        self.count += 1
+        return {**self.config, "runs_dir": str(self.folder / str(self.count))}
+
+    def start(self, config: Config, saving: mmap.mmap) -> int:
+        """A child that trains; its process id."""
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            self._train(config, saving)
+        return child
+
+    def _train(self, config: Config, saving: mmap.mmap) -> None:
+        status = 1
+        try:
+            log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            with signals_caught(), slow_disk(saving):
+                training.train(Run.of(config), config)
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+
+    @staticmethod
+    def wait(child: int) -> int:
+        """The exit status of a child, negative for a signal."""
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def signalled(self, number: signal.Signals, moments: random.Random) -> tuple[Config, int, bool, float]:
+        """Send a signal to a new run, at a moment drawn evenly from the time that a run lasts.
+
+        Returns:
+            Its configuration, its exit status, whether it was inside a save, and the seconds that it took to end. A run
+            that was finished by then does not count; another takes its place.
+        """
+        while True:
+            config, saving = self.fresh(), mmap.mmap(-1, 1)
+            child = self.start(config, saving)
+            time.sleep(moments.uniform(0, self.lasts))
+            os.kill(child, number)
+            sent = time.monotonic()
+            status = self.wait(child)
+            if status != 0:
+                return config, status, saving[0] == 1, time.monotonic() - sent
+
+    def resumed(self, config: Config) -> bool:
+        """Start the same run again; whether it came to the same end as the one that nobody disturbed."""
+        status = self.wait(self.start(config, mmap.mmap(-1, 1)))
+        return status == 0 and same(Run.of(config), self.untouched)
+
+    def killed_and_resumed(self, moments: random.Random) -> Outcome:
+        config, status, saving, seconds = self.signalled(signal.SIGKILL, moments)
+        return Outcome(status == -signal.SIGKILL and self.resumed(config), saving, seconds)
+
+    def terminated_and_resumed(self, moments: random.Random) -> Outcome:
+        config, status, saving, seconds = self.signalled(signal.SIGTERM, moments)
+        return Outcome(status == 128 + signal.SIGTERM and self.resumed(config), saving, seconds)
+
+    def typed_and_resumed(self, moments: random.Random) -> bool:
+        """``python train.py``: killed after its first rows, then told to stop, then left alone."""
+        config = self.fresh()
+        run = Run.of(config)
+        command = [sys.executable, str(TRAIN), *TINY, f"runs_dir={config['runs_dir']}"]
+        with (self.folder / "log.txt").open("a") as log:
+            for number, rows in ((signal.SIGKILL, 2), (signal.SIGTERM, 4)):
+                child = subprocess.Popen(command, stdout=log, stderr=log)
+                while child.poll() is None and len(run.metrics()) < rows:
+                    time.sleep(0.005)
+                time.sleep(moments.uniform(0, PAUSE))
+                child.send_signal(number)
+                if child.wait() not in (0, -signal.SIGKILL, 128 + signal.SIGTERM):
+                    return False
+            return subprocess.run(command, stdout=log, stderr=log).returncode == 0 and same(run, self.untouched)
+
+
+def same(one: Run, other: Run) -> bool:
+    """Bit for bit: weights, rows but for their seconds, and the summary's verdict; and no half-written file is left."""
+    left = [path for path in one.path.rglob("*") if path.name.endswith(".partial")]
+    return (
+        not left
+        and [row | {"seconds": 0} for row in one.metrics()] == [row | {"seconds": 0} for row in other.metrics()]
+        and one.summary()["seeds"] == other.summary()["seeds"]
+        and all(one.weights(seed).read_bytes() == other.weights(seed).read_bytes() for seed in (0, 1))
+    )
+
+
+class Drawn:
+    """A figure that costs nothing to draw."""
+
+    def savefig(self, path: Path, format: str) -> None:
+        path.write_bytes(b"\x89PNG")
+
+
+@contextmanager
+def slow_disk(saving: mmap.mmap) -> Iterator[None]:
+    """Make everything that saves take its time, and mark in memory shared with the parent when something does."""
+
+    def slow(function: Callable[..., Any]) -> Callable[..., Any]:
+        def slowly(*arguments: Any) -> Any:
+            time.sleep(PAUSE)
+            result = function(*arguments)
+            time.sleep(PAUSE)
+            return result
+
+        return slowly
+
+    def marked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def marking(*arguments: Any, **options: Any) -> Any:
+            saving[0] = 1
+            try:
+                return function(*arguments, **options)
+            finally:
+                saving[0] = 0
+
+        return marking
+
+    def save_in_two_halves(content: Any, path: Path) -> None:
+        whole = io.BytesIO()
+        save(content, whole)
+        with path.open("wb") as file:
+            for half in (whole.getvalue()[: whole.tell() // 2], whole.getvalue()[whole.tell() // 2 :]):
+                file.write(half)
+                file.flush()
+                time.sleep(PAUSE)
+
+    save = torch.save
+    os.fsync, os.replace, torch.save = slow(os.fsync), slow(os.replace), save_in_two_halves  # type: ignore[assignment]
+    checkpoint.ResumePoint.on_train_epoch_end = marked(checkpoint.ResumePoint.on_train_epoch_end)  # type: ignore[method-assign]
+    Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
+    training.save_weights = marked(training.save_weights)
+    training.finish = marked(training.finish)
+    training.learning_curves = lambda *_, **__: Drawn()  # Matplotlib's seconds are no save, and half of such a run
+    yield  # for good: the process ends here
