@@ -6,6 +6,7 @@
 #
 # The full image has the compiler that torch.compile needs, so nothing comes from Debian's moving archive: a tag and
 # hash-locked wheels decide what is in here. Pin the base by the digest that `docker buildx imagetools inspect` shows.
+# Another base needs its own deploy/requirements.docker.txt, for its Python.
 ARG BASE=python:3.12.12-bookworm
 FROM ${BASE}
 
@@ -15,10 +16,8 @@ LABEL org.opencontainers.image.title="arith_erd" \
       org.opencontainers.image.licenses="MIT"
 
 WORKDIR /app
-# Resolved for the Python of the base; another base brings its own.
-ARG REQUIREMENTS=deploy/requirements.docker.txt
-COPY ${REQUIREMENTS} deploy/requirements.txt
-RUN pip install --no-cache-dir --require-hashes -r deploy/requirements.txt
+COPY deploy/requirements.docker.txt deploy/
+RUN pip install --no-cache-dir --require-hashes -r deploy/requirements.docker.txt
 
 COPY pyproject.toml README.md LICENSE train.py probe.py ./
 COPY src src

@@ -180,5 +180,8 @@ class CheckJobs(Callback):
             current.plan(config)
 
     def on_run_start(self, config: DictConfig, **_: object) -> None:
+        launcher = config.hydra.runtime.choices["hydra/launcher"]
+        if launcher != "basic":  # it would not be asked, and a login node would train
+            sys.exit(f"error: hydra/launcher={launcher}: expected -m too, also for a single job")
         if config.get("item") is not None:
             sys.exit(f"error: item={config.item}: expected -m too; it is one job of a sweep")
