@@ -1,6 +1,6 @@
 """The Dockerfile builds, and its image trains, as nobody in particular and with nothing to write to but /runs.
 
-buildah builds it, on a Debian that debootstrap makes, from this environment's wheels: another Python and another torch
+buildah builds it, on a Debian that debootstrap makes, with the torch that pip finds here: another Python and torch
 than the published image has (whose CUDA libraries are gigabytes), and the same Dockerfile. ``ROOTFS=folder`` saves
 debootstrap's minutes: an earlier one's folder, with `PACKAGES`.
 """
@@ -13,12 +13,10 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 import torch
-from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.slow
 
@@ -54,30 +52,18 @@ def run(*command: str | Path, check: bool = True) -> str:
     return ran.stdout
 
 
-def pins(root: Path) -> list[str]:
-    """``name==version`` of everything that the package needs, as it is installed here."""
-    with (root / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)
-    waiting = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    found: dict[str, str] = {}
-    while waiting:
-        requirement = Requirement(waiting.pop())
-        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
-            continue
-        installed = distribution(requirement.name)
-        found[requirement.name] = f"{requirement.name}=={installed.version}"
-        waiting += installed.requires or []
-    return sorted(found.values())
-
-
 def requirements(root: Path, wheels: Path) -> str:
-    """The pins with the hash of each wheel, which come to lie in ``wheels``."""
-    pinned = pins(root)
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", *pinned)
-    hashes = {hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels.glob("*.whl")}
-    assert len(hashes) == len({pin.lower().replace("_", "-") for pin in pinned})
-    every = " ".join(f"--hash=sha256:{digest}" for digest in sorted(hashes))
-    return "".join(f"{pin} {every}\n" for pin in pinned)
+    """What the package needs, as requirements.lock has it, with the hash of each wheel; the wheels go to a folder."""
+    with (root / "pyproject.toml").open("rb") as file:
+        pyproject = tomllib.load(file)
+    needed = [*pyproject["build-system"]["requires"], *pyproject["project"]["dependencies"]]
+    lock = f"--constraint={root / 'requirements.lock'}"
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", f"--wheel-dir={wheels}", lock, *needed)
+    lines = []
+    for wheel in sorted(wheels.glob("*.whl")):
+        name, version, *_ = wheel.name.split("-")
+        lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    return "".join(lines)
 
 
 @pytest.fixture(scope="module")
