@@ -3,15 +3,17 @@
 # docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" arith-erd \
 #     -m task=add,mul split=random,vs_t,vs_v seed=0-4
 # Probes: the same with --entrypoint python, and probe.py after the image's name. The GPU's driver must know CUDA 13.
-FROM python:3.12.12-slim-bookworm
+#
+# The full image has the compiler that torch.compile needs, so nothing comes from Debian's moving archive: a tag and
+# hash-locked wheels decide what is in here. Pin the base by the digest that `docker buildx imagetools inspect` shows.
+# Another base needs its own deploy/requirements.docker.txt, for its Python.
+ARG BASE=python:3.12.12-bookworm
+FROM ${BASE}
 
 LABEL org.opencontainers.image.title="arith_erd" \
       org.opencontainers.image.description="Train, probe and dissect tiny Transformers on binary arithmetic" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="MIT"
-
-# torch.compile builds its kernels with the system's compiler.
-RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /app
 COPY deploy/requirements.docker.txt deploy/
@@ -26,6 +28,6 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation -e . \
 
 # The code is root's; Matplotlib, torch.compile, Triton and W&B keep their caches in HOME and /tmp, for any --user.
 ENV HOME=/tmp USER=arith WANDB_DIR=/runs PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-USER arith
+USER 1000:1000
 VOLUME /runs
 ENTRYPOINT ["python", "train.py"]

@@ -29,15 +29,18 @@ lint: .venv/.installed ## ruff check, ruff format --check, mypy
 .venv/.installed: requirements.lock pyproject.toml
 	@$(find_python); echo 'Setting up .venv (once; a few minutes)...' >&2; \
 	[ -f $@ ] || "$$python" -m venv --clear .venv || exit 1; rm -f $@; \
-	.venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock -e '.[dev]' && touch $@
+	.venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock -e '.[dev,slurm]' && touch $@
 
-lock: ## resolve both lock files, keeping what they pin (ARGS=--upgrade: the newest of everything)
+lock: ## resolve the lock files, keeping what they pin (ARGS=--upgrade: the newest of everything)
 	@$(find_python); tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
 	"$$python" -m venv "$$tmp" && "$$tmp/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	compile() { "$$tmp/bin/uv" pip compile pyproject.toml --quiet --no-annotate --no-emit-index-url \
 		--custom-compile-command 'make lock' "$$@"; } && \
 	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra slurm \
 		-o requirements.lock $(ARGS) && \
+	cp requirements.lock requirements.ray.lock && \
+	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra slurm --extra ray \
+		-o requirements.ray.lock $(ARGS) && \
 	compile -c requirements.lock --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		-o deploy/requirements.docker.txt $(ARGS)
 

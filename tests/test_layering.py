@@ -12,7 +12,7 @@ PACKAGE = "arith_erd"
 
 # From the bottom up: a part imports from the lines above it, and within itself.
 LAYERS = (
-    {"errors", "rules", "preemption", "bits", "intervals", "machine", "__init__"},
+    {"errors", "rules", "preemption", "slurm", "bits", "intervals", "machine", "__init__"},
     {"seeds", "lock"},
     {"tasks", "metrics", "runs", "build"},
     {"models", "splits", "loggers", "report", "packs", "memory"},
@@ -32,7 +32,8 @@ RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 ONLY_IN = {
     "lightning": {"data", "lit", "callbacks", "checkpoint", "training"},
     "hydra": {"compose", "sweep", "cli"},
-    "omegaconf": {"compose", "sweep", "cli"},
+    "omegaconf": {"compose", "sweep", "cli", "slurm"},
+    "submitit": {"slurm"},
     "wandb": {"loggers", "report"},
 }
 WITHOUT_TORCH = (

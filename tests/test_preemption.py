@@ -136,11 +136,15 @@ with preemption.signals_caught(), preemption.deferred():
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """A job of Slurm, and a `scontrol` that keeps what it is told: a function that reads it."""
+    """A job of Slurm that runs, and a `scontrol` that keeps what it is told to do: a function that reads it.
+
+    ``JOB`` is what it shows of the job.
+    """
     said = tmp_path / "said"
     program = tmp_path / "scontrol"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{said}\n')
+    program.write_text(f'#!/bin/sh\nif [ "$1" = show ]; then echo "$JOB"; else echo "$@" >>{said}; fi\n')
     program.chmod(0o755)
+    monkeypatch.setenv("JOB", "JobId=42 JobState=RUNNING PreemptTime=None")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     return lambda: said.read_text() if said.exists() else None
@@ -152,8 +156,20 @@ def test_sigusr1_requeues_under_slurm(slurm):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_scancel_sends_does_not(slurm, number):
+def test_other_signals_do_not(slurm, number):
     requeue(number)
+    assert slurm() is None
+
+
+def test_sigterm_does_in_the_grace_time_of_a_preemption(slurm, monkeypatch):
+    monkeypatch.setenv("JOB", "JobId=42 JobState=RUNNING PreemptTime=2026-11-21T14:35:14")
+    requeue(signal.SIGTERM)
+    assert slurm() == "requeue 42\n"
+
+
+def test_a_cancelled_job_stays_dead(slurm, monkeypatch):
+    monkeypatch.setenv("JOB", "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14")
+    requeue(signal.SIGTERM)
     assert slurm() is None
 
 

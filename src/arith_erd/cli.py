@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from . import sweep
+from . import slurm, sweep
 from .compose import CONF, accept, explain
 from .errors import UserError, first_line
 from .preemption import Preempted, requeue, signals_caught
@@ -37,6 +37,10 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
             with signals_caught():  # again, for a job that a launcher runs in a process of its own
                 try:
                     program(accept(config_name, composed, HydraConfig.get().runtime.choices))
+                except Preempted as stop:
+                    if sweep.current is None:  # in a process that a launcher started
+                        requeue(stop.signal)
+                    raise
                 except Exception as error:
                     if sweep.current is None or not _ends_here(error):
                         raise
@@ -55,6 +59,11 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 except Preempted as stop:
                     command.end()
+                    if command.slurm_folder and (ids := slurm.submitted(command.slurm_folder)):
+                        print(
+                            f"{stop.signal.name}: the jobs go on; to end them: scancel {' '.join(ids)}", file=sys.stderr
+                        )
+                        raise
                     print(f"{stop.signal.name}: stopped; the same command goes on from here", file=sys.stderr)
                     requeue(stop.signal)
                     raise
@@ -69,6 +78,8 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
                     if not command.jobs:
                         raise
                     print(f"error: {first_line(error)}", file=sys.stderr)
+                    if command.slurm_folder:
+                        slurm.wait_for_all(command.slurm_folder)
                     command.end()
                     sys.exit(1)
                 sys.exit(command.end())

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from .build import build
-from .errors import UserError, bad_value
+from .errors import UserError, bad_value, first_line
 from .rules import HIGHEST, NAMED, NEEDS, RULES
 from .runs import Config, require_name
 from .seeds import parse_seeds
@@ -26,6 +26,11 @@ from .splits import Split
 from .tasks import Task
 
 CONF = Path(__file__).parents[2] / "conf"
+# Of the launchers in conf/hydra/launcher/: how to get the plugin that each needs.
+PLUGINS = {
+    "slurm": "pip install -c requirements.lock -e '.[slurm]'",
+    "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
+}
 GROUPS = ("task", "split", "model", "logger", "probe")
 
 
@@ -117,10 +122,14 @@ def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @cache
-def _keys(config_name: str, *choices: str) -> frozenset[str]:
-    """Every key that exists when these options of the groups are chosen and nothing else is set."""
-    composed = hydra.compose(config_name, list(choices))
-    return frozenset(key for key, _ in _leaves(OmegaConf.to_container(composed)))
+def _keys(config_name: str, *choices: str, launcher: bool = False) -> frozenset[str]:
+    """Every key that exists when these options of the groups are chosen and nothing else is set.
+
+    Or those of the launcher alone.
+    """
+    composed = hydra.compose(config_name, list(choices), return_hydra_config=launcher)
+    keys = frozenset(key for key, _ in _leaves(OmegaConf.to_container(composed)))
+    return frozenset(key for key in keys if key.startswith("hydra.launcher.")) if launcher else keys
 
 
 def _require_same_keys(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> None:
@@ -153,13 +162,17 @@ def explain(config_name: str, error: Exception, overrides: Sequence[str]) -> str
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
+    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS[plugin[1]]}"
     option = re.search(r"Could not find '([^']+)/([^'/]+)'", text)
     if option is not None:
         return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     misspelt = re.search(r"Could not override '([^']+)'", text)
     if misspelt is None:
-        return text.split("Config search path")[0].strip()
+        cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+        return text.split("Config search path")[0].strip() + cause
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        chosen = [o for o in overrides if o.split("=")[0] in GROUPS and "," not in o]
-        return _no_such_key(misspelt[1], _keys(config_name, *chosen))
+        chosen = [o for o in overrides if o.split("=")[0] in (*GROUPS, "hydra/launcher") and "," not in o]
+        in_launcher = misspelt[1].startswith("hydra.launcher.")
+        return _no_such_key(misspelt[1], _keys(config_name, *chosen, launcher=in_launcher))

@@ -3,14 +3,16 @@
 What counts is on disk already, the last checkpoint, and the same command goes on from there.
 
 SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ahead of a time limit
-(``#SBATCH --signal=USR1@60``): the job is put back into the queue. SIGTERM is not answered that way, since `scancel`
-sends it too, and a cluster that preempts by requeueing requeues by itself.
+(``#SBATCH --signal=USR1@60``): the job is put back into the queue. So it is after a SIGTERM with which Slurm preempts
+it: a job that uses its GraceTime to end is not requeued by Slurm itself. `scancel` sends SIGTERM too, and a job that
+requeues itself then would come back from the dead.
 
 The exit status is 128 + the signal's number: 143, 138 (on Linux) or 130.
 """
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,16 +83,30 @@ def check() -> None:
 
 
 def requeue(number: signal.Signals) -> None:
-    """Put a Slurm job that got SIGUSR1 back into the queue."""
+    """Put a Slurm job that got SIGUSR1, or is preempted, back into the queue."""
     job = os.environ.get("SLURM_JOB_ID")
-    if number != signal.SIGUSR1 or job is None:
+    if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
         return
     try:
-        subprocess.run(["scontrol", "requeue", job], check=True, capture_output=True, text=True, timeout=GRACE)
+        _scontrol("requeue", job)
         print(f"Slurm job {job}: requeued", flush=True)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
         print(f"Slurm job {job}: not requeued ({said.strip()}); submit it again to go on", file=sys.stderr, flush=True)
+
+
+def _preempted(job: str) -> bool:
+    """Whether a job is running on borrowed time; one that was cancelled is COMPLETING."""
+    try:
+        said = _scontrol("show", "job", "--oneliner", job)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "JobState=RUNNING" in said and re.search(r"PreemptTime=\d", said) is not None
+
+
+def _scontrol(*arguments: str) -> str:
+    command = ["scontrol", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=GRACE / 2).stdout
 
 
 def _receive(number: int, frame: FrameType | None) -> None:

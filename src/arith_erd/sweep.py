@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from . import slurm
 from .compose import accept, explain
 from .errors import UserError, first_line
 from .runs import Config, Run
@@ -53,6 +55,8 @@ class Sweep:
     jobs: list[Job] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    slurm_folder: Path | None = None
+    """Where the jobs that this command submits to Slurm are to be found, if it does."""
 
     def plan(self, master: DictConfig) -> None:
         """Compose and check every job, wherever it is to run.
@@ -60,13 +64,12 @@ class Sweep:
         Raises:
             SystemExit: if one of them could not be trained with, after a line for each.
         """
+        self.slurm_folder = slurm.job_folder(master.hydra.launcher)
         if not master.hydra.sweeper._target_.endswith(".BasicSweeper"):
             return  # one that decides as it goes along has no list
         loader = GlobalHydra.instance().config_loader()
-        typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
-        overrides = OverridesParser.create(loader).parse_overrides([*typed, *master.hydra.overrides.task])
         refused = []
-        for job in BasicSweeper.split_arguments(overrides, None)[0]:
+        for job in pick(master):
             self.jobs.append(Job(job, (), False))
             try:
                 composed = loader.load_sweep_config(master, job)
@@ -141,6 +144,30 @@ class Sweep:
         return "not finished"
 
 
+def pick(master: DictConfig) -> list[list[str]]:
+    """The overrides of every job of a sweep; with ``item=3`` of that one alone, and the sweep becomes one of it.
+
+    Raises:
+        SystemExit: if there is no such item, after a line that says how many there are.
+    """
+    parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+    typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
+    overrides = parser.parse_overrides([*typed, *master.hydra.overrides.task])
+    given = [override for override in overrides if override.key_or_group == "item"]
+    rest = [override for override in overrides if override not in given]
+    jobs: list[list[str]] = BasicSweeper.split_arguments(rest, None)[0]
+    item = given[-1].value() if given else None
+    if item is None:
+        return jobs
+    if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
+        received = given[-1].input_line
+        sys.exit(f"error: {received}: expected an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
+    with open_dict(master.hydra):
+        master.hydra.sweeper.params = None
+        master.hydra.overrides.task = jobs[item]
+    return [jobs[item]]
+
+
 current: Sweep | None = None
 """The command of this process; None where a launcher runs one job of it."""
 
@@ -151,3 +178,10 @@ class CheckJobs(Callback):
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         if current is not None:
             current.plan(config)
+
+    def on_run_start(self, config: DictConfig, **_: object) -> None:
+        launcher = config.hydra.runtime.choices["hydra/launcher"]
+        if launcher != "basic":  # it would not be asked, and a login node would train
+            sys.exit(f"error: hydra/launcher={launcher}: expected -m too, also for a single job")
+        if config.get("item") is not None:
+            sys.exit(f"error: item={config.item}: expected -m too; it is one job of a sweep")
