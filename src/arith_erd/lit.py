@@ -123,6 +123,6 @@ class LitPack(L.LightningModule):
         for row in self.rows:
             if not math.isfinite(row["train_loss"]):
                 raise UserError(
-                    f"the loss became {row['train_loss']} in epoch {epoch}, seed {row['seed']}; the checkpoint of the "
-                    "epoch before is kept; a lower model.optimizer.lr may help"
+                    f"the loss became {row['train_loss']} in epoch {epoch}, seed {row['seed']}; "
+                    "a lower model.optimizer.lr may help"
                 )

@@ -77,8 +77,10 @@ def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, tor
     try:
         if weights.is_file():
             return fitting(load_file(weights), shapes, run.path)
-        if run.checkpoint.is_file():
-            saved, prefix = load_tensors(run.checkpoint)["state_dict"], "pack.stacked."
+        # Between two renames there is only the one before.
+        checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
+        if checkpoint.is_file():
+            saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
             stacked = {name: torch.Size((replicas, *shape)) for name, shape in shapes.items()}
             stacks = fitting(stacks, stacked, run.path)

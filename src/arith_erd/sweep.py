@@ -37,8 +37,9 @@ class Job:
     """One job of a sweep."""
 
     overrides: list[str]
-    runs: Sequence[Run]
-    finished_before: bool
+    config: Config | None = None
+    """None until it has been accepted."""
+    finished_before: bool = False
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Sweep:
         loader = GlobalHydra.instance().config_loader()
         refused = []
         for job in pick(master):
-            self.jobs.append(Job(job, (), False))
+            self.jobs.append(Job(job))
             try:
                 composed = loader.load_sweep_config(master, job)
                 choices = composed.hydra.runtime.choices
@@ -84,7 +85,7 @@ class Sweep:
             else:
                 runs = self.runs_of(config)
                 finished = bool(runs) and all(run.finished for run in runs)
-                self.jobs[-1] = Job(job, runs, finished)
+                self.jobs[-1] = Job(job, config, finished)
         for number, message in refused:
             print(f"error: {self.title(number)}{message}", file=sys.stderr)
         if refused:
@@ -134,9 +135,10 @@ class Sweep:
             return "failed"
         if job.finished_before:
             return "skipped"
-        if number in self.done or (job.runs and all(run.finished for run in job.runs)):
+        runs = self.runs_of(job.config) if job.config else ()  # asked again: it may have become several packs
+        if number in self.done or (runs and all(run.finished for run in runs)):
             return "finished"
-        for run in job.runs:
+        for run in runs:
             if run.error.is_file():
                 lines = run.error.read_text(errors="replace").strip().splitlines()
                 self.failures[number] = Failure(lines[-1] if lines else "failed", [f"see {run.error}"])
