@@ -193,8 +193,8 @@ def test_a_failed_job_keeps_nothing_alive(command):
 
 
 def planned(directories: Sequence[Run], before: bool = False) -> sweep.Sweep:
-    jobs = [sweep.Job([f"seed={n}"], [run], before) for n, run in enumerate(directories)]
-    return sweep.Sweep("train", lambda config: (), jobs)
+    jobs = [sweep.Job([f"seed={n}"], {"seed": n}, before) for n in range(len(directories))]
+    return sweep.Sweep("train", lambda config: [directories[config["seed"]]], jobs)
 
 
 def test_of_jobs_that_ran_elsewhere_the_run_directories_tell(tmp_path: Path, config, capsys):
