@@ -94,3 +94,4 @@ def test_the_device_is_asked_in_a_line(config_at, tmp_path, monkeypatch, capsys)
     assert len(parts) in (64, 128, 256)  # 1 GiB holds two to four
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("pack.max_replicas=auto: 0.")
+    assert line.endswith("; 256 replicas become several packs")

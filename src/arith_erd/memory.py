@@ -45,10 +45,11 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def fitting(replica: int, device: torch.device) -> int:
-    """How many replicas of ``replica`` bytes to train at once, at least one; says so in a line."""
+def fitting(wanted: int, replica: int, device: torch.device) -> int:
+    """How many of the ``wanted`` replicas, of ``replica`` bytes each, to train at once; says so if it is not all."""
     free = free_bytes(device)
     count = max(1, int(PLANNED * free / replica))
-    gibibytes = f"{replica / 2**30:.2g} GiB a replica, {free / 2**30:.3g} GiB free on {device_name(device)}"
-    print(f"pack.max_replicas=auto: {gibibytes}; at most {count} at once")
+    if count < wanted:
+        gibibytes = f"{replica / 2**30:.2g} GiB a replica, {free / 2**30:.3g} GiB free on {device_name(device)}"
+        print(f"pack.max_replicas=auto: {gibibytes}; {wanted} replicas become several packs")
     return count

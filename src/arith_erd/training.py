@@ -152,7 +152,7 @@ def fitting_replicas(config: Config) -> int:
         network = network_of(config)()
         prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in (task.prompt_length, task.width))
         replica = memory.training_bytes(network, prompt, answer_in)
-    return memory.fitting(replica, device)
+    return memory.fitting(len(parse_seeds(config["seed"])), replica, device)
 
 
 def make_trainer(options: dict[str, Any], callbacks: list[L.Callback]) -> L.Trainer:
