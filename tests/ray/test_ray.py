@@ -31,7 +31,7 @@ def test_four_runs_share_two_gpus(tiny: tuple[str, ...], folder: Path) -> None:
         ran = subprocess.run(
             [sys.executable, str(program), "-m", "hydra/launcher=ray_gpus", *gpus, *tiny, "seed=0,1,2,3"],
             cwd=folder,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "HOME": str(folder)},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
