@@ -115,7 +115,7 @@ def container(buildah: Run, image: str) -> str:
 
 
 def test_the_image_trains_a_sweep_into_its_volume(buildah: Run, container: str, tiny: tuple[str, ...], tmp_path: Path):
-    config = json.loads(buildah("inspect", "--format={{json .OCIv1.Config}}", container))
+    config = json.loads(buildah("inspect", container))["OCIv1"]["config"]
     assert config["User"] == "1000:1000"
     assert list(config["Volumes"]) == ["/runs"]
     runs = tmp_path / "runs"
