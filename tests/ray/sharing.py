@@ -8,7 +8,7 @@ from arith_erd.cli import entry_point
 from arith_erd.runs import Config, Run
 
 JOBS = 4
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds, on a busy machine
 
 
 @entry_point("train", runs_of=lambda config: [Run.of(config)])
