@@ -1,7 +1,8 @@
 """Kill training at random moments and see that nothing is lost: ``python -m tests.torture --kills 200``.
 
-Half as many runs get a SIGTERM as get a SIGKILL, and a fortieth goes through the command line. Every malformed
-configuration of the tests is tried. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs.
+Moments are drawn evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. Half
+as many runs get a SIGTERM, and a fortieth goes through the command line. Every malformed configuration and every
+hostile file of the tests is tried. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs.
 One line a figure; the exit status is 1 if one was missed.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from arith_erd.compose import compose
 from arith_erd.errors import UserError
+from tests.hostile.cases import run_all
 from tests.malformed import malformed
 
 from .overhead import checkpoint_and_epoch
@@ -39,7 +41,7 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
     """Measure and print, one after the other; yields whether each was reached."""
     moments = random.Random(options.seed)
     victims = Victims(folder)
-    kills = [victims.killed_and_resumed(moments) for _ in range(options.kills)]
+    kills = [victims.killed_and_resumed(moments, in_save=n % 4 == 0) for n in range(options.kills)]
     yield figure(sum(kill.same for kill in kills), len(kills), "SIGKILL: resumed to the same, bit for bit")
     saving, quarter = sum(kill.while_saving for kill in kills), options.kills // 4
     print(f"  of those {saving} inside a save (at least {quarter} wanted)", flush=True)
@@ -55,6 +57,13 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
 
     answers = [refused(overrides, key) for overrides, key in malformed()]
     yield figure(sum(answers), len(answers), "malformed configurations: a line naming the key, no run directory")
+
+    attacks = run_all()
+    yield figure(
+        sum(held for _, held, _ in attacks), len(attacks), "hostile files: no side effect, a short line or a result"
+    )
+    for name, _, message in (attack for attack in attacks if not attack[1]):
+        print(f"  {name}: {message}")
 
     if options.overhead:
         saved, epoch = checkpoint_and_epoch(folder / "addition")

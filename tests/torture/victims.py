@@ -109,8 +109,15 @@ class Victims:
         """The exit status of a child, negative for a signal."""
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    def signalled(self, number: signal.Signals, moments: random.Random) -> tuple[Config, int, bool, float]:
+    def signalled(
+        self, number: signal.Signals, moments: random.Random, in_save: bool = False
+    ) -> tuple[Config, int, bool, float]:
         """Send a signal to a new run, at a moment drawn evenly from the time that a run lasts.
+
+        Args:
+            number: of the signal.
+            moments: where the moment comes from.
+            in_save: wait for the next save after that moment, and strike while it goes on.
 
         Returns:
             Its configuration, its exit status, whether it was inside a save, and the seconds that it took to end. A run
@@ -120,19 +127,28 @@ class Victims:
             config, saving = self.fresh(), mmap.mmap(-1, 1)
             child = self.start(config, saving)
             time.sleep(moments.uniform(0, self.lasts))
+            if in_save:
+                self._await_save(child, saving)
+                time.sleep(moments.uniform(0, 4 * PAUSE))
             os.kill(child, number)
             sent = time.monotonic()
             status = self.wait(child)
             if status != 0:
                 return config, status, saving[0] == 1, time.monotonic() - sent
 
+    @staticmethod
+    def _await_save(child: int, saving: mmap.mmap) -> None:
+        ended = os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while saving[0] == 0 and os.waitid(*ended) is None:
+            time.sleep(PAUSE / 20)
+
     def resumed(self, config: Config) -> bool:
         """Start the same run again; whether it came to the same end as the one that nobody disturbed."""
         status = self.wait(self.start(config, mmap.mmap(-1, 1)))
         return status == 0 and same(Run.of(config), self.untouched)
 
-    def killed_and_resumed(self, moments: random.Random) -> Outcome:
-        config, status, saving, seconds = self.signalled(signal.SIGKILL, moments)
+    def killed_and_resumed(self, moments: random.Random, in_save: bool) -> Outcome:
+        config, status, saving, seconds = self.signalled(signal.SIGKILL, moments, in_save)
         return Outcome(status == -signal.SIGKILL and self.resumed(config), saving, seconds)
 
     def terminated_and_resumed(self, moments: random.Random) -> Outcome:
