@@ -3,6 +3,7 @@
 import fcntl
 import math
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -281,6 +282,27 @@ def test_an_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, m
     assert not run.finished
     assert run.checkpoint.is_file()
     assert [row["epoch"] for row in run.metrics()] == [1, 2]
+
+
+def test_a_full_disk_is_a_line_and_the_last_good_state_goes_on(train, whole, monkeypatch):
+    """Files may not grow beyond a limit from the second epoch on: the checkpoint fails, what was there stays."""
+    unlimited, original = resource.getrlimit(resource.RLIMIT_FSIZE), ResumePoint.on_train_epoch_end
+
+    def limited(self, trainer, pl_module):
+        if trainer.current_epoch == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, unlimited[1]))
+        original(self, trainer, pl_module)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(ResumePoint, "on_train_epoch_end", limited)
+            with pytest.raises(
+                UserError, match=r"cannot be written \(File too large\); what was saved before is intact"
+            ):
+                train(*FOUR_EPOCHS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert_same(train(*FOUR_EPOCHS), whole)
 
 
 def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """What a run goes on from: written after an epoch, checked before it is trusted."""
 
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,14 @@ class ResumePoint(Checkpoint):
 class PlainFile(TorchCheckpointIO):
     """Writes a checkpoint where it is told to, at once: `replacing` is what makes it whole or not at all.
 
-    Lightning's own goes through the memory and the system's temporary folder, where a kill would leave it.
+    Lightning's own goes through the system's temporary folder, where a kill would leave it; and PyTorch, writing to a
+    full disk itself, raises no `OSError`.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        torch.save(checkpoint, path)
+        whole = io.BytesIO()
+        torch.save(checkpoint, whole)
+        Path(path).write_bytes(whole.getbuffer())
 
 
 def resume_point(run: Run, module: LitPack) -> Path | None:

@@ -19,10 +19,14 @@ def holding(folder: Path) -> Iterator[None]:
     other hosts where the server supports it (NFS does); a file system without locks is used without.
 
     Raises:
-        UserError: if another process holds it, naming the process and its host.
+        UserError: if another process holds it, naming the process and its host; or if the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as file:  # NFS wants a lock's file open for writing
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+")  # NFS wants a lock's file open for writing
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,6 @@
 """One run, from a configuration to a finished run directory."""
 
+import errno
 import logging
 import traceback
 import warnings
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from . import lock, memory, preemption
 from .build import build
@@ -32,6 +33,8 @@ from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
 from .seeds import format_seeds, parse_seeds
 from .splits import Split
 from .tasks import Task
+
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 
 
 def train(run: Run, config: Config) -> None:
@@ -85,9 +88,18 @@ def train(run: Run, config: Config) -> None:
 
 @contextmanager
 def keeping_errors(run: Run) -> Iterator[None]:
-    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback."""
+    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback.
+
+    A disk that is full or read-only is no fault of ours, so it is told as a `UserError`.
+    """
     try:
-        yield
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            saved = "what was saved before is intact, and the same command goes on from there"
+            raise UserError(f"{run.path}: cannot be written ({error.strerror}); {saved}") from error
     except Exception as error:
         with suppress(OSError):  # the disk may be full: that is no news then
             run.path.mkdir(parents=True, exist_ok=True)
@@ -194,7 +206,9 @@ def save_weights(run: Run, pack: Pack) -> None:
     """Write ``weights/seed=K.safetensors`` for every replica."""
     for index, seed in enumerate(pack.seeds):
         with replacing(run.weights(seed)) as beside:
-            save_file(pack.replica_state(index), beside)
+            beside.write_bytes(
+                save(pack.replica_state(index))
+            )  # an OSError, not one of the library's, if the disk is full
 
 
 def summarise(run: Run, pack: Pack, data: TableData, index: int) -> Row:
