@@ -33,6 +33,13 @@ def test_every_seed_is_in_one_pack_and_none_holds_too_many(config_at, seeds, lim
     assert max(map(len, parts)) <= (fit if limit == "auto" else limit)
 
 
+def begin(config):
+    """What a run has on disk after its first epoch."""
+    run = Run.of(config)
+    run.create(config)
+    run.checkpoint.touch()
+
+
 @pytest.fixture(scope="module")
 def config_at():
     config = compose("train", ["task.bits=3"])
@@ -43,14 +50,27 @@ def test_what_has_begun_goes_on_in_the_same_packs_however_much_memory_is_free(co
     config = config_at(tmp_path) | {"seed": "0-19"}
     first = packs(config, lambda config: 11)
     assert [pack["seed"] for pack in first] == ["0-7", "8-15", "16-19"]
-    Run.of(first[0]).create(first[0])
+    begin(first[0])
     assert packs(config, never) == packs(config) == first
 
 
 def test_one_pack_that_has_begun_is_not_split(config_at, tmp_path):
     config = config_at(tmp_path) | {"seed": "0-19"}
-    Run.of(config).create(config)
+    begin(config)
     assert packs(config, never) == [config]
+
+
+def test_a_run_of_the_first_seeds_alone_splits_nothing(config_at, tmp_path):
+    for seeds in ("0", "0-1"):
+        begin(config_at(tmp_path) | {"seed": seeds})
+    config = config_at(tmp_path) | {"seed": "0-19"}
+    assert packs(config, lambda config: 20) == [config]
+
+
+def test_a_pack_that_never_ended_an_epoch_may_be_split_after_all(config_at, tmp_path):
+    config = config_at(tmp_path) | {"seed": "0-3"}
+    Run.of(config).create(config)
+    assert len(packs(config, lambda config: 2)) == 2
 
 
 def test_a_number_and_a_single_seed_ask_no_device(config_at, tmp_path):

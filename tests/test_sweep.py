@@ -194,7 +194,7 @@ def test_a_failed_job_keeps_nothing_alive(command):
 
 def planned(directories: Sequence[Run], before: bool = False) -> sweep.Sweep:
     jobs = [sweep.Job([f"seed={n}"], {"seed": n}, before) for n in range(len(directories))]
-    return sweep.Sweep("train", lambda config: [directories[config["seed"]]], jobs)
+    return sweep.Sweep("train", lambda config: [directories[config["seed"]]], jobs, started=10.0)
 
 
 def test_of_jobs_that_ran_elsewhere_the_run_directories_tell(tmp_path: Path, config, capsys):
@@ -209,3 +209,6 @@ def test_of_jobs_that_ran_elsewhere_the_run_directories_tell(tmp_path: Path, con
     assert verdicts(said) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
     assert f"job 1: RuntimeError: on fire\n  see {failed.error}\n" in said
     assert planned([finished]).end() == 0
+    os.utime(failed.error, (9.0, 9.0))  # before this sweep
+    assert planned([failed]).end() == 1
+    assert verdicts(capsys.readouterr().out)["seed=0"] == "not finished"

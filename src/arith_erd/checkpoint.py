@@ -15,7 +15,7 @@ from .lit import LitPack
 from .models.weights import load_tensors
 from .runs import Run, replacing
 
-KEYS = {"epoch", "global_step", "loops", "optimizer_states", "state_dict"}
+KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
 
 
 class ResumePoint(Checkpoint):

@@ -56,7 +56,7 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
             command = sweep.current = sweep.Sweep(config_name, runs_of)
             with signals_caught():
                 try:
-                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+                    _launch(command, job)
                 except Preempted as stop:
                     command.end()
                     if command.slurm_folder and (ids := slurm.submitted(command.slurm_folder)):
@@ -70,23 +70,27 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
                 except SystemExit:
                     command.end()
                     raise
-                except (HydraException, ValueError) as error:
-                    if HydraConfig.initialized() and not isinstance(error, HydraException):
-                        raise  # a fault of ours, not of the configuration
-                    sys.exit(f"error: {explain(config_name, error, sys.argv[1:])}")
-                except Exception as error:
-                    if not command.jobs:
-                        raise
-                    print(f"error: {first_line(error)}", file=sys.stderr)
-                    if command.slurm_folder:
-                        slurm.wait_for_all(command.slurm_folder)
-                    command.end()
-                    sys.exit(1)
                 sys.exit(command.end())
 
         return main
 
     return decorate
+
+
+def _launch(command: sweep.Sweep, job: Callable[[DictConfig], None]) -> None:
+    """Let Hydra compose and run what the command line says; what it raises, a job elsewhere included, is a line."""
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=command.config_name)(job)()
+        command.returned = True
+    except Exception as error:
+        if command.jobs:
+            print(f"error: {first_line(error)}", file=sys.stderr)
+            if command.slurm_folder:
+                slurm.wait_for_all(command.slurm_folder)
+            sys.exit(1)
+        if isinstance(error, HydraException) or (isinstance(error, ValueError) and not HydraConfig.initialized()):
+            sys.exit(f"error: {explain(command.config_name, error, sys.argv[1:])}")
+        raise  # a fault of ours, not of the configuration
 
 
 def overridden(*groups: str) -> list[str]:

@@ -36,7 +36,7 @@ def holding(folder: Path) -> Iterator[None]:
         except OSError as error:
             print(f"{folder}: cannot be locked here ({error.strerror}); see that no other process trains the same run")
         else:
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
+            with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
+                file.truncate(0)
+                os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield

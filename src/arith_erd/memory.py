@@ -1,5 +1,6 @@
 """How many replicas a device's memory holds, told from one network without running it."""
 
+import gc
 import os
 
 import torch
@@ -41,6 +42,8 @@ def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int
 def free_bytes(device: torch.device) -> int:
     """Memory that a program may still take: on CUDA what the driver says, elsewhere half of the machine's."""
     if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()  # what an earlier job of a sweep has left
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 

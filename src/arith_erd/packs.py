@@ -1,7 +1,9 @@
 """Which packs the seeds of a configuration are trained in: ``seed=0-255`` may be more than a device holds."""
 
+import contextlib
 from collections.abc import Callable
 
+from .errors import UserError
 from .runs import Config, Run
 from .seeds import format_seeds, parse_seeds
 
@@ -10,7 +12,8 @@ def packs(config: Config, fitting: Callable[[Config], int] | None = None) -> lis
     """One configuration for each pack, at most ``pack.max_replicas`` seeds in each.
 
     Where that is ``auto``, what has begun decides first: free memory changes from one day to the next, and the same
-    command must find its runs again. So sizes are powers of two, and one whose first pack has a directory is kept.
+    command must find its runs again. So sizes are powers of two, each pack's ``config.yaml`` says of which seeds it is
+    a part, and a split whose first pack has begun is kept.
 
     Args:
         fitting: how many replicas the device holds; asked only where nothing else decides. Without it: all of them.
@@ -33,8 +36,15 @@ def _split(config: Config, size: int) -> list[Config]:
     seeds = parse_seeds(config["seed"])
     if len(seeds) <= size:
         return [config]
-    return [config | {"seed": format_seeds(seeds[i : i + size])} for i in range(0, len(seeds), size)]
+    part = config | {"pack": config["pack"] | {"part_of": format_seeds(seeds)}}
+    return [part | {"seed": format_seeds(seeds[i : i + size])} for i in range(0, len(seeds), size)]
 
 
 def _has_begun(config: Config) -> bool:
-    return Run.of(config).path.is_dir()
+    """Whether a pack, as part of the same seeds, has an epoch behind it."""
+    run = Run.of(config)
+    if not (run.finished or run.checkpoint.is_file()):
+        return False
+    with contextlib.suppress(UserError, AttributeError):  # a configuration that cannot be read is refused later
+        return bool(run.config().get("pack", {}).get("part_of") == config["pack"].get("part_of"))
+    return False

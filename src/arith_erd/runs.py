@@ -162,7 +162,10 @@ class Run:
         """
         for folder, inside, files in os.walk(self.path):
             for name in (*inside, *files):
-                mode = os.lstat(os.path.join(folder, name)).st_mode
+                try:
+                    mode = os.lstat(os.path.join(folder, name)).st_mode
+                except FileNotFoundError:  # renamed by whoever trains this run
+                    continue
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise UserError(f"{folder}/{name}: a link or a pipe; expected files and folders only: remove it")
             if folder == str(self.path) and "wandb" in inside:
@@ -219,9 +222,9 @@ class Run:
 
     def finish(self, summary: Config) -> None:
         """Write ``summary.json``: the run is finished."""
+        write_atomically(self.path / "summary.json", json.dumps(_finite(summary), indent=2) + "\n")
         for path in (self.previous_checkpoint, self.error):
             path.unlink(missing_ok=True)
-        write_atomically(self.path / "summary.json", json.dumps(_finite(summary), indent=2) + "\n")
 
 
 def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:

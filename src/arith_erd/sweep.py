@@ -1,6 +1,7 @@
 """A sweep: all of its jobs are checked before the first one starts, and a table at the end says what became of each."""
 
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from . import slurm
 from .compose import accept, explain
-from .errors import UserError, first_line
+from .errors import UserError, first_line, printable
 from .runs import Config, Run
 
 RunsOf = Callable[[Config], Sequence[Run]]
@@ -56,6 +57,9 @@ class Sweep:
     jobs: list[Job] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    started: float = field(default_factory=time.time)
+    returned: bool = False
+    """Whether the launcher came back without an error: all that is known of jobs that leave no run."""
     slurm_folder: Path | None = None
     """Where the jobs that this command submits to Slurm are to be found, if it does."""
 
@@ -136,12 +140,15 @@ class Sweep:
         if job.finished_before:
             return "skipped"
         runs = self.runs_of(job.config) if job.config else ()  # asked again: it may have become several packs
-        if number in self.done or (runs and all(run.finished for run in runs)):
+        if number in self.done or (all(run.finished for run in runs) if runs else self.returned):
             return "finished"
         for run in runs:
             if run.error.is_file():
+                if run.error.stat().st_mtime < self.started:
+                    continue  # of an earlier command
                 lines = run.error.read_text(errors="replace").strip().splitlines()
-                self.failures[number] = Failure(lines[-1] if lines else "failed", [f"see {run.error}"])
+                cause = printable(lines[-1]) if lines else "failed"
+                self.failures[number] = Failure(cause, [f"see {run.error}"])
                 return "failed"
         return "not finished"
 

@@ -62,13 +62,14 @@ def train(run: Run, config: Config) -> None:
         if run.finished:  # by the process that held the lock a moment ago
             print(f"{run.path}: finished already, skipped")
             return
+        run.error.unlink(missing_ok=True)  # of an earlier attempt
         resume = resume_point(run, module)
         run.create(config)
         replicas = f"{len(seeds)} replica(s), seeds {format_seeds(seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}")
         summaries: list[Row] = []
-        logger.start(run.name, seeds, config, run.path)
         try:
+            logger.start(run.name, seeds, config, run.path)
             with preemption.deferred():
                 trainer.fit(module, data, ckpt_path=resume, weights_only=True)
             module.to(trainer.strategy.root_device)

@@ -52,7 +52,7 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
     yield figure(good, len(terms), "SIGTERM: ended within 5 s, resumed to the same, bit for bit")
     print(f"  the slowest ended after {max((term.seconds for term in terms), default=0):.2f} s", flush=True)
 
-    typed = [victims.typed_and_resumed(moments) for _ in range(options.kills // 40)]
+    typed = [victims.typed_and_resumed(moments) for _ in range(-(-options.kills // 40))]
     yield figure(sum(typed), len(typed), "SIGKILL, then SIGTERM, on the command line, resumed to the same")
 
     answers = [refused(overrides, key) for overrides, key in malformed()]

@@ -53,8 +53,9 @@ class Wandb(Logger):
         self._go_online(folder)
         for place, seed in enumerate(seeds):
             run = self._open(name, seed, folder, len(seeds) - place, config={**config, "seed": seed})
-            run.define_metric("*", step_metric="epoch")
             self.runs[seed] = run
+            with self._never_in_the_way():
+                run.define_metric("*", step_metric="epoch")
 
     def _go_online(self, folder: Path) -> None:
         """Begin to count the time that W&B takes, and stay offline if it will not answer."""
@@ -96,6 +97,7 @@ class Wandb(Logger):
                 finish_timeout_raises=True,
                 silent=True,
                 console="off",
+                symlink=False,  # a run directory holds no links
             ),
         )
 

@@ -13,8 +13,8 @@ from ..intervals import bootstrap_interval
 class Probe(ABC):
     """One question about a task or about trained networks.
 
-    Built by Hydra with what its YAML file says it ``needs``, of ``task``, ``split`` and ``subjects`` (trained
-    networks), and the options there. It knows neither logger nor path.
+    Built from its configuration, with what its YAML file says it ``needs``, of ``task``, ``split`` and ``subjects``
+    (trained networks), and the options there. It knows neither logger nor path.
     """
 
     columns: ClassVar[tuple[str, ...]]
