@@ -439,6 +439,23 @@ def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, ru
     assert not run.previous_checkpoint.exists()
 
 
+@pytest.mark.parametrize("crafted", [{"loops": {}}, {"pytorch-lightning_version": "?"}])
+def test_a_checkpoint_with_all_its_keys_and_nonsense_in_them_is_a_line(train, runs_dir, monkeypatch, crafted):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    torch.save(torch.load(run.checkpoint, weights_only=True) | crafted, run.checkpoint)
+    with pytest.raises(UserError, match=r"last\.ckpt: training cannot go on from it .*; delete it to start again"):
+        train(*FOUR_EPOCHS)
+
+
+def test_a_checkpoint_without_the_state_of_its_optimizer_is_none(train, whole, runs_dir, monkeypatch):
+    """Lightning would go on with a new one, to another end."""
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    torch.save(torch.load(run.checkpoint, weights_only=True) | {"optimizer_states": []}, run.checkpoint)
+    assert_same(train(*FOUR_EPOCHS), whole)
+
+
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end", "on_train_epoch_end"])
 def test_a_signal_ends_a_run_that_goes_on_later(train, whole, runs_dir, monkeypatch, capsys, hook):
     """In the middle of a step, of validation, or of what follows them."""

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from .errors import UserError
 from .lit import LitPack
-from .models.weights import load_tensors
+from .models.weights import is_plain, load_tensors
 from .runs import Run, replacing
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
@@ -94,7 +94,8 @@ def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
         with zipfile.ZipFile(checkpoint) as archive:
             if archive.testzip() is not None:  # the checksums; `torch.load` does not look at them
                 return None
-        fits = {name: value.shape for name, value in saved["state_dict"].items()} == shapes
-        return int(saved["epoch"]) + 1 if fits and saved.keys() >= KEYS else None
+        fits = {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
+        whole = fits and saved.keys() >= KEYS and len(saved["optimizer_states"]) == 1
+        return int(saved["epoch"]) + 1 if whole else None
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None

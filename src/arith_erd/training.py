@@ -22,7 +22,7 @@ from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, StopAtAccuracy
 from .checkpoint import PlainFile, ResumePoint, resume_point
 from .data import TableData
 from .decoding import answers
-from .errors import UserError
+from .errors import UserError, first_line
 from .lit import LitPack
 from .loggers import Logger
 from .machine import device_name, versions
@@ -48,7 +48,8 @@ def train(run: Run, config: Config) -> None:
     run.require_plain()
     seeds = parse_seeds(config["seed"])
     logger: Logger = build(config["logger"], Logger)
-    callbacks: list[L.Callback] = [KeepRows(run, logger), LeaveWhenAsked()]
+    rows = KeepRows(run, logger)
+    callbacks: list[L.Callback] = [rows, LeaveWhenAsked()]
     if config["trainer"]["stop_at"] is not None:
         callbacks.append(StopAtAccuracy(run, config["trainer"]["stop_at"]))
     title = f"{run.name} ({len(seeds)} replica{'s' if len(seeds) > 1 else ''})"
@@ -71,7 +72,13 @@ def train(run: Run, config: Config) -> None:
         try:
             logger.start(run.name, seeds, config, run.path)
             with preemption.deferred():
-                trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+                try:
+                    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+                except Exception as error:
+                    if resume is None or rows.started or isinstance(error, UserError):
+                        raise
+                    reason = f"training cannot go on from it ({first_line(error)}); delete it to start again"
+                    raise UserError(f"{resume}: {reason}") from error
             module.to(trainer.strategy.root_device)
             save_weights(run, module.pack)
             summaries = [summarise(run, module.pack, data, index) for index in range(len(seeds))]
