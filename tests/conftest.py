@@ -1,6 +1,7 @@
 """Fixtures: a configuration that trains in a second, and the programs as people run them."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,6 +29,9 @@ TINY = (
 )
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+# A background job of a shell ignores Ctrl-C, and so would the programs that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)  # products this small only wait for each other on more
 

@@ -88,7 +88,8 @@ def test_a_bad_spec_is_refused_with_the_key_and_the_value(spec):
     with pytest.raises(UserError) as refused:
         parse_seeds(spec)
     message = str(refused.value)
-    assert message.startswith(f"seed={spec}: expected ")
+    assert message.startswith(f"seed={spec}"[:400])  # of a very long one the middle is left out
+    assert ": expected " in message
     assert "\n" not in message
 
 
