@@ -1,6 +1,7 @@
 """A run directory as trained networks."""
 
 import glob
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -36,8 +37,7 @@ def load_run(path: Path | str, seed: int | None = None) -> Subject:
     if seed not in seeds:
         raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, seeds))}")
     task: Task = build(config["task"], Task)
-    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
-    make = partial(build, config["model"].get("net"), Network, **lengths)
+    make = network_of(config, task)
     with torch.device("meta"):  # without memory: only weights that fit say how large a network may be
         shapes = {name: p.shape for name, p in make().state_dict().items()}
     state = _state(run, seed, seeds.index(seed), len(seeds), shapes)
@@ -45,6 +45,12 @@ def load_run(path: Path | str, seed: int | None = None) -> Subject:
     network.load_state_dict(state)
     split: Split = build(config["split"], Split)
     return Subject(name=run.name, seed=seed, task=task, network=network.eval(), split=split)
+
+
+def network_of(config: Config, task: Task) -> Callable[[], Network]:
+    """What makes a network of a configuration, with the lengths of its task."""
+    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
+    return partial(build, config["model"].get("net"), Network, **lengths)
 
 
 def load_runs(pattern: str) -> list[tuple[Path, Subject]]:

@@ -4,7 +4,7 @@ import errno
 import logging
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -24,9 +24,9 @@ from .data import TableData
 from .decoding import answers
 from .errors import UserError, first_line
 from .lit import LitPack
+from .load import network_of
 from .loggers import Logger
 from .machine import device_name, versions
-from .models import Network
 from .pack import Pack
 from .report.figures import learning_curves
 from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
@@ -146,7 +146,9 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     """
     options = config["trainer"]
     compile = wants_compile(options["compile"], device)
-    pack = Pack(network_of(config), parse_seeds(config["seed"]), compile, options["cuda_graphs"])
+    pack = Pack(
+        network_of(config, build(config["task"], Task)), parse_seeds(config["seed"]), compile, options["cuda_graphs"]
+    )
     optimizer = partial(build, config["model"]["optimizer"], torch.optim.Optimizer)
     module = LitPack(pack, optimizer, config["model"]["gradient_clip"])
     try:
@@ -156,20 +158,13 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     return module
 
 
-def network_of(config: Config) -> Callable[[], Network]:
-    """What makes the network of a configuration."""
-    task: Task = build(config["task"], Task)
-    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
-    return partial(build, config["model"]["net"], Network, **lengths)
-
-
 def fitting_replicas(config: Config) -> int:
     """How many replicas the memory of the configured device holds; at least one."""
     device = make_trainer(config["trainer"], []).strategy.root_device
     task: Task = build(config["task"], Task)
     batch = config["data"]["batch_size"]
     with torch.device("meta"):
-        network = network_of(config)()
+        network = network_of(config, task)()
         prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in (task.prompt_length, task.width))
         replica = memory.training_bytes(network, prompt, answer_in)
     return memory.fitting(len(parse_seeds(config["seed"])), replica, device)
