@@ -4,10 +4,10 @@
 #     -m task=add,mul split=random,vs_t,vs_v seed=0-4
 # Probes: the same with --entrypoint python, and probe.py after the image's name. The GPU's driver must know CUDA 13.
 #
-# The full image has the compiler that torch.compile needs, so nothing comes from Debian's moving archive: a tag and
-# hash-locked wheels decide what is in here. Pin the base by the digest that `docker buildx imagetools inspect` shows.
-# Another base needs its own deploy/requirements.docker.txt, for its Python.
-ARG BASE=python:3.12.12-bookworm
+# The full image has the compiler that torch.compile needs, so nothing comes from Debian's moving archive: a digest and
+# hash-locked wheels decide what is in here. `docker buildx imagetools inspect python:3.12-bookworm` shows newer digests;
+# another Python needs its own deploy/requirements.docker.txt.
+ARG BASE=python:3.12.13-bookworm@sha256:3cd9086bdb30f7c9bc08a3fa621d9842e0d3f6f9291aeb4677e0547817c10b12
 FROM ${BASE}
 
 LABEL org.opencontainers.image.title="arith_erd" \

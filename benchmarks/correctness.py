@@ -74,7 +74,7 @@ def losses(config: Config, device: torch.device) -> torch.Tensor:
     """Of every replica in every step, (R, steps)."""
     module = assemble(config, device).to(device)
     data = TableData(build(config["task"]), build(config["split"]), module.pack.seeds, config["data"]["batch_size"])
-    batches = TrainBatches(*(x.to(device) for x in data.train), data.seeds, data.batch_size, epoch=lambda: 0)
+    batches = TrainBatches(*(x.to(device) for x in data.train), data.seeds, data.batch_size, step=lambda: 0)
     optimizer = module.configure_optimizers()
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=config["trainer"]["precision"] == "bf16-mixed")
     found = []

@@ -14,7 +14,8 @@ def data() -> TableData:
 
 
 def epoch_of(data: TableData, seeds=SEEDS, epoch: int = 0, batch_size: int = 40):
-    return list(TrainBatches(*data.train, seeds, batch_size, epoch=lambda: epoch))
+    steps = len(TrainBatches(*data.train, seeds, batch_size, step=lambda: 0))
+    return list(TrainBatches(*data.train, seeds, batch_size, step=lambda: epoch * steps))
 
 
 def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, ...]]:
@@ -31,7 +32,7 @@ def test_an_epoch_shows_each_replica_every_training_example_once(data, epoch):
 
 @pytest.mark.parametrize(("batch_size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
 def test_the_last_smaller_batch_is_there(data, batch_size, sizes):
-    batches = TrainBatches(*data.train, SEEDS, batch_size, epoch=lambda: 0)
+    batches = TrainBatches(*data.train, SEEDS, batch_size, step=lambda: 0)
     assert [prompt.shape for prompt, _ in batches] == [(3, size, 9) for size in sizes]
     assert [completion.shape for _, completion in batches] == [(3, size, 5) for size in sizes]
     assert len(batches) == len(sizes)
@@ -47,22 +48,24 @@ def test_a_replica_sees_the_batches_of_its_seed_alone(data, epoch):
 
 
 def test_the_order_is_another_one_for_each_seed_and_epoch(data):
-    batches = TrainBatches(*data.train, SEEDS, 40, epoch=lambda: 0)
+    batches = TrainBatches(*data.train, SEEDS, 40, step=lambda: 0)
     orders = {tuple(batches.order(seed, epoch).tolist()) for seed in range(10) for epoch in range(10)}
     assert len(orders) == 100
 
 
 def test_the_order_owes_nothing_to_the_global_generator_nor_to_what_was_iterated_before(data):
-    epoch = 0
-    batches = TrainBatches(*data.train, SEEDS, 40, epoch=lambda: epoch)
     torch.manual_seed(0)
-    first = list(batches)
+    first, second = epoch_of(data, epoch=0), epoch_of(data, epoch=1)
     torch.manual_seed(1)
-    epoch = 1
-    second = list(batches)
-    epoch = 0
-    assert all(torch.equal(x[0], y[0]) for x, y in zip(first, batches, strict=True))
+    assert all(torch.equal(x[0], y[0]) for x, y in zip(first, epoch_of(data, epoch=0), strict=True))
     assert not torch.equal(first[0][0], second[0][0])
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4])
+def test_an_interrupted_epoch_goes_on_with_the_batches_that_are_left(data, taken):
+    left = list(TrainBatches(*data.train, SEEDS, 40, step=lambda: 2 * 5 + taken))
+    whole = epoch_of(data, epoch=2)[taken:]
+    assert all(torch.equal(x, y) for a, b in zip(left, whole, strict=True) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])

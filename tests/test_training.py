@@ -439,7 +439,10 @@ def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, ru
     assert not run.previous_checkpoint.exists()
 
 
-@pytest.mark.parametrize("crafted", [{"loops": {}}, {"pytorch-lightning_version": "?"}])
+@pytest.mark.parametrize(
+    "crafted",
+    [{"loops": {"fit_loop": {"epoch_progress": {"current": {"processed": 3}}}}}, {"pytorch-lightning_version": "?"}],
+)
 def test_a_checkpoint_with_all_its_keys_and_nonsense_in_them_is_a_line(train, runs_dir, monkeypatch, crafted):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
@@ -456,24 +459,41 @@ def test_a_checkpoint_without_the_state_of_its_optimizer_is_none(train, whole, r
     assert_same(train(*FOUR_EPOCHS), whole)
 
 
-@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end", "on_train_epoch_end"])
-def test_a_signal_ends_a_run_that_goes_on_later(train, whole, runs_dir, monkeypatch, capsys, hook):
-    """In the middle of a step, of validation, or of what follows them."""
+@pytest.mark.parametrize(
+    ("hook", "batch", "place", "left"),
+    [
+        ("on_train_batch_end", 0, "epoch 3, after 1 of 3 steps", 5),
+        ("on_train_batch_end", 1, "epoch 3, after 2 of 3 steps", 4),
+        ("on_train_batch_end", 2, "epoch 3, after 3 of 3 steps", 3),
+        ("on_validation_batch_end", 0, "epoch 3, after 3 of 3 steps", 3),
+        ("on_train_epoch_end", None, "epoch 4", 3),
+    ],
+)
+def test_a_signal_ends_a_run_that_goes_on_from_that_step(
+    train, whole, runs_dir, monkeypatch, capsys, hook, batch, place, left
+):
+    """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
+
+    Three steps an epoch; ``left`` are those that the same command then takes.
+    """
     original = getattr(KeepRows, hook)
 
     def signalled(self, trainer, pl_module, *rest):
         original(self, trainer, pl_module, *rest)
-        if trainer.current_epoch == 2:
+        if trainer.current_epoch == 2 and (batch is None or rest[2] == batch):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
         patch.setattr(KeepRows, hook, signalled)
         with pytest.raises(Preempted, match="143"), signals_caught():
             train(*FOUR_EPOCHS)
-    saved = 3 if hook == "on_train_epoch_end" else 2
-    assert f"the same command resumes from epoch {saved + 1}" in capsys.readouterr().out
+    assert f"the same command resumes from {place}\n" in capsys.readouterr().out
     assert not the_run(runs_dir).error.exists()
+    steps, step = [], LitPack.training_step
+    monkeypatch.setattr(LitPack, "training_step", lambda self, *rest: steps.append(rest[1]) or step(self, *rest))
     assert_same(whole, train(*FOUR_EPOCHS))
+    assert f"resuming from {place}\n" in capsys.readouterr().out
+    assert len(steps) == left
 
 
 def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):

@@ -8,7 +8,7 @@ import lightning as L
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from . import preemption
+from .checkpoint import place
 from .lit import LitPack
 from .loggers import Logger
 from .runs import Row, Run
@@ -20,22 +20,35 @@ class KeepRows(L.Callback):
     def __init__(self, run: Run, logger: Logger) -> None:
         self.run = run
         self.logger = logger
-        self.started = 0.0
+        self.started: float | None = None
+        """When the epoch began, for `time.perf_counter`; None before training."""
+        self.spent = 0.0
+        """Seconds that were spent on this epoch before an interruption."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self._seconds()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.spent = float(state_dict["seconds"])
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Forget the rows of epochs that ended after the checkpoint from which this run goes on."""
-        if trainer.current_epoch > 0:
-            print(f"{self.run.path}: resuming from epoch {trainer.current_epoch + 1}")
+        self.started = time.perf_counter() - self.spent
+        if trainer.global_step > 0:
+            print(f"{self.run.path}: resuming from {place(trainer)}")
         self.run.write_metrics([row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch])
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        seconds = time.perf_counter() - self.started
+        seconds = self._seconds()
         rows: list[Row] = [{**row, "seconds": seconds} for row in _rows(pl_module)]
         self.run.append_metrics(rows)
         self.logger.log(rows)
+
+    def _seconds(self) -> float:
+        return 0.0 if self.started is None else time.perf_counter() - self.started
 
 
 class StopAtAccuracy(L.Callback):
@@ -55,19 +68,6 @@ class StopAtAccuracy(L.Callback):
     def _stop(self, trainer: L.Trainer, rows: list[Row]) -> None:
         if rows and all(row["val_seq_acc"] >= self.accuracy for row in rows):
             trainer.should_stop = True
-
-
-class LeaveWhenAsked(L.Callback):
-    """End the run after the step in which a signal came: what the epoch did so far is not kept.
-
-    To go on in the middle of an epoch would save at most that epoch, seconds to minutes.
-    """
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        preemption.check()
-
-    def on_validation_batch_end(self, *_: Any) -> None:
-        preemption.check()
 
 
 class EpochProgress(L.Callback):

@@ -1,4 +1,4 @@
-"""What a run goes on from: written after an epoch, checked before it is trusted."""
+"""What a run goes on from: written between two steps, checked before it is trusted."""
 
 import io
 import zipfile
@@ -10,6 +10,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
+from . import preemption
 from .errors import UserError
 from .lit import LitPack
 from .models.weights import is_plain, load_tensors
@@ -19,29 +20,56 @@ KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_
 
 
 class ResumePoint(Checkpoint):
-    """Write ``last.ckpt`` every few epochs, and keep the one before as ``previous.ckpt``."""
+    """Write ``last.ckpt``, every few epochs and when a signal asks to leave; the one before is ``previous.ckpt``."""
 
     def __init__(self, run: Run, every_n_epochs: int = 1) -> None:
         self.run = run
         self.every_n_epochs = every_n_epochs
-        self.saved = 0
-        """Epochs that the checkpoint has behind it."""
+        self.goes_on = "starts again"
+        """What the same command does next."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.saved = trainer.current_epoch
+        if trainer.global_step > 0:
+            self.goes_on = f"resumes from {place(trainer)}"
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        # After the last batch Lightning would take the epoch for finished, without its validation.
+        if preemption.asked() and not trainer.is_last_batch:
+            self.save(trainer, place(trainer))
+            preemption.check()
+
+    def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if preemption.asked():
+            progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
+            progress.reset()  # to the first batch, half done: that is where Lightning begins a validation once more
+            progress.increment_ready()
+            progress.increment_started()
+            self.save(trainer, place(trainer))
+            preemption.check()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if (trainer.current_epoch + 1) % self.every_n_epochs == 0:
-            with replacing(self.run.checkpoint, previous=self.run.previous_checkpoint) as beside:
-                trainer.save_checkpoint(beside)
-            self.saved = trainer.current_epoch + 1
+        epoch = trainer.current_epoch + 1
+        if epoch % self.every_n_epochs == 0:
+            self.save(trainer, f"epoch {epoch + 1}")
+            if epoch == trainer.max_epochs:
+                self.goes_on = "has the summary left to write"
+
+    def save(self, trainer: L.Trainer, where: str) -> None:
+        """Replace the checkpoint; ``where`` says from where the run is to go on."""
+        with replacing(self.run.checkpoint, previous=self.run.previous_checkpoint) as beside:
+            trainer.save_checkpoint(beside)
+        self.goes_on = f"resumes from {where}"
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SystemExit):
-            goes_on = f"resumes from epoch {self.saved + 1}" if self.saved else "starts again"
-            if self.saved == trainer.max_epochs:
-                goes_on = "has the summary left to write"
-            print(f"{self.run.path}: stopped; the same command {goes_on}")
+            print(f"{self.run.path}: stopped; the same command {self.goes_on}")
+
+
+def place(trainer: L.Trainer) -> str:
+    """Where a run stands: ``epoch 3``, or ``epoch 3, after 41 of 96 steps``."""
+    steps = int(trainer.num_training_batches)
+    taken = trainer.global_step - trainer.current_epoch * steps
+    return f"epoch {trainer.current_epoch + 1}" + (f", after {taken} of {steps} steps" if taken else "")
 
 
 class PlainFile(TorchCheckpointIO):
@@ -87,7 +115,7 @@ def resume_point(run: Run, module: LitPack) -> Path | None:
 
 
 def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
-    """How many epochs a checkpoint has behind it; None if it is damaged, or of something else than this module."""
+    """How many whole epochs a checkpoint has behind it; None if it is damaged, or not of this module."""
     shapes = {name: value.shape for name, value in module.state_dict().items()}
     try:
         saved = load_tensors(checkpoint)
@@ -96,6 +124,6 @@ def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
                 return None
         fits = {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
         whole = fits and saved.keys() >= KEYS and len(saved["optimizer_states"]) == 1
-        return int(saved["epoch"]) + 1 if whole else None
+        return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None

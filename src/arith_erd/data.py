@@ -15,20 +15,27 @@ Batch = tuple[Tensor, Tensor]
 
 
 class TrainBatches:
-    """One epoch of training batches for R replicas, each in an order of its own.
+    """The training batches of an epoch for R replicas, each in an order of its own.
 
-    The order is a pure function of (seed, epoch), so that a replica sees the same batches alone, in a pack, or after
-    an interruption. The last batch may be smaller; it is trained on like the others.
+    A batch is a pure function of (seed, step), so that a replica sees the same ones alone, in a pack, or after an
+    interruption. The last batch of an epoch may be smaller; it is trained on like the others.
+
+    Args:
+        prompt: (N, P).
+        completion: (N, m).
+        seeds: of the replicas.
+        batch_size: examples a replica sees in a step.
+        step: how many optimiser steps have been taken; iteration goes on from there to the end of the epoch.
     """
 
     def __init__(
-        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, epoch: Callable[[], int]
+        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, step: Callable[[], int]
     ) -> None:
-        self.prompt = prompt  # (N, P)
-        self.completion = completion  # (N, m)
+        self.prompt = prompt
+        self.completion = completion
         self.seeds = seeds
         self.batch_size = batch_size
-        self.epoch = epoch
+        self.step = step
 
     def __len__(self) -> int:
         return -(-len(self.prompt) // self.batch_size)
@@ -40,8 +47,9 @@ class TrainBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Prompts (R, B, P) and completions (R, B, m)."""
-        order = torch.stack([self.order(seed, self.epoch()) for seed in self.seeds]).to(self.prompt.device)
-        for index in order.split(self.batch_size, dim=1):
+        epoch, taken = divmod(self.step(), len(self))
+        order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.prompt.device)
+        for index in order.split(self.batch_size, dim=1)[taken:]:
             yield self.prompt[index], self.completion[index]
 
 
@@ -97,7 +105,7 @@ class TableData(L.LightningDataModule):
     def train_dataloader(self) -> TrainBatches:
         trainer = self.trainer
         assert trainer is not None
-        return TrainBatches(*self.train, self.seeds, self.batch_size, epoch=lambda: trainer.current_epoch)
+        return TrainBatches(*self.train, self.seeds, self.batch_size, step=lambda: trainer.global_step)
 
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""

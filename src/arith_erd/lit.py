@@ -39,7 +39,8 @@ class LitPack(L.LightningModule):
         gradient_clip: largest norm of one replica's gradient, or None.
     """
 
-    loss_sum: Tensor  # (R,), over the examples of this epoch
+    loss_sum: Tensor  # (R,), over the examples that this epoch has seen
+    examples_seen: Tensor  # ()
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class LitPack(L.LightningModule):
         replicas = len(pack.seeds)
         self.train_accuracy = accuracies(replicas, "train_")
         self.val_accuracy = accuracies(replicas, "val_")
-        self.register_buffer("loss_sum", torch.zeros(replicas), persistent=False)
-        self.examples_seen = 0
+        # In the checkpoint, which may be written in the middle of an epoch.
+        self.register_buffer("loss_sum", torch.zeros(replicas))
+        self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []
         """What was measured after the last epoch, a row a seed; without the seconds."""
 
@@ -73,7 +75,7 @@ class LitPack(L.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum.zero_()
-        self.examples_seen = 0
+        self.examples_seen.zero_()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch  # (R, B, P), (R, B, m)

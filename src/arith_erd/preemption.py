@@ -1,6 +1,6 @@
 """Asked to leave: SIGTERM, SIGUSR1 and Ctrl-C end a program between two steps of training.
 
-What counts is on disk already, the last checkpoint, and the same command goes on from there.
+A checkpoint is written first (`checkpoint.ResumePoint`), and the same command goes on from that step.
 
 SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ahead of a time limit
 (``#SBATCH --signal=USR1@60``): the job is put back into the queue. So it is after a SIGTERM with which Slurm preempts
@@ -74,6 +74,11 @@ def deferred() -> Iterator[None]:
     finally:
         _deferring = False
         check()  # instead of Lightning's own SIGTERMException too
+
+
+def asked() -> bool:
+    """Whether a signal has come."""
+    return _received is not None
 
 
 def check() -> None:

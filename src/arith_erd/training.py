@@ -18,7 +18,7 @@ from safetensors.torch import save
 
 from . import lock, memory, preemption
 from .build import build
-from .callbacks import EpochProgress, KeepRows, LeaveWhenAsked, StopAtAccuracy
+from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
 from .checkpoint import PlainFile, ResumePoint, resume_point
 from .data import TableData
 from .decoding import answers
@@ -43,13 +43,13 @@ def train(run: Run, config: Config) -> None:
     Raises:
         UserError: if the device is not there, another process trains this run, the folder cannot be written, or a loss
             stops being a number.
-        preemption.Preempted: if a signal asked to leave; the same call goes on from the last checkpoint.
+        preemption.Preempted: if a signal asked to leave; the same call goes on from there.
     """
     run.require_plain()
     seeds = parse_seeds(config["seed"])
     logger: Logger = build(config["logger"], Logger)
     rows = KeepRows(run, logger)
-    callbacks: list[L.Callback] = [rows, LeaveWhenAsked()]
+    callbacks: list[L.Callback] = [rows]
     if config["trainer"]["stop_at"] is not None:
         callbacks.append(StopAtAccuracy(run, config["trainer"]["stop_at"]))
     title = f"{run.name} ({len(seeds)} replica{'s' if len(seeds) > 1 else ''})"
@@ -75,7 +75,7 @@ def train(run: Run, config: Config) -> None:
                 try:
                     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
                 except Exception as error:
-                    if resume is None or rows.started or isinstance(error, UserError):
+                    if resume is None or rows.started is not None or isinstance(error, UserError):
                         raise
                     reason = f"training cannot go on from it ({first_line(error)}); delete it to start again"
                     raise UserError(f"{resume}: {reason}") from error

@@ -221,7 +221,7 @@ def slow_disk(saving: mmap.mmap) -> Iterator[None]:
 
     os.fsync, os.replace = slow(os.fsync), slow(os.replace)  # type: ignore[assignment]
     Path.write_bytes = write_in_two_halves  # type: ignore[method-assign]
-    checkpoint.ResumePoint.on_train_epoch_end = marked(checkpoint.ResumePoint.on_train_epoch_end)  # type: ignore[method-assign]
+    checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
     Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
     training.save_weights = marked(training.save_weights)
     training.finish = marked(training.finish)
