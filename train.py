@@ -1,8 +1,9 @@
 """Train a pack of tiny Transformers on binary arithmetic: ``python train.py --help``."""
 
 from arith_erd.cli import entry_point
+from arith_erd.files import require_writable
 from arith_erd.packs import packs
-from arith_erd.runs import Config, Run, require_writable
+from arith_erd.runs import Config, Run
 
 
 def fitting(config: Config) -> int:

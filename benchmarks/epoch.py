@@ -23,8 +23,9 @@ from rich.table import Table
 
 from arith_erd.compose import CONF, compose
 from arith_erd.errors import UserError
+from arith_erd.files import require_writable
 from arith_erd.machine import commit, cpu_name
-from arith_erd.runs import Config, require_writable
+from arith_erd.runs import Config
 from arith_erd.seeds import format_seeds, parse_seeds
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function

@@ -24,6 +24,7 @@ def test_without_its_plugin_it_says_how_to_get_it(launcher, cli):
         ("-m hydra.launcher.partion=gpu", "hydra.launcher.partion: no such key; did you mean hydra.launcher.partition"),
         ("-m hydra.launcher.timeout_min=x", "hydra.launcher.timeout_min=x: ValidationError: Value 'x' of type 'str'"),
         ("hydra.launcher.partition=gpu", "hydra/launcher=slurm: expected -m too"),
+        ("-m seed=0,1 fail_fast=true", "fail_fast=true: hydra/launcher=slurm starts jobs at once; expected fail_fast"),
     ],
 )
 def test_a_wrong_option_is_one_line(arguments, said, cli):

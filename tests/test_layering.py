@@ -13,7 +13,7 @@ PACKAGE = "arith_erd"
 # From the bottom up: a part imports from the lines above it, and within itself.
 LAYERS = (
     {"errors", "rules", "preemption", "slurm", "bits", "intervals", "machine", "__init__"},
-    {"seeds", "lock"},
+    {"seeds", "lock", "files"},
     {"tasks", "metrics", "runs", "build"},
     {"models", "splits", "loggers", "report", "packs", "memory"},
     {"compose"},
@@ -22,8 +22,9 @@ LAYERS = (
     {"decoding"},
     {"data", "pack", "interp"},
     {"subject", "lit"},
-    {"callbacks", "checkpoint", "load"},
-    {"probes", "training"},
+    {"checkpoint", "load"},
+    {"callbacks", "probes"},
+    {"training"},
     {"probing"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -31,7 +32,7 @@ RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 # Who may load what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {
     "lightning": {"data", "lit", "callbacks", "checkpoint", "training"},
-    "hydra": {"compose", "sweep", "cli"},
+    "hydra": {"compose", "sweep", "slurm", "cli"},
     "omegaconf": {"compose", "sweep", "cli", "slurm"},
     "submitit": {"slurm"},
     "wandb": {"loggers", "report"},
@@ -42,6 +43,7 @@ WITHOUT_TORCH = (
     "seeds",
     "tasks",
     "splits",
+    "files",
     "runs",
     "packs",
     "report",
@@ -105,12 +107,12 @@ def test_imports_go_down_only(source):
 def test_reports_are_made_of_run_directories_alone(source):
     names = {name for path in (source / "report").glob("*.py") for name in imports(path, source)}
     used = {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
-    assert used <= {"report", "runs", "intervals", "seeds", "errors", "__version__"}
+    assert used <= {"report", "runs", "files", "intervals", "seeds", "errors", "__version__"}
 
 
 def test_runs_stand_beside_bits(source):
     used = {name for name in imports(source / "runs.py", source) if name.startswith(f"{PACKAGE}.")}
-    assert used <= {f"{PACKAGE}.errors", f"{PACKAGE}.seeds"}
+    assert used <= {f"{PACKAGE}.errors", f"{PACKAGE}.files", f"{PACKAGE}.seeds"}
 
 
 @pytest.mark.parametrize("library", ONLY_IN)

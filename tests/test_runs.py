@@ -1,7 +1,6 @@
 import copy
 import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from arith_erd.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Run, epochs_to, identity, require_writable, run_name, write_atomically
+from arith_erd.runs import METRICS, Run, epochs_to, identity, run_name
 
 CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"])
 
@@ -110,23 +109,6 @@ def row(epoch: int, seed: int, **values: float):
     return dict.fromkeys(METRICS, 0.5) | {"epoch": epoch, "seed": seed} | values
 
 
-def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    target = tmp_path / "summary.json"
-    write_atomically(target, "old")
-
-    def fails(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.fsync", fails)
-    with pytest.raises(OSError, match="no space left"):
-        write_atomically(target, "new")
-    assert target.read_text() == "old"
-    monkeypatch.undo()
-    write_atomically(target, "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
-    assert target.read_text() == "new"
-
-
 ACCURACY = st.floats(0, 1)
 ROWS = st.lists(
     st.builds(
@@ -210,15 +192,3 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     assert epochs_to(rows, 1, 0.5) == 4
     assert epochs_to(rows, 1, 0.95) is None
     assert epochs_to([], 0, 0.0) is None
-
-
-def test_a_folder_that_can_be_made_is_left_unmade(tmp_path):
-    require_writable("runs_dir", tmp_path / "a" / "b")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("inside", ["", "/sub", "/sub/sub"])
-def test_a_folder_that_cannot_be_made_is_refused(inside, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"^out=.*file.*: cannot be written .*; expected a folder"):
-        require_writable("out", f"{tmp_path}/file{inside}")

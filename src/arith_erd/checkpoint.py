@@ -12,9 +12,10 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from . import preemption
 from .errors import UserError
+from .files import replacing
 from .lit import LitPack
 from .models.weights import is_plain, load_tensors
-from .runs import Run, replacing
+from .runs import Run
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
 

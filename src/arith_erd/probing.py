@@ -10,9 +10,10 @@ from rich.table import Table
 from .build import build
 from .cli import overridden
 from .errors import UserError
+from .files import replacing, require_writable, write_atomically
 from .loggers import Logger
 from .probes.probe import Probe
-from .runs import Config, Run, replacing, require_writable, write_atomically
+from .runs import Config, Run
 from .splits import Split
 from .tasks import Task
 

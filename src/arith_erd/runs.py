@@ -14,9 +14,7 @@
 Accuracies are fractions in [0, 1], times are in seconds, epochs count from 1.
 """
 
-import contextlib
 import csv
-import errno
 import hashlib
 import io
 import json
@@ -24,14 +22,14 @@ import math
 import os
 import re
 import stat
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from .errors import UserError, bad_value
+from .files import read_text, write_atomically
 from .seeds import format_seeds, parse_seeds
 
 METRICS = (
@@ -230,73 +228,6 @@ class Run:
 def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
     """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
-
-
-def require_writable(key: str, folder: Path | str) -> None:
-    """Refuse a folder that could not be made or written, leaving nothing behind.
-
-    Raises:
-        UserError: naming the key that set the folder.
-    """
-    existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
-    try:
-        with tempfile.TemporaryDirectory(dir=existing):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"{key}={folder}: cannot be written ({error.strerror}); expected a folder to write to"
-        ) from error
-
-
-def read_text(path: Path, largest: int = 2**30) -> str:
-    """The text of a plain file of at most ``largest`` bytes.
-
-    Raises:
-        OSError: if it cannot be read, or is no such file: a pipe, which would be waited for, or a device without end.
-        UnicodeDecodeError: if it is no text.
-    """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
-        raise OSError(errno.EINVAL, "no plain file of a reasonable size", str(path))
-    return path.read_text(encoding="utf-8")
-
-
-@contextlib.contextmanager
-def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
-    """Write a file whole or not at all: the block writes to the path it is given, beside ``path``.
-
-    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed.
-
-    Args:
-        path: of the file to replace.
-        previous: the file that was there is kept under this name, once the new one is complete.
-    """
-    beside = path.with_name(f".{path.name}.partial")
-    beside.unlink(missing_ok=True)  # not through a link that somebody left there
-    try:
-        yield beside
-        _flush(beside)
-        if previous is not None and path.is_file():
-            path.replace(previous)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not every file system can flush a folder
-        _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """`replacing`, for text."""
-    with replacing(path) as beside:
-        beside.write_text(text)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _line(row: Row) -> str:

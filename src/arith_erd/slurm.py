@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hydra.core.utils import JobReturn
 from omegaconf import DictConfig
 
 
@@ -27,3 +28,17 @@ def wait_for_all(folder: Path) -> None:
 
     for job in submitted(folder):
         SlurmJob[None](folder / job, job).wait()
+
+
+def error_of(folder: Path, number: int) -> Exception | None:
+    """What job ``number`` of a sweep raised, from what it left for the launcher; None if it raised nothing."""
+    from submitit import SlurmJob
+
+    for path in folder.glob(f"*_{number}"):
+        job = SlurmJob[JobReturn](path, path.name)
+        if job.paths.result_pickle.exists():  # else it runs, or was killed
+            try:
+                _ = job.result().return_value
+            except Exception as error:
+                return error
+    return None

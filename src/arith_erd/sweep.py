@@ -150,6 +150,9 @@ class Sweep:
                 cause = printable(lines[-1]) if lines else "failed"
                 self.failures[number] = Failure(cause, [f"see {run.error}"])
                 return "failed"
+        if self.slurm_folder and (error := slurm.error_of(self.slurm_folder, number)):
+            self.failures[number] = Failure(first_line(error), [])
+            return "failed"
         return "not finished"
 
 
@@ -185,6 +188,9 @@ class CheckJobs(Callback):
     """What Hydra tells of a sweep before it launches anything."""
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
+        launcher = config.hydra.runtime.choices["hydra/launcher"]
+        if config.get("fail_fast") is True and launcher != "basic":
+            sys.exit(f"error: fail_fast=true: hydra/launcher={launcher} starts jobs at once; expected fail_fast=false")
         if current is not None:
             current.plan(config)
 

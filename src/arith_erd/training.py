@@ -23,13 +23,14 @@ from .checkpoint import PlainFile, ResumePoint, resume_point
 from .data import TableData
 from .decoding import answers
 from .errors import UserError, first_line
+from .files import replacing, write_atomically
 from .lit import LitPack
 from .load import network_of
 from .loggers import Logger
 from .machine import device_name, versions
 from .pack import Pack
 from .report.figures import learning_curves
-from .runs import Config, Row, Run, epochs_to, replacing, write_atomically
+from .runs import Config, Row, Run, epochs_to
 from .seeds import format_seeds, parse_seeds
 from .splits import Split
 from .tasks import Task

@@ -122,3 +122,19 @@ def test_500_seeds_take_less_than_20_seconds(synthetic, tmp_path: Path) -> None:
     found, _ = build(synthetic.root, tmp_path / "report")
     assert len(found.replicas) == 500
     assert time.process_time() - start < 20
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(cli, tmp_path: Path) -> None:
+    """``| head``: standard output is a pipe that nobody reads."""
+    code = """
+import os, sys
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)
+from arith_erd.report.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+    (tmp_path / "runs").mkdir()
+    result = cli("-c", code, str(tmp_path / "runs"), f"--out={tmp_path / 'report'}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "report" / "index.html").is_file()

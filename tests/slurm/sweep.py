@@ -80,11 +80,11 @@ class Sweep:
         with (self.folder / "output.txt").open("a") as log:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    def submit(self, blows: Iterable[Blow] = ()) -> int:
+    def submit(self, blows: Iterable[Blow] = (), overrides: Iterable[str] = ()) -> int:
         """Submit it and wait; the exit status. Each blow goes to another job that is in the middle of its run."""
         waiting = list(blows)
         struck: set[int] = set()
-        submission = self.start(*PRESET, f"runs_dir={self.runs}")
+        submission = self.start(*PRESET, *overrides, f"runs_dir={self.runs}")
         deadline = time.monotonic() + PATIENCE
         while submission.poll() is None:
             if time.monotonic() > deadline:

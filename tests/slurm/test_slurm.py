@@ -45,3 +45,13 @@ def test_jobs_that_are_asked_to_leave_requeue_themselves(conf: str, tmp_path: Pa
     assert sweep.submit([usr1, usr2, preempt]) == 0, sweep.output
     assert sweep.finished == 3
     assert sweep.output.count("resuming from epoch") == 3
+
+
+def test_a_node_without_what_a_job_needs_is_its_cause_in_the_table(conf: str, tmp_path: Path) -> None:
+    sweep = Sweep(conf, tmp_path, packs=2)
+    assert sweep.submit(overrides=["trainer.accelerator=gpu"]) == 1, sweep.output
+    table = (tmp_path / "output.txt").read_text()
+    assert table.count(" failed ") == 2
+    for job in (0, 1):
+        assert f"job {job}: trainer.accelerator=gpu, trainer.precision=32-true: No supported gpu" in table
+    assert sweep.finished == 0

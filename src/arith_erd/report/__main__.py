@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from ..runs import require_writable, write_atomically
+from ..files import require_writable, write_atomically
 from . import claim_tables, claims, page
 from .collect import Collection, collect
 from .paper import load_paper
@@ -75,6 +76,18 @@ def _save(figure: Figure | None, path: Path) -> str | None:
     return svg.getvalue()
 
 
+def describe(found: Collection, results: list[claims.Result], runs: Path) -> None:
+    """Say how many claims have which verdict, what was left out, and the commands that would make what is missing."""
+    count = {verdict: sum(result.verdict == verdict for result in results) for verdict in claims.VERDICTS}
+    print(f"{len(results)} claims: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items()))
+    for name, problem in found.problems.items():
+        print(f"left out: {name}: {problem}")
+    for run in found.unfinished.drop_duplicates("run").itertuples():
+        print(f"unfinished: {run.run}: epoch {run.epochs} of {run.max_epochs}")
+    for command, waiting in claims.missing(results, load_paper(), runs).items():
+        print(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m arith_erd.report",
@@ -88,15 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    count = {verdict: sum(result.verdict == verdict for result in results) for verdict in claims.VERDICTS}
-    print(f"{len(results)} claims: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items()))
-    for name, problem in found.problems.items():
-        print(f"left out: {name}: {problem}")
-    for run in found.unfinished.drop_duplicates("run").itertuples():
-        print(f"unfinished: {run.run}: epoch {run.epochs} of {run.max_epochs}")
-    for command, waiting in claims.missing(results, load_paper(), options.runs).items():
-        print(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
-    print(f"{options.out / 'index.html'}")
+    try:
+        describe(found, results, options.runs)
+        print(options.out / "index.html", flush=True)
+    except BrokenPipeError:  # `| head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes at its end
     return 0
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import UserError
-from ..runs import METRICS, Config, Row, Run, identity, read_text, require_name
+from ..files import read_text
+from ..runs import METRICS, Config, Row, Run, identity, require_name
 from ..seeds import parse_seeds
 
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]

@@ -1,0 +1,45 @@
+"""What tests of interrupted runs have in common: a power cut on purpose, and equality bit for bit."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from arith_erd.runs import Run
+
+LEARNS = ("model=nanogpt", "model.optimizer.lr=0.01")  # enough for accuracies to move within four epochs
+
+FOUR_EPOCHS = (*LEARNS, "trainer.max_epochs=4", "seed=0-1")
+
+
+def weights_of(run: Run, seed: int = 0) -> dict[str, torch.Tensor]:
+    return load_file(run.weights(seed))
+
+
+def without_seconds(run: Run) -> list[dict]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in run.metrics()]
+
+
+def assert_same(one: Run, other: Run) -> None:
+    """Bit for bit: the weights of every seed, every row but its seconds, and the summary's verdict."""
+    seeds = [row["seed"] for row in one.summary()["seeds"]]
+    for seed in seeds:
+        mine, theirs = weights_of(one, seed), weights_of(other, seed)
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    assert without_seconds(one) == without_seconds(other)
+    assert one.summary()["seeds"] == other.summary()["seeds"]
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, callback: type, epoch: int, after: bool) -> None:
+    """Make ``callback`` fail at the end of ``epoch`` (from 1), before or after it has done its work."""
+    original = callback.on_train_epoch_end
+
+    def failing(self, trainer, pl_module):
+        if after:
+            original(self, trainer, pl_module)
+        if trainer.current_epoch + 1 == epoch:
+            raise RuntimeError("the power went off")
+        if not after:
+            original(self, trainer, pl_module)
+
+    monkeypatch.setattr(callback, "on_train_epoch_end", failing)
