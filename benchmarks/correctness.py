@@ -12,7 +12,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from arith_erd.compose import build, compose
+from arith_erd.build import build
+from arith_erd.compose import compose
 from arith_erd.data import TableData, TrainBatches
 from arith_erd.decoding import answers, greedy
 from arith_erd.errors import UserError
@@ -20,6 +21,8 @@ from arith_erd.machine import device_name
 from arith_erd.models.dropout import keep_mask
 from arith_erd.runs import Config
 from arith_erd.seeds import parse_seeds
+from arith_erd.splits import Split
+from arith_erd.tasks import Task
 from arith_erd.training import assemble
 
 STEPS = 20
@@ -73,8 +76,11 @@ def checks(model: str, overrides: Sequence[str], device: torch.device) -> Iterat
 def losses(config: Config, device: torch.device) -> torch.Tensor:
     """Of every replica in every step, (R, steps)."""
     module = assemble(config, device).to(device)
-    data = TableData(build(config["task"]), build(config["split"]), module.pack.seeds, config["data"]["batch_size"])
-    batches = TrainBatches(*(x.to(device) for x in data.train), data.seeds, data.batch_size, step=lambda: 0)
+    data = TableData(
+        build(config["task"], Task), build(config["split"], Split), module.pack.seeds, config["data"]["batch_size"]
+    )
+    prompt, completion = (x.to(device) for x in data.train)
+    batches = TrainBatches(prompt, completion, data.seeds, data.batch_size, step=lambda: 0)
     optimizer = module.configure_optimizers()
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=config["trainer"]["precision"] == "bf16-mixed")
     found = []
@@ -92,7 +98,7 @@ def losses(config: Config, device: torch.device) -> torch.Tensor:
 def decoding(config: Config, device: torch.device) -> float:
     """The share of tokens in which decoding only what teacher forcing fails differs from decoding everything."""
     module = assemble(config, device).to(device)
-    data = TableData(build(config["task"]), build(config["split"]), module.pack.seeds)
+    data = TableData(build(config["task"], Task), build(config["split"], Split), module.pack.seeds)
     prompt, completion = (x[:512].to(device) for x in data.validation)
     network = module.pack.replica(0)
     everything = greedy(network, prompt, completion.shape[1])

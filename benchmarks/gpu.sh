@@ -48,15 +48,16 @@ measure() { # NAME ARGUMENTS...: once
     [ -f "$out/$1.json" ] && return
     local name=$1
     shift
-    within 240 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$out/.$name.partial" "$@" \
+    within 420 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$out/.$name.partial" "$@" \
         | tee "$out/$name.txt" && mv "$out/.$name.partial" "$out/$name.json" || echo "not measured: $name"
 }
 reference=()
 [ -z "${AUTHORS:-}" ] || [ -n "${DRY:-}" ] || reference=(--reference "$AUTHORS")
-measure add-transformer "${reference[@]}" --repeats 1 --packs "$sizes" --profile "${tiny[@]}"
+measure add-transformer "${reference[@]}" --repeats 1 --packs none --profile "${tiny[@]}"
 measure mul-transformer "${reference[@]}" --task mul --repeats 1 --packs none "${tiny[@]}"
 measure add-nanogpt "${reference[@]}" --model nanogpt --repeats 1 --packs none "${tiny[@]}"
-measure add-transformer-graphs --repeats 1 --packs "$sizes" "${tiny[@]}" trainer.cuda_graphs=true
+measure packs --epochs 0 --repeats 2 --packs "$sizes" "${tiny[@]}"
+measure packs-graphs --epochs 0 --repeats 2 --packs "$sizes" "${tiny[@]}" trainer.cuda_graphs=true
 
 echo "== Training"
 for experiment in "${experiments[@]}"; do

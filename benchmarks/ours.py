@@ -12,14 +12,19 @@ import torch
 from authors import share
 from lightning.pytorch.callbacks import Checkpoint
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.flop_counter import FlopCounterMode
 
 from arith_erd.build import build
-from arith_erd.callbacks import EpochProgress, KeepRows, ResumePoint
+from arith_erd.callbacks import EpochProgress, KeepRows
+from arith_erd.checkpoint import ResumePoint
 from arith_erd.data import TableData
 from arith_erd.lit import LitPack
+from arith_erd.loggers import Logger
 from arith_erd.machine import device_name, versions
 from arith_erd.runs import Config, Run
 from arith_erd.seeds import parse_seeds
+from arith_erd.splits import Split
+from arith_erd.tasks import Task
 from arith_erd.training import assemble, make_trainer, parameters, wants_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size, and whole evaluation batches
@@ -92,9 +97,9 @@ def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
         clock = Clock()
         callbacks = [
             clock,
-            KeepRows(run, build(config["logger"])),
+            KeepRows(run, build(config["logger"], Logger)),
             EpochProgress(run.name),
-            ResumePoint(run.checkpoint),
+            ResumePoint(run),
         ]
         make_trainer(options | {"max_epochs": count}, callbacks).fit(module, examples(config, *kept))
     for epoch in clock.epochs:
@@ -117,9 +122,12 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
     everything else that Lightning does. Neither evaluates or saves.
 
     Returns:
-        seconds of a step under ``bare`` and ``lightning``, one for each of ``repeats``; ``memory``, peaks in bytes.
+        seconds of a step under ``bare`` and ``lightning``, one for each of ``repeats``; ``floor``, the seconds of its
+        matrix products alone; ``memory``, peaks in bytes.
     """
-    module = assemble(config, device_of(config))
+    device = device_of(config)
+    floor = matrix_floor(config, device)
+    module = assemble(config, device)
     batch_size = config["data"]["batch_size"]
     available = len(examples(config).train[0])
     used = min(available, steps * batch_size)
@@ -140,7 +148,30 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
         seconds["lightning"].append(elapsed / total)
         bare = BareLoop(trainer, module, data)
         seconds["bare"].append(sum(bare.epoch() for _ in range(count)) / total)
-    return {"steps": total, "seconds_per_step": seconds, "memory": peak_memory()}
+    return {"steps": total, "seconds_per_step": seconds, "floor": floor, "memory": peak_memory()}
+
+
+def matrix_floor(config: Config, device: torch.device) -> float:
+    """Seconds that the matrix products of a training step would take, if all ran as fast as a large one.
+
+    Products are counted by torch in one replica's step, forward and backward; the large one is of two square matrices,
+    the fastest of a few.
+    """
+    seeds = parse_seeds(config["seed"])
+    eager = config["trainer"] | {"compile": False}
+    module = assemble(config | {"seed": str(seeds[0]), "trainer": eager}, device).to(device)
+    half = examples(config, config["data"]["batch_size"], 0).train
+    prompt, completion = (x.unsqueeze(0).to(device) for x in half)  # (1, B, P), (1, B, m)
+    with FlopCounterMode(display=False) as counter:
+        module.pack.losses(prompt, completion, step=0).sum().backward()
+    size = 1024 if device.type == "cpu" else 8192
+    square = torch.rand(size, size, device=device)
+    seconds = []
+    for _ in range(5):
+        start = now(device)
+        torch.mm(square, square)
+        seconds.append(now(device) - start)
+    return len(seeds) * counter.get_total_flops() * min(seconds) / (2 * size**3)
 
 
 def operators(config: Config, steps: int, top: int = 15) -> list[dict[str, Any]]:
@@ -202,7 +233,7 @@ def device_of(config: Config) -> torch.device:
 def examples(config: Config, train: int | None = None, validation: int | None = None) -> TableData:
     """The data of a run; with numbers, only the first few examples of each subset."""
     seeds = parse_seeds(config["seed"])
-    data = TableData(build(config["task"]), build(config["split"]), seeds, config["data"]["batch_size"])
+    data = TableData(build(config["task"], Task), build(config["split"], Split), seeds, config["data"]["batch_size"])
     data.train = (data.train[0][:train], data.train[1][:train])
     data.validation = (data.validation[0][:validation], data.validation[1][:validation])
     return data

@@ -1,0 +1,49 @@
+"""The benchmarks run, at toy sizes and in this process; that they tell the truth is for whoever reads their tables."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+TOY = ("task.bits=3", "model.net.d_model=16", "model.net.num_heads=2", "model.net.num_layers=1")
+
+
+@pytest.fixture
+def harness(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """`benchmarks/epoch.py` as a module whose measurements need no process of their own."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")  # to be restored
+    import epoch
+
+    monkeypatch.setattr(epoch, "in_fresh_process", lambda target, /, **arguments: epoch.call(target, arguments))
+    return epoch
+
+
+def test_every_measurement_is_made_and_kept(harness, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "figures" / "out.json"
+    options = ("--repeats=1", "--packs=1,2", "--steps=3", "--threads=1", "--profile", f"--out={out}")
+    monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *TOY, "data.batch_size=16", "trainer.accelerator=cpu"])
+    harness.main()
+    result = json.loads(out.read_text())
+    (epoch,) = result["epoch"]["ours"][0]["epochs"]
+    assert epoch["total"] == pytest.approx(epoch["training"] + epoch["evaluation"] + epoch["rest"])
+    assert [pack["replicas"] for pack in result["packs"]] == [1, 2]
+    for pack in result["packs"]:
+        assert pack["steps"] == 3
+        for loop in ("bare", "lightning"):
+            assert pack["seconds_per_step"][loop][0] > pack["floor"] > 0
+    assert any(row["operator"].endswith("mm") for row in result["profile"])
+    printed = capsys.readouterr().out
+    assert "one epoch: task=add model=transformer, 1 replica(s)" in printed
+    assert "times the floor" in printed
+
+
+def test_a_machine_without_a_gpu_agrees_with_itself(root, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["correctness.py", *TOY])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(root / "benchmarks" / "correctness.py"), run_name="__main__")
+    assert not end.value.code
+    assert capsys.readouterr().out.count(" ok ") >= 8
