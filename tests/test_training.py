@@ -1,6 +1,7 @@
 """Whole runs, of three-bit operands and one layer."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -276,6 +277,14 @@ def test_the_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, m
 @pytest.mark.parametrize("option", [True, False, "auto"])
 def test_compilation_is_for_cuda_unless_asked_for(option, device):
     assert wants_compile(option, torch.device(device)) is (device == "cuda" if option == "auto" else option)
+
+
+def test_a_sweep_compiles_every_pack(train, monkeypatch):
+    """Three packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no C++: it is about the counting
+    with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
+        for seeds in ("0-1", "2-3", "4-5"):
+            train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
 
 
 def test_a_device_that_is_not_there_is_a_short_error(train, runs_dir):

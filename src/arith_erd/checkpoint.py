@@ -123,8 +123,36 @@ def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
         with zipfile.ZipFile(checkpoint) as archive:
             if archive.testzip() is not None:  # the checksums; `torch.load` does not look at them
                 return None
-        fits = {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
-        whole = fits and saved.keys() >= KEYS and len(saved["optimizer_states"]) == 1
+        (state,) = saved["optimizer_states"]
+        whole = (
+            saved.keys() >= KEYS
+            and {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
+            and are_counts(saved["loops"])
+            and is_state_of(module.configure_optimizers(), state)
+        )
         return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None
+
+
+def are_counts(node: Any) -> bool:
+    """Whether a tree of dictionaries has nothing but counts at its leaves, as Lightning's loops do."""
+    if isinstance(node, dict):
+        return all(are_counts(value) for value in node.values())
+    return isinstance(node, int) and 0 <= node < 2**31
+
+
+def is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> bool:
+    """Whether a saved state has the groups of an optimizer, and under each name the same kind of thing throughout."""
+    own = optimizer.state_dict()["param_groups"]
+    for group, saved_group in zip(own, saved["param_groups"], strict=True):
+        if any(saved_group.get(key, value) != value for key, value in group.items()):
+            return False
+    sizes = [p.numel() for group in optimizer.param_groups for p in group["params"]]
+    kinds: dict[str, type] = {}
+    for index, entry in saved["state"].items():
+        for name, value in entry.items():
+            plain = value is None or (is_plain(value) and value.numel() <= sizes[index])
+            if not plain or kinds.setdefault(name, type(value)) is not type(value):
+                return False
+    return True

@@ -147,6 +147,8 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     """
     options = config["trainer"]
     compile = wants_compile(options["compile"], device)
+    if compile:
+        torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(
         network_of(config, build(config["task"], Task)), parse_seeds(config["seed"]), compile, options["cuda_graphs"]
     )
