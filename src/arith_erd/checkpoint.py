@@ -86,7 +86,7 @@ class PlainFile(TorchCheckpointIO):
         Path(path).write_bytes(whole.getbuffer())
 
 
-def resume_point(run: Run, module: LitPack) -> Path | None:
+def resume_point(run: Run, module: LitPack, trainer: L.Trainer) -> Path | None:
     """The checkpoint to go on from; None for a run that starts.
 
     A last one that is damaged, or that a kill between two renames left missing, is replaced by the one before.
@@ -98,7 +98,7 @@ def resume_point(run: Run, module: LitPack) -> Path | None:
     there = [path for path in (last, previous) if path.is_file()]
     if not there:
         return None
-    epochs = next(((path, n) for path in there if (n := epochs_behind(path, module)) is not None), None)
+    epochs = next(((path, n) for path in there if (n := epochs_behind(path, module, trainer)) is not None), None)
     if epochs is None:
         are, them = ("are", "them") if len(there) > 1 else ("is", "it")
         names = " and ".join(path.name for path in there)
@@ -115,7 +115,7 @@ def resume_point(run: Run, module: LitPack) -> Path | None:
     return last
 
 
-def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
+def epochs_behind(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | None:
     """How many whole epochs a checkpoint has behind it; None if it is damaged, or not of this module."""
     shapes = {name: value.shape for name, value in module.state_dict().items()}
     try:
@@ -127,7 +127,7 @@ def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
         whole = (
             saved.keys() >= KEYS
             and {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
-            and are_counts(saved["loops"])
+            and are_counts(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())
             and is_state_of(module.configure_optimizers(), state)
         )
         return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
@@ -135,11 +135,11 @@ def epochs_behind(checkpoint: Path, module: LitPack) -> int | None:
         return None
 
 
-def are_counts(node: Any) -> bool:
-    """Whether a tree of dictionaries has nothing but counts at its leaves, as Lightning's loops do."""
-    if isinstance(node, dict):
-        return all(are_counts(value) for value in node.values())
-    return isinstance(node, int) and 0 <= node < 2**31
+def are_counts(saved: Any, own: Any) -> bool:
+    """Whether a tree of counts, as Lightning's loops keep them, has the branches of another one."""
+    if isinstance(own, dict):
+        return saved.keys() == own.keys() and all(are_counts(saved[key], value) for key, value in own.items())
+    return isinstance(saved, int) and 0 <= saved < 2**31
 
 
 def is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def train(run: Run, config: Config) -> None:
             print(f"{run.path}: finished already, skipped")
             return
         run.error.unlink(missing_ok=True)  # of an earlier attempt
-        resume = resume_point(run, module)
+        resume = resume_point(run, module, trainer)
         run.create(config)
         replicas = f"{len(seeds)} replica(s), seeds {format_seeds(seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}")
