@@ -68,6 +68,13 @@ def test_the_rate_is_the_same_at_every_element():
     assert chi_squares.sum() < 64 + 5 * (2 * 64) ** 0.5
 
 
+@pytest.mark.parametrize("shape", [(1,), (2,), (7, 3), (4, 5, 6)])
+def test_a_compiled_mask_is_the_same(shape):
+    compiled = torch.compile(keep_mask, backend="eager", dynamic=False)
+    for place in PLACES[:3]:
+        assert torch.equal(compiled(place, torch.Size(shape), 0.3), keep_mask(place, torch.Size(shape), 0.3))
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5])
 @pytest.mark.parametrize("lag", [1, 2, 3, 15, 64, 120, 512, 960, 4096])
 def test_neighbours_are_independent(p, lag):

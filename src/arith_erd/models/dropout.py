@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 _MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # of "lowbias32", a published integer hash with little bias
+_SIGNS = 0x80008000 - (1 << 32)  # flipped, both halves of an int32 compare like unsigned numbers
 
 
 def _xor_shift(x: Tensor, bits: int) -> Tensor:
@@ -24,16 +25,23 @@ def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
 def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
     """Float mask of ``shape``: 0 with probability ``p`` (met to 1/65536), else ``1 / (1 - p)``.
 
-    One hash serves two elements, 16 bits each.
+    One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second.
 
     Args:
         key: (2,) int32, another one for each seed, step and place.
     """
     count = shape.numel()
-    counter = torch.arange((count + 1) // 2, dtype=torch.int32, device=key.device)
-    random = hash32(counter + key[0], key[1])
-    halves = torch.stack([random & 0xFFFF, (random >> 16) & 0xFFFF]).flatten()[:count]
-    keep = halves >= round(p * (1 << 16))
+    half = (count + 1) // 2
+    threshold = (round(p * (1 << 16)) - (1 << 15)) << 16  # for the upper half of an int32
+    if torch.compiler.is_compiling():
+        # The same, element by element: Inductor puts no concatenation into vector instructions, and hashes are cheap.
+        index = torch.arange(count, dtype=torch.int32, device=key.device)
+        second = index >= half
+        random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ _SIGNS
+        keep = torch.where(second, random, random << 16) >= threshold
+    else:
+        random = hash32(torch.arange(half, dtype=torch.int32, device=key.device) + key[0], key[1]) ^ _SIGNS
+        keep = torch.cat([(random << 16) >= threshold, random >= threshold])[:count]
     return (keep * (1 / (1 - p))).view(shape)
 
 
