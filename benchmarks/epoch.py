@@ -126,7 +126,8 @@ def measure_all(options: argparse.Namespace, config: Config, packs: Sequence[Con
         for replicas, pack in zip(options.packs, packs, strict=True):
             progress.print(f"steps of a pack of {replicas}")
             measured = in_fresh_process("ours.speed", config=pack, steps=options.steps, repeats=options.repeats)
-            result["packs"].append({"replicas": replicas, **measured})
+            floor = in_fresh_process("ours.matrix_floor", config=pack)
+            result["packs"].append({"replicas": replicas, **measured, "floor": floor})
         console.print(pack_table(result["packs"]))
     if options.profile:
         progress.print("profile")

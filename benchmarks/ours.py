@@ -27,6 +27,7 @@ from arith_erd.splits import Split
 from arith_erd.tasks import Task
 from arith_erd.training import assemble, make_trainer, parameters, wants_compile
 
+PRODUCTS = {"32-true": torch.float32, "64-true": torch.float64, "bf16-mixed": torch.bfloat16}
 WARM_UP = 1024  # examples: 8 steps at the default batch size, and whole evaluation batches
 
 
@@ -122,12 +123,9 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
     everything else that Lightning does. Neither evaluates or saves.
 
     Returns:
-        seconds of a step under ``bare`` and ``lightning``, one for each of ``repeats``; ``floor``, the seconds of its
-        matrix products alone; ``memory``, peaks in bytes.
+        seconds of a step under ``bare`` and ``lightning``, one for each of ``repeats``; ``memory``, peaks in bytes.
     """
-    device = device_of(config)
-    floor = matrix_floor(config, device)
-    module = assemble(config, device)
+    module = assemble(config, device_of(config))
     batch_size = config["data"]["batch_size"]
     available = len(examples(config).train[0])
     used = min(available, steps * batch_size)
@@ -148,15 +146,16 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
         seconds["lightning"].append(elapsed / total)
         bare = BareLoop(trainer, module, data)
         seconds["bare"].append(sum(bare.epoch() for _ in range(count)) / total)
-    return {"steps": total, "seconds_per_step": seconds, "floor": floor, "memory": peak_memory()}
+    return {"steps": total, "seconds_per_step": seconds, "memory": peak_memory()}
 
 
-def matrix_floor(config: Config, device: torch.device) -> float:
+def matrix_floor(config: Config) -> float:
     """Seconds that the matrix products of a training step would take, if all ran as fast as a large one.
 
-    Products are counted by torch in one replica's step, forward and backward; the large one is of two square matrices,
-    the fastest of a few.
+    Products are counted by torch in one replica's step, forward and backward; the large one is of two square matrices
+    in the precision of the training, the fastest of a few.
     """
+    device = device_of(config)
     seeds = parse_seeds(config["seed"])
     eager = config["trainer"] | {"compile": False}
     module = assemble(config | {"seed": str(seeds[0]), "trainer": eager}, device).to(device)
@@ -165,7 +164,7 @@ def matrix_floor(config: Config, device: torch.device) -> float:
     with FlopCounterMode(display=False) as counter:
         module.pack.losses(prompt, completion, step=0).sum().backward()
     size = 1024 if device.type == "cpu" else 8192
-    square = torch.rand(size, size, device=device)
+    square = torch.rand(size, size, device=device, dtype=PRODUCTS[config["trainer"]["precision"]])
     seconds = []
     for _ in range(5):
         start = now(device)

@@ -171,7 +171,7 @@ def test_two_damaged_checkpoints_are_one_line(train, runs_dir, monkeypatch):
     run = the_run(runs_dir)
     for path in (run.checkpoint, run.previous_checkpoint):
         cut(path)
-    with pytest.raises(UserError, match=r"^\S+: last\.ckpt and previous\.ckpt are damaged; delete them to start"):
+    with pytest.raises(UserError, match=r"^\S+: last\.ckpt and previous\.ckpt are damaged, or of another version"):
         train(*FOUR_EPOCHS)
 
 
@@ -219,18 +219,63 @@ def test_a_checkpoint_that_lightning_refuses_is_a_line(train, runs_dir, monkeypa
         train(*FOUR_EPOCHS)
 
 
+def no_moments(saved) -> None:
+    """Lightning would go on with new ones, to another end."""
+    saved["optimizer_states"] = []
+
+
+def one_moment_less(saved) -> None:
+    del saved["optimizer_states"][0]["state"][3]
+
+
+def a_short_moment(saved) -> None:
+    """A fused kernel would write behind its end."""
+    saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+
+
+def a_repeated_moment(saved) -> None:
+    """As long as it should be, in the memory of a single number."""
+    entry = saved["optimizer_states"][0]["state"][0]
+    entry["exp_avg"] = torch.zeros(1).expand(entry["exp_avg"].shape)
+
+
+def no_learning_rate(saved) -> None:
+    del saved["optimizer_states"][0]["param_groups"][0]["lr"]
+
+
+def no_counters(saved) -> None:
+    saved["loops"] = {"fit_loop": {"epoch_progress": {"current": {"processed": 3}}}}
+
+
 @pytest.mark.parametrize(
-    "crafted",
-    [
-        {"optimizer_states": []},  # Lightning would go on with a new one, to another end
-        {"loops": {"fit_loop": {"epoch_progress": {"current": {"processed": 3}}}}},
-    ],
+    "craft", [no_moments, one_moment_less, a_short_moment, a_repeated_moment, no_learning_rate, no_counters]
 )
-def test_a_checkpoint_that_lacks_something_is_none(train, whole, runs_dir, monkeypatch, crafted):
+def test_a_crafted_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, craft):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
-    torch.save(torch.load(run.checkpoint, weights_only=True) | crafted, run.checkpoint)
+    saved = torch.load(run.checkpoint, weights_only=True)
+    craft(saved)
+    torch.save(saved, run.checkpoint)
     assert_same(train(*FOUR_EPOCHS), whole)
+    assert "going on from the one before" in capsys.readouterr().out
+
+
+def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):
+    """Make a signal come in an epoch (from 1), at the end of that batch or of the epoch."""
+    original = getattr(KeepRows, hook)
+
+    def receiving(self, trainer, pl_module, *rest):
+        original(self, trainer, pl_module, *rest)
+        if trainer.current_epoch + 1 == epoch and (batch is None or rest[2] == batch):
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(KeepRows, hook, receiving)
+
+
+def stop(train, *overrides) -> None:
+    """Train until the signal ends it."""
+    with pytest.raises(Preempted), signals_caught():
+        train(*FOUR_EPOCHS, *overrides)
 
 
 @pytest.mark.parametrize(
@@ -243,24 +288,17 @@ def test_a_checkpoint_that_lacks_something_is_none(train, whole, runs_dir, monke
         ("on_train_epoch_end", None, "epoch 4", 3),
     ],
 )
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_run_that_goes_on_from_that_step(
-    train, whole, runs_dir, monkeypatch, capsys, hook, batch, place, left
+    train, whole, runs_dir, monkeypatch, capsys, hook, batch, place, left, number
 ):
     """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
 
-    Three steps an epoch; ``left`` are those that the same command then takes.
+    Three steps an epoch; ``left`` are those that the same command then takes. A checkpoint would be due after all four.
     """
-    original = getattr(KeepRows, hook)
-
-    def signalled(self, trainer, pl_module, *rest):
-        original(self, trainer, pl_module, *rest)
-        if trainer.current_epoch == 2 and (batch is None or rest[2] == batch):
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with monkeypatch.context() as patch:
-        patch.setattr(KeepRows, hook, signalled)
-        with pytest.raises(Preempted, match="143"), signals_caught():
-            train(*FOUR_EPOCHS)
+        signalled(patch, 3, hook, batch, number)
+        stop(train, "checkpoint.every_n_epochs=4")
     assert f"the same command resumes from {place}\n" in capsys.readouterr().out
     assert not the_run(runs_dir).error.exists()
     steps, step = [], LitPack.training_step
@@ -268,6 +306,42 @@ def test_a_signal_ends_a_run_that_goes_on_from_that_step(
     assert_same(whole, train(*FOUR_EPOCHS))
     assert f"resuming from {place}\n" in capsys.readouterr().out
     assert len(steps) == left
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data.batch_size=1000",),  # an epoch is one step
+        ("trainer.precision=64-true",),
+        ("model.optimizer._target_=torch.optim.Adam", "model.optimizer.fused=false"),
+        ("trainer.stop_at=0.0",),  # the first epoch is the last
+    ],
+    ids=" ".join,
+)
+def test_a_signal_in_the_validation_of_any_run(train, runs_dir, tmp_path, train_in, monkeypatch, overrides):
+    with monkeypatch.context() as patch:
+        signalled(patch, 1, "on_validation_batch_end", 0)
+        stop(train, *overrides)
+    assert_same(train(*FOUR_EPOCHS, *overrides), train_in(tmp_path / "whole", *FOUR_EPOCHS, *overrides))
+
+
+def test_a_run_that_is_stopped_again_and_again(train, whole, monkeypatch, capsys):
+    """In every one of its steps but the last of each epoch, then in each validation."""
+    for epoch in (1, 2, 3, 4):
+        for hook, batch in (("on_train_batch_end", 0), ("on_train_batch_end", 1), ("on_validation_batch_end", 0)):
+            with monkeypatch.context() as patch:
+                signalled(patch, epoch, hook, batch)
+                stop(train)
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+@pytest.mark.parametrize("overrides", [("checkpoint.every_n_epochs=3",), ("trainer.stop_at=0.0",)], ids=" ".join)
+def test_a_signal_after_the_last_epoch_leaves_the_summary(train, monkeypatch, capsys, overrides):
+    with monkeypatch.context() as patch:
+        signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
+        stop(train, *overrides)
+    assert "the same command has the summary left to write\n" in capsys.readouterr().out
+    assert train(*FOUR_EPOCHS, *overrides).finished
 
 
 def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):

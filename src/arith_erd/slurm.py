@@ -14,9 +14,10 @@ def job_folder(launcher: DictConfig) -> Path | None:
 
 
 def submitted(folder: Path) -> list[str]:
-    """The ids of the jobs, those of an array as ``17_0``, ``17_1``."""
-    ids = sorted(path.name for path in folder.glob("[0-9]*"))
-    return [job for job in ids if "_" in job] or ids  # an array has a folder of its own too
+    """The ids of the jobs in the order of the sweep, those of an array as ``17_0``, ``17_1``."""
+    ids = [path.name for path in folder.glob("[0-9]*")]
+    ids = [job for job in ids if "_" in job] or ids  # an array has a folder of its own too
+    return sorted(ids, key=lambda job: [int(part) for part in job.split("_")])
 
 
 def wait_for_all(folder: Path) -> None:
@@ -33,12 +34,18 @@ def wait_for_all(folder: Path) -> None:
 def error_of(folder: Path, number: int) -> Exception | None:
     """What job ``number`` of a sweep raised, from what it left for the launcher; None if it raised nothing."""
     from submitit import SlurmJob
+    from submitit.core.utils import FailedJobError
 
-    for path in folder.glob(f"*_{number}"):
-        job = SlurmJob[JobReturn](path, path.name)
-        if job.paths.result_pickle.exists():  # else it runs, or was killed
-            try:
-                _ = job.result().return_value
-            except Exception as error:
-                return error
+    ids = submitted(folder)
+    if number >= len(ids):
+        return None
+    job = SlurmJob[JobReturn](folder / ids[number], ids[number])
+    if job.paths.result_pickle.exists():  # else it runs, or was killed
+        try:
+            _ = job.result().return_value
+        except FailedJobError as error:  # raised before Hydra ran the job: a traceback between two lines of dashes
+            trace = str(error).split("-" * 22)[1:2] or [str(error)]
+            return RuntimeError(trace[0].strip().splitlines()[-1])
+        except Exception as error:
+            return error
     return None

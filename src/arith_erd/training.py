@@ -154,6 +154,8 @@ def assemble(config: Config, device: torch.device) -> LitPack:
     )
     optimizer = partial(build, config["model"]["optimizer"], torch.optim.Optimizer)
     module = LitPack(pack, optimizer, config["model"]["gradient_clip"])
+    if options["precision"] == "64-true":
+        module.double()  # Lightning does so too, but after it has loaded a checkpoint, whose digits it would cut
     try:
         module.configure_optimizers()
     except (TypeError, ValueError) as error:
@@ -168,6 +170,8 @@ def fitting_replicas(config: Config) -> int:
     batch = config["data"]["batch_size"]
     with torch.device("meta"):
         network = network_of(config, task)()
+        if config["trainer"]["precision"] == "64-true":
+            network.double()
         prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in (task.prompt_length, task.width))
         replica = memory.training_bytes(network, prompt, answer_in)
     return memory.fitting(len(parse_seeds(config["seed"])), replica, device)

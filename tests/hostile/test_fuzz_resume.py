@@ -23,6 +23,7 @@ from .test_fuzz import fuzz as with_shrinking
 from .world import TINY
 
 OVERRIDES = (*TINY, *FOUR_EPOCHS)
+TENSORS = (torch.zeros(()), torch.zeros(1), torch.zeros(1).expand(1000), torch.ones(2, 3, dtype=torch.int32))
 fuzz = settings(with_shrinking, phases=[Phase.explicit, Phase.generate])  # an example takes a second
 
 
@@ -97,7 +98,10 @@ def test_other_values_in_a_checkpoint(half: Path, tmp_path: Path, data: st.DataO
         node = saved
         for part in path:
             node = node[part]
-        node[last] = data.draw(VALUES)
+        if data.draw(st.booleans()):
+            del node[last]
+        else:
+            node[last] = data.draw(VALUES | st.sampled_from(TENSORS))
         torch.save(saved, run.checkpoint)
 
     resumed(half, tmp_path / "runs", craft)

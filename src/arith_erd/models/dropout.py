@@ -32,7 +32,7 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
     """
     count = shape.numel()
     half = (count + 1) // 2
-    threshold = (round(p * (1 << 16)) - (1 << 15)) << 16  # for the upper half of an int32
+    threshold = (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16  # for the upper half of an int32
     if torch.compiler.is_compiling():
         # The same, element by element: Inductor puts no concatenation into vector instructions, and hashes are cheap.
         index = torch.arange(count, dtype=torch.int32, device=key.device)
