@@ -47,11 +47,12 @@ def test_jobs_that_are_asked_to_leave_requeue_themselves(conf: str, tmp_path: Pa
     assert sweep.output.count("resuming from epoch") == 3
 
 
-def test_a_node_without_what_a_job_needs_is_its_cause_in_the_table(conf: str, tmp_path: Path) -> None:
-    sweep = Sweep(conf, tmp_path, packs=2)
+@pytest.mark.parametrize("packs", [1, 2])  # a single job is no array
+def test_a_node_without_what_a_job_needs_is_its_cause_in_the_table(conf: str, tmp_path: Path, packs: int) -> None:
+    sweep = Sweep(conf, tmp_path, packs)
     assert sweep.submit(overrides=["trainer.accelerator=gpu"]) == 1, sweep.output
     table = (tmp_path / "output.txt").read_text()
-    assert table.count(" failed ") == 2
-    for job in (0, 1):
+    assert table.count(" failed ") == packs
+    for job in range(packs):
         assert f"job {job}: trainer.accelerator=gpu, trainer.precision=32-true: No supported gpu" in table
     assert sweep.finished == 0
