@@ -30,15 +30,20 @@ def whole(tmp_path_factory, train_in) -> Run:
     return train_in(tmp_path_factory.mktemp("whole"), *FOUR_EPOCHS)
 
 
+def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:
+    """Train until the power goes off in an epoch, before or after the callback has done its work."""
+    with monkeypatch.context() as patch:
+        interrupt(patch, callback, epoch, after)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train(*FOUR_EPOCHS, *overrides)
+
+
 @pytest.mark.parametrize(
     ("callback", "after"), [(KeepRows, False), (KeepRows, True), (ResumePoint, False), (ResumePoint, True)]
 )
 def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch, capsys, callback, after):
     """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
-    with monkeypatch.context() as patch:
-        interrupt(patch, callback, epoch=3, after=after)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train(*FOUR_EPOCHS)
+    power_cut(train, monkeypatch, callback, 3, after)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS)
     started = 4 if callback is ResumePoint and after else 3
@@ -79,21 +84,15 @@ def test_a_full_disk_is_a_line_and_the_last_good_state_goes_on(train, whole, mon
 
 def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
     """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4."""
-    overrides = (*FOUR_EPOCHS, "checkpoint.every_n_epochs=2")
-    with monkeypatch.context() as patch:
-        interrupt(patch, KeepRows, epoch=4, after=True)
-        with pytest.raises(RuntimeError):
-            train(*overrides)
+    overrides = ("checkpoint.every_n_epochs=2",)
+    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
     capsys.readouterr()
-    assert_same(whole, train(*overrides))
+    assert_same(whole, train(*FOUR_EPOCHS, *overrides))
     assert "resuming from epoch 3" in capsys.readouterr().out
 
 
 def test_interrupted_before_its_first_checkpoint_a_run_starts_again(train, whole, monkeypatch):
-    with monkeypatch.context() as patch:
-        interrupt(patch, KeepRows, epoch=1, after=True)
-        with pytest.raises(RuntimeError):
-            train(*FOUR_EPOCHS)
+    power_cut(train, monkeypatch, KeepRows, 1, True)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -107,10 +106,7 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
 
 def half_way(train, monkeypatch, *overrides) -> None:
     """Train until the power goes off in epoch 4, its rows written and its checkpoint not."""
-    with monkeypatch.context() as patch:
-        interrupt(patch, KeepRows, epoch=4, after=True)
-        with pytest.raises(RuntimeError):
-            train(*FOUR_EPOCHS, *overrides)
+    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
 
 
 def the_run(runs_dir) -> Run:
@@ -159,10 +155,7 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(train, whole, 
     """Fallen back, then interrupted at once: the good one is still there."""
     half_way(train, monkeypatch)
     cut(the_run(runs_dir).checkpoint)
-    with monkeypatch.context() as patch:
-        interrupt(patch, KeepRows, epoch=3, after=False)
-        with pytest.raises(RuntimeError):
-            train(*FOUR_EPOCHS)
+    power_cut(train, monkeypatch, KeepRows, 3, False)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
