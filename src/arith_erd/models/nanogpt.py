@@ -18,7 +18,7 @@ from .network import Network
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention to this and earlier positions, queries, keys and values from one projection."""
+    """Multi-head attention, queries, keys and values from one projection; its last positions are all that is given."""
 
     def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -29,8 +29,10 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
+        """Embeddings (B, T, C), and where the last t positions must not look, (t, T) -> (B, t, C)."""
         q, k, v = (split_heads(y, self.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
-        return self.out(merge_heads(attend(q, k, v, future, self.dropout)))  # (B, T, C)
+        q = q[..., -future.shape[0] :, :]
+        return self.out(merge_heads(attend(q, k, v, future, self.dropout)))
 
 
 class MLP(nn.Module):
@@ -46,7 +48,7 @@ class MLP(nn.Module):
 
 
 class Residual(nn.Module):
-    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``."""
+    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, at the last t positions if the sublayer gives only those."""
 
     def __init__(self, sublayer: nn.Module, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -55,7 +57,8 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *context: Tensor) -> Tensor:
-        return x + self.dropout(self.sublayer(self.norm(x), *context))
+        update = self.dropout(self.sublayer(self.norm(x), *context))
+        return x[..., -update.shape[-2] :, :] + update
 
 
 class Block(nn.Module):
@@ -68,8 +71,8 @@ class Block(nn.Module):
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
-        if self.attention is not None:
-            x = self.attention(x, future)
+        """Embeddings (B, T, C), and where the last t positions must not look, (t, T) -> these, (B, t, C)."""
+        x = x[..., -future.shape[0] :, :] if self.attention is None else self.attention(x, future)
         return x if self.feed_forward is None else self.feed_forward(x)
 
 
@@ -130,10 +133,13 @@ class NanoGPT(Network):
         if self.positions is not None:
             x = x + self.positions.weight[:length]
         x = self.dropout(x)
-        for block in self.blocks:
-            x = block(x, self.future[:length, :length])
-        return F.linear(self.norm(x[..., self.prompt_length :, :]), self.embedding.weight)
+        future = self.future[:length, :length]
+        *lower, last = self.blocks
+        for block in lower:
+            x = block(x, future)
+        x = last(x, future[self.prompt_length :])  # nothing reads what it would give for the prompt
+        return F.linear(self.norm(x[..., self.prompt_length - length :, :]), self.embedding.weight)
 
     def sites(self) -> dict[str, nn.Module]:
-        """``dec.1 .. dec.6`` give (B, P + m, C); the last m positions predict the answer and make its embedding."""
+        """``dec.1 .. dec.5`` give (B, P + m, C), ``dec.6`` only the last m positions, which predict the answer."""
         return {f"dec.{i}": block for i, block in enumerate(self.blocks, 1)}
