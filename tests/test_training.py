@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from arith_erd.decoding import greedy
 from arith_erd.errors import UserError
@@ -80,40 +79,6 @@ def test_each_step_has_its_own_dropout_and_evaluation_none(train, monkeypatch):
     monkeypatch.setattr(Pack, "forward", spied(Pack.forward))
     train()
     assert steps == [0, 1, 2, None, None, 3, 4, 5, None, None]
-
-
-class HostReads(TorchDispatchMode):
-    """Counts what makes the host wait for a device: a number read from a tensor, a shape that depends on values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.name() in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"):
-            self.found.append(function.name())
-        return function(*args, **(kwargs or {}))
-
-
-def test_the_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
-    found = {}
-
-    def watched(name, original):
-        def watch(self, *arguments, **options):
-            with HostReads() as reads:
-                result = original(self, *arguments, **options)
-            found.setdefault(name, []).extend(reads.found)
-            return result
-
-        return watch
-
-    for name in ("training_step", "validation_step", "configure_gradient_clipping"):
-        monkeypatch.setattr(LitPack, name, watched(name, getattr(LitPack, name)))
-    train("seed=0-1", "model=nanogpt")
-    assert found == {"training_step": [], "validation_step": [], "configure_gradient_clipping": []}
-    with HostReads() as reads:
-        torch.ones(1).item()
-    assert reads.found  # else it watches nothing
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
