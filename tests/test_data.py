@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from arith_erd.data import EvaluationBatches, TableData, TrainBatches
+from arith_erd.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
 
@@ -90,3 +90,12 @@ def test_both_subsets_are_evaluated_whole_training_first(data):
 
 def test_evaluation_keeps_its_last_smaller_batch(data):
     assert [len(prompt) for prompt, _ in EvaluationBatches(*data.validation, 50)] == [50, 14]
+
+
+@pytest.mark.parametrize("replicas", [1, 5, 15, 64, 1000])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
+    """A compiled pack has a compilation for each."""
+    size = evaluation_batch_size(torch.device(device), replicas)
+    assert size >= 256
+    assert 12288 % size == 4096 % size == 0

@@ -74,23 +74,13 @@ class TableData(L.LightningDataModule):
         split: says which examples are held out for validation.
         seeds: of the replicas, for the order of their batches.
         batch_size: examples a replica sees in a step.
-        evaluation_batch_size: examples in one forward without gradients, shared by the replicas; None: what suits
-            the device.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        split: Split,
-        seeds: Sequence[int],
-        batch_size: int = 128,
-        evaluation_batch_size: int | None = None,
-    ) -> None:
+    def __init__(self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128) -> None:
         super().__init__()
         self.task = task
         self.seeds = tuple(seeds)
         self.batch_size = batch_size
-        self.evaluation_batch_size = evaluation_batch_size
         examples = task.examples()
         held_out = np.asarray(split(examples))
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
@@ -109,10 +99,17 @@ class TableData(L.LightningDataModule):
 
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""
-        size = self.evaluation_batch_size or evaluation_batch_size(self.train[0].device, len(self.seeds))
+        size = evaluation_batch_size(self.train[0].device, len(self.seeds))
         return [EvaluationBatches(*half, size) for half in (self.train, self.validation)]
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:
-    """A CPU wants what stays in its caches; a GPU wants to be busy, with about two gigabytes at once."""
-    return 256 if device.type == "cpu" else max(256, 32768 // replicas)
+    """Examples in one forward without gradients; a CPU wants what stays in its caches, a GPU wants to be busy.
+
+    A power of two up to 4096, so that the paper's 12,288 and 4096 examples make batches of one size: each further size
+    is a compilation more.
+    """
+    if device.type == "cpu":
+        return 256
+    fitting = max(256, 32768 // replicas)  # about two gigabytes of activations
+    return min(4096, 1 << fitting.bit_length() - 1)
