@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from arith_erd.compose import compose
 from arith_erd.runs import Config, Run
+from tests.interruption import FOUR_EPOCHS
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,6 +81,12 @@ def trained_pack(tmp_path_factory: pytest.TempPathFactory, train_in: Train) -> R
     """A finished run of seeds 3 and 5, four epochs: far from perfect. For reading only."""
     overrides = ("seed=[3,5]", "trainer.max_epochs=4", "model.optimizer.lr=0.01")
     return train_in(tmp_path_factory.mktemp("runs"), *overrides)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory, train_in: Train) -> Run:
+    """Two seeds, four epochs, never interrupted. For reading only."""
+    return train_in(tmp_path_factory.mktemp("whole"), *FOUR_EPOCHS)
 
 
 @pytest.fixture

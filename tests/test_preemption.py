@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
@@ -98,6 +99,34 @@ def test_sigusr1_stays_with_who_listens_already():
     assert heard == ["submitit"]
 
 
+@pytest.fixture
+def listener():
+    """What somebody else's handler of SIGUSR2 does, in a list: what it has heard."""
+    heard: list[str] = []
+    before = signal.signal(signal.SIGUSR2, lambda *_: heard.append("SIGUSR2"))
+    yield heard
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_who_else_listens_is_told_between_two_steps(listener):
+    with signals_caught(), deferred():
+        send(signal.SIGUSR2)
+        assert preemption.asked()
+        assert not listener
+        check()
+        assert listener == ["SIGUSR2"]
+        assert not preemption.asked()
+    assert listener == ["SIGUSR2"]
+
+
+def test_who_else_listens_is_told_in_a_step_that_takes_too_long(listener, monkeypatch):
+    monkeypatch.setattr(preemption, "GRACE", 0.05)
+    with signals_caught(), deferred():
+        send(signal.SIGUSR2)
+        time.sleep(0.2)
+        assert listener == ["SIGUSR2"]
+
+
 def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):
     def work():
         with signals_caught():
@@ -147,12 +176,22 @@ def slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("JOB", "JobId=42 JobState=RUNNING PreemptTime=None")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "42")
+    for variable in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
+        monkeypatch.delenv(variable, raising=False)
     return lambda: said.read_text() if said.exists() else None
 
 
 def test_sigusr1_requeues_under_slurm(slurm):
     requeue(signal.SIGUSR1)
     assert slurm() == "requeue 42\n"
+
+
+def test_a_task_of_an_array_requeues_itself_alone(slurm, monkeypatch):
+    """The last task of an array has the id of the whole array, which would requeue those that run, too."""
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "42")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    requeue(signal.SIGUSR1)
+    assert slurm() == "requeue 42_3\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -17,17 +17,9 @@ import wandb
 from arith_erd.callbacks import KeepRows
 from arith_erd.checkpoint import ResumePoint
 from arith_erd.errors import UserError
-from arith_erd.lit import LitPack
 from arith_erd.load import load_run
-from arith_erd.preemption import Preempted, signals_caught
 from arith_erd.runs import Run
 from tests.interruption import FOUR_EPOCHS, assert_same, interrupt
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, train_in) -> Run:
-    """Two seeds, four epochs, never interrupted. For reading only."""
-    return train_in(tmp_path_factory.mktemp("whole"), *FOUR_EPOCHS)
 
 
 def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:
@@ -251,90 +243,6 @@ def test_a_crafted_checkpoint_falls_back_to_the_one_before(train, whole, runs_di
     torch.save(saved, run.checkpoint)
     assert_same(train(*FOUR_EPOCHS), whole)
     assert "going on from the one before" in capsys.readouterr().out
-
-
-def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):
-    """Make a signal come in an epoch (from 1), at the end of that batch or of the epoch."""
-    original = getattr(KeepRows, hook)
-
-    def receiving(self, trainer, pl_module, *rest):
-        original(self, trainer, pl_module, *rest)
-        if trainer.current_epoch + 1 == epoch and (batch is None or rest[2] == batch):
-            os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(KeepRows, hook, receiving)
-
-
-def stop(train, *overrides) -> None:
-    """Train until the signal ends it."""
-    with pytest.raises(Preempted), signals_caught():
-        train(*FOUR_EPOCHS, *overrides)
-
-
-@pytest.mark.parametrize(
-    ("hook", "batch", "place", "left"),
-    [
-        ("on_train_batch_end", 0, "epoch 3, after 1 of 3 steps", 5),
-        ("on_train_batch_end", 1, "epoch 3, after 2 of 3 steps", 4),
-        ("on_train_batch_end", 2, "epoch 3, after 3 of 3 steps", 3),
-        ("on_validation_batch_end", 0, "epoch 3, after 3 of 3 steps", 3),
-        ("on_train_epoch_end", None, "epoch 4", 3),
-    ],
-)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_run_that_goes_on_from_that_step(
-    train, whole, runs_dir, monkeypatch, capsys, hook, batch, place, left, number
-):
-    """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
-
-    Three steps an epoch; ``left`` are those that the same command then takes. A checkpoint would be due after all four.
-    """
-    with monkeypatch.context() as patch:
-        signalled(patch, 3, hook, batch, number)
-        stop(train, "checkpoint.every_n_epochs=4")
-    assert f"the same command resumes from {place}\n" in capsys.readouterr().out
-    assert not the_run(runs_dir).error.exists()
-    steps, step = [], LitPack.training_step
-    monkeypatch.setattr(LitPack, "training_step", lambda self, *rest: steps.append(rest[1]) or step(self, *rest))
-    assert_same(whole, train(*FOUR_EPOCHS))
-    assert f"resuming from {place}\n" in capsys.readouterr().out
-    assert len(steps) == left
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("data.batch_size=1000",),  # an epoch is one step
-        ("trainer.precision=64-true",),
-        ("model.optimizer._target_=torch.optim.Adam", "model.optimizer.fused=false"),
-        ("trainer.stop_at=0.0",),  # the first epoch is the last
-    ],
-    ids=" ".join,
-)
-def test_a_signal_in_the_validation_of_any_run(train, runs_dir, tmp_path, train_in, monkeypatch, overrides):
-    with monkeypatch.context() as patch:
-        signalled(patch, 1, "on_validation_batch_end", 0)
-        stop(train, *overrides)
-    assert_same(train(*FOUR_EPOCHS, *overrides), train_in(tmp_path / "whole", *FOUR_EPOCHS, *overrides))
-
-
-def test_a_run_that_is_stopped_again_and_again(train, whole, monkeypatch, capsys):
-    """In every one of its steps but the last of each epoch, then in each validation."""
-    for epoch in (1, 2, 3, 4):
-        for hook, batch in (("on_train_batch_end", 0), ("on_train_batch_end", 1), ("on_validation_batch_end", 0)):
-            with monkeypatch.context() as patch:
-                signalled(patch, epoch, hook, batch)
-                stop(train)
-    assert_same(whole, train(*FOUR_EPOCHS))
-
-
-@pytest.mark.parametrize("overrides", [("checkpoint.every_n_epochs=3",), ("trainer.stop_at=0.0",)], ids=" ".join)
-def test_a_signal_after_the_last_epoch_leaves_the_summary(train, monkeypatch, capsys, overrides):
-    with monkeypatch.context() as patch:
-        signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
-        stop(train, *overrides)
-    assert "the same command has the summary left to write\n" in capsys.readouterr().out
-    assert train(*FOUR_EPOCHS, *overrides).finished
 
 
 def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):

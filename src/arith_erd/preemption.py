@@ -7,6 +7,9 @@ SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ah
 it: a job that uses its GraceTime to end is not requeued by Slurm itself. `scancel` sends SIGTERM too, and a job that
 requeues itself then would come back from the dead.
 
+Under hydra-submitit-launcher it is submitit that listens for the time limit, requeues the job and exits: it is told
+between two steps too.
+
 The exit status is 128 + the signal's number: 143, 138 (on Linux) or 130.
 """
 
@@ -17,7 +20,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -35,6 +39,8 @@ class Preempted(SystemExit):
 
 _received: signal.Signals | None = None
 _deferring = False
+_theirs: Callable[[], object] | None = None
+"""What another's handler has to be told, if it was for one that the signal came."""
 
 
 @contextlib.contextmanager
@@ -42,7 +48,7 @@ def signals_caught() -> Iterator[None]:
     """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
     A second Ctrl-C ends the process on the spot. Signals that are ignored stay so, and SIGUSR1 stays with whoever
-    listens already: under hydra-submitit-launcher that is submitit, which requeues the job itself.
+    listens already.
     """
     global _received
     if threading.current_thread() is not threading.main_thread():
@@ -66,13 +72,30 @@ def signals_caught() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Within the block a signal waits for the next `check`, or for the block's end."""
+    """Within the block a signal waits for the next `check`, or for the block's end; so does one for submitit."""
     global _deferring
+    others = {}
+    if threading.current_thread() is threading.main_thread():
+        others = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+
+    def put_off(number: int, frame: FrameType | None) -> None:
+        global _theirs
+        handler = others[signal.Signals(number)]
+        if _received is None and callable(handler):
+            _theirs = partial(handler, number, frame)
+            _note(number)
+
+    for number, handler in others.items():
+        if callable(handler) and handler is not _receive:
+            signal.signal(number, put_off)
     _deferring = True
     try:
         yield
     finally:
         _deferring = False
+        for number, handler in others.items():
+            if callable(handler):
+                signal.signal(number, handler)
         check()  # instead of Lightning's own SIGTERMException too
 
 
@@ -82,14 +105,19 @@ def asked() -> bool:
 
 
 def check() -> None:
-    """Raise `Preempted` if a signal has come."""
-    if _received is not None:
+    """Raise `Preempted` if a signal has come; if another listens for it, tell him, and go on if he comes back."""
+    global _received, _theirs
+    if _theirs is not None:
+        tell, _theirs, _received = _theirs, None, None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        tell()
+    elif _received is not None:
         raise Preempted(_received)
 
 
 def requeue(number: signal.Signals) -> None:
     """Put a Slurm job that got SIGUSR1, or is preempted, back into the queue."""
-    job = os.environ.get("SLURM_JOB_ID")
+    job = _slurm_job()
     if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
         return
     try:
@@ -98,6 +126,12 @@ def requeue(number: signal.Signals) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
         print(f"Slurm job {job}: not requeued ({said.strip()}); submit it again to go on", file=sys.stderr, flush=True)
+
+
+def _slurm_job() -> str | None:
+    """The id of the job that this process belongs to; in an array ``17_3``, for one task has the id of the whole."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
 def _preempted(job: str) -> bool:
@@ -115,20 +149,27 @@ def _scontrol(*arguments: str) -> str:
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
-    global _received
     if _received is not None:
         if number == signal.SIGINT:
             _out_at_once()
         return
+    _note(number)
+    if not _deferring:
+        check()
+
+
+def _note(number: int) -> None:
+    global _received
     _received = signal.Signals(number)
     signal.signal(signal.SIGALRM, _leave)
     signal.setitimer(signal.ITIMER_REAL, GRACE)
-    if not _deferring:
-        raise Preempted(_received)
 
 
 def _leave(*_: object) -> None:
     """End a process that a long step, or a server, keeps; files are replaced whole, so none is left half-written."""
+    if _theirs is not None:
+        check()
+        return
     assert _received is not None
     requeue(_received)
     os._exit(128 + _received)

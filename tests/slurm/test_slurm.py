@@ -45,6 +45,7 @@ def test_jobs_that_are_asked_to_leave_requeue_themselves(conf: str, tmp_path: Pa
     assert sweep.submit([usr1, usr2, preempt]) == 0, sweep.output
     assert sweep.finished == 3
     assert sweep.output.count("resuming from epoch") == 3
+    assert "not requeued" not in sweep.output
 
 
 @pytest.mark.parametrize("packs", [1, 2])  # a single job is no array
