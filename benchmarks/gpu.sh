@@ -31,14 +31,14 @@ within() {
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=1,5,15,64,256 steps=48 fraction=1 tiny=()
+pack=5 sizes=(1 15 64 256) steps=48 fraction=1 tiny=()
 experiments=(fig1_learning_curves fig3_splits table3_ablation figE7_nanogpt figC6_bit_order figE8_nanogpt_splits
     fig2_random_output)
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
-    sizes=1,5 steps=12 # a bigger pack gains nothing on a CPU
+    sizes=(1) steps=12 # a bigger pack gains nothing on a CPU
 fi
 if [ -n "${DRY:-}" ]; then
-    pack=2 sizes=1,2 steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) experiments=(smoke)
+    pack=2 sizes=(1) steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) experiments=(smoke)
 fi
 
 echo "== Does it compute the same?"
@@ -58,11 +58,14 @@ import json, sys
 a, b = (min(json.load(open(path))["packs"][0]["seconds_per_step"]["lightning"]) for path in sys.argv[1:])
 sys.exit(a >= b)'
 }
+steps_of() { # NAME REPLICAS OVERRIDES...: of one pack
+    measure "$1" --epochs 0 --repeats 1 --packs "$2" "${tiny[@]}" "${@:3}"
+}
 graphs=false
-measure step --epochs 0 --repeats 1 --packs "$pack" --profile "${tiny[@]}"
+steps_of "pack-$pack" "$pack" --profile
 if grep -q 'CUDA graphs.* ok ' "$out/correctness.txt" && ! grep -q 'CUDA graphs.* FAILED ' "$out/correctness.txt"; then
-    measure step-graphs --epochs 0 --repeats 1 --packs "$pack" "${tiny[@]}" trainer.cuda_graphs=true
-    ! quicker step-graphs step || graphs=true
+    steps_of "pack-$pack-graphs" "$pack" trainer.cuda_graphs=true
+    ! quicker "pack-$pack-graphs" "pack-$pack" || graphs=true
 fi
 echo "trainer.cuda_graphs=$graphs from here on"
 reference=()
@@ -78,7 +81,9 @@ learn() {
     within 86400 python3 train.py -m "experiment=$1" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs
 }
 learn "${experiments[0]}" || true
-measure packs --epochs 0 --repeats 1 --packs "$sizes" "${tiny[@]}" trainer.cuda_graphs=$graphs
+for size in "${sizes[@]}"; do
+    steps_of "pack-$size" "$size" trainer.cuda_graphs=$graphs
+done
 for experiment in "${experiments[@]:1}"; do
     learn "$experiment" || break
 done
