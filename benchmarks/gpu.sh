@@ -4,10 +4,15 @@
 #   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, results/gpu)
 #
 # Needs Python 3.12 with torch, lightning, torchmetrics, safetensors, rich, pandas, scipy and matplotlib, and no package
-# index: hydra-core and what it needs come from benchmarks/wheels (see wheels.sh). Checks first, then measures, then
-# trains the experiments in order of value until the time is up, with CUDA graphs if these were right and quicker. Given
-# again, it goes on where it stopped: what was measured is kept, runs resume. AUTHORS=PATH, a clone of the paper authors'
-# repository, adds their timings.
+# index: hydra-core and what it needs come from benchmarks/wheels (see wheels.sh). In this order:
+#
+#   1. correctness.py; if it fails, nothing else is done
+#   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
+#   3. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
+#   4. the first experiment, packs of 1 to 256, then the other experiments in order of value until the time is up
+#   5. the report
+#
+# Given again, it goes on where it stopped: what was checked and measured is kept, runs resume.
 # DRY=1 goes through all of it in a few minutes, at toy sizes; without a GPU everything runs on the CPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +22,7 @@ end=$((SECONDS + minutes * 60))
 mkdir -p "$out"
 
 site=$(mktemp -d)
-trap 'rm -rf "$site"' EXIT
+trap 'rm -rf "$site" "$out"/.*.{json,txt}' EXIT
 for wheel in benchmarks/wheels/*.whl; do
     [ -f "$wheel" ] && python3 -m zipfile -e "$wheel" "$site"
 done
@@ -27,11 +32,11 @@ export PYTHONPATH="$PWD/src:$site${PYTHONPATH:+:$PYTHONPATH}"
 within() {
     local limit=$1 left=$((end - SECONDS))
     shift
-    [ "$left" -gt 20 ] || { echo "no time left for: $*"; return 1; }
+    [ "$left" -gt 20 ] || { echo "no time left for: $*" >&2; return 124; }
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=(1 15 64 256) steps=48 fraction=1 tiny=()
+pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 tiny=()
 experiments=(fig1_learning_curves fig3_splits table3_ablation figE7_nanogpt figC6_bit_order figE8_nanogpt_splits
     fig2_random_output)
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
@@ -42,15 +47,28 @@ if [ -n "${DRY:-}" ]; then
 fi
 
 echo "== Does it compute the same?"
-within 400 python3 benchmarks/correctness.py "${tiny[@]}" | tee "$out/correctness.txt"
+if [ ! -f "$out/correctness.txt" ]; then
+    status=0
+    within 500 python3 benchmarks/correctness.py "${tiny[@]}" | tee "$out/.correctness.txt" || status=$?
+    [ "$status" -ne 1 ] || { echo "it does not: nothing is measured"; exit 1; } # but short of time it goes on
+    mv "$out/.correctness.txt" "$out/correctness.txt"
+fi
 
 echo "== How fast?"
 measure() { # NAME ARGUMENTS...: once
-    [ -f "$out/$1.json" ] && return
-    local name=$1
+    local name=$1 partial="$out/.$1"
     shift
-    within 420 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$out/.$name.partial" "$@" \
-        | tee "$out/$name.txt" && mv "$out/.$name.partial" "$out/$name.json" || echo "not measured: $name"
+    [ ! -f "$out/$name.json" ] || return 0
+    if within 420 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$partial.json" "$@" \
+        | tee "$partial.txt"; then
+        mv "$partial.json" "$out/$name.json"
+        mv "$partial.txt" "$out/$name.txt"
+    else
+        echo "not measured: $name"
+    fi
+}
+steps_of() { # NAME REPLICAS ARGUMENTS...: the training steps of one pack
+    measure "$1" --epochs 0 --repeats 1 --packs "$2" "${tiny[@]}" "${@:3}"
 }
 quicker() { # A B: whether a step of the first measurement took less time
     python3 - "$out/$1.json" "$out/$2.json" 2>/dev/null <<<'
@@ -58,14 +76,11 @@ import json, sys
 a, b = (min(json.load(open(path))["packs"][0]["seconds_per_step"]["lightning"]) for path in sys.argv[1:])
 sys.exit(a >= b)'
 }
-steps_of() { # NAME REPLICAS OVERRIDES...: of one pack
-    measure "$1" --epochs 0 --repeats 1 --packs "$2" "${tiny[@]}" "${@:3}"
-}
 graphs=false
-steps_of "pack-$pack" "$pack" --profile
+steps_of plain "$pack" --profile --seeds "0-$((pack - 1))"
 if grep -q 'CUDA graphs.* ok ' "$out/correctness.txt" && ! grep -q 'CUDA graphs.* FAILED ' "$out/correctness.txt"; then
-    steps_of "pack-$pack-graphs" "$pack" trainer.cuda_graphs=true
-    ! quicker "pack-$pack-graphs" "pack-$pack" || graphs=true
+    steps_of graphs "$pack" trainer.cuda_graphs=true
+    ! quicker graphs plain || graphs=true
 fi
 echo "trainer.cuda_graphs=$graphs from here on"
 reference=()
@@ -77,15 +92,15 @@ for epoch in "add transformer" "mul transformer" "add nanogpt"; do
 done
 
 echo "== Training"
-learn() {
-    within 86400 python3 train.py -m "experiment=$1" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs
+learn() { # EXPERIMENT; a job that fails is in the table of the sweep, and the others go on
+    within 86400 python3 train.py -m "experiment=$1" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs || true
 }
-learn "${experiments[0]}" || true
+learn "${experiments[0]}"
 for size in "${sizes[@]}"; do
     steps_of "pack-$size" "$size" trainer.cuda_graphs=$graphs
 done
 for experiment in "${experiments[@]:1}"; do
-    learn "$experiment" || break
+    learn "$experiment"
 done
 
 echo "== Report"

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from arith_erd.build import build
 from arith_erd.callbacks import EpochProgress, KeepRows
 from arith_erd.checkpoint import ResumePoint
-from arith_erd.data import TableData
+from arith_erd.data import TableData, evaluation_batch_size
 from arith_erd.lit import LitPack
 from arith_erd.loggers import Logger
 from arith_erd.machine import device_name, versions
@@ -28,7 +28,7 @@ from arith_erd.tasks import Task
 from arith_erd.training import assemble, make_trainer, parameters, wants_compile
 
 PRODUCTS = {"32-true": torch.float32, "64-true": torch.float64, "bf16-mixed": torch.bfloat16}
-WARM_UP = 1024  # examples: 8 steps at the default batch size, and whole evaluation batches
+WARM_UP = 1024  # examples: 8 steps at the default batch size
 
 
 class Clock(Checkpoint):
@@ -75,7 +75,8 @@ class Clock(Checkpoint):
 def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
     """Time the first ``count`` epochs of a run, with all that a run does: rows, logger, checkpoint.
 
-    A warm-up (and with it any compilation) comes first and is undone, so what is trained are a run's own first epochs.
+    A warm-up (and with it any compilation, but of what an override makes the last, smaller batch) comes first and is
+    undone, so what is trained are a run's own first epochs.
 
     Returns:
         ``epochs``, seconds in ``training``, ``evaluation``, ``rest`` and ``total`` of each, the first two extrapolated
@@ -86,8 +87,10 @@ def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
     full = [len(half[0]) for half in (whole.train, whole.validation)]
     fresh = {name: value.clone() for name, value in module.state_dict().items()}
     options = config["trainer"] | {"max_epochs": 1}
+    # Whole evaluation batches: a size that the warm-up has not met would be compiled in the timed epoch.
+    warm = max(WARM_UP, evaluation_batch_size(device_of(config), len(module.pack.seeds)))
     start = time.perf_counter()
-    make_trainer(options, [Clock()]).fit(module, examples(config, WARM_UP, WARM_UP))
+    make_trainer(options, [Clock()]).fit(module, examples(config, warm, warm))
     warm_up = time.perf_counter() - start
     module.load_state_dict(fresh)
 

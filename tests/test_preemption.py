@@ -99,32 +99,104 @@ def test_sigusr1_stays_with_who_listens_already():
     assert heard == ["submitit"]
 
 
-@pytest.fixture
-def listener():
-    """What somebody else's handler of SIGUSR2 does, in a list: what it has heard."""
-    heard: list[str] = []
-    before = signal.signal(signal.SIGUSR2, lambda *_: heard.append("SIGUSR2"))
-    yield heard
-    signal.signal(signal.SIGUSR2, before)
+# Another's handler
 
 
-def test_who_else_listens_is_told_between_two_steps(listener):
+@pytest.fixture(params=preemption.OTHERS)
+def other(request, monkeypatch):
+    """Somebody listens for a signal, and comes back: the signal; each call is noted in `called`, after ``works``."""
+    monkeypatch.setattr(preemption, "NOTICE", 0.1)
+    monkeypatch.setattr(preemption, "GRACE", 0.1)
+    before = signal.signal(request.param, lambda *_: (works[-1](), called.append(request.param)))
+    called.clear()
+    works[:] = [lambda: None]
+    yield request.param
+    signal.signal(request.param, before)
+
+
+called: list[signal.Signals] = []
+works: list[Callable[[], object]] = []
+
+
+def test_another_is_called_between_two_steps_and_the_program_goes_on(other):
     with signals_caught(), deferred():
-        send(signal.SIGUSR2)
+        send(other)
         assert preemption.asked()
-        assert not listener
+        assert not called
         check()
-        assert listener == ["SIGUSR2"]
+        assert called == [other]
         assert not preemption.asked()
-    assert listener == ["SIGUSR2"]
+        time.sleep(0.3)  # no alarm is left
+    assert called == [other]
 
 
-def test_who_else_listens_is_told_in_a_step_that_takes_too_long(listener, monkeypatch):
-    monkeypatch.setattr(preemption, "GRACE", 0.05)
+def test_another_is_called_in_a_step_that_takes_too_long(other):
     with signals_caught(), deferred():
-        send(signal.SIGUSR2)
-        time.sleep(0.2)
-        assert listener == ["SIGUSR2"]
+        send(other)
+        send(other)
+        time.sleep(0.3)
+        assert called == [other]
+
+
+def test_another_is_called_in_its_turn_when_blocks_are_nested(other):
+    with signals_caught(), deferred():
+        with deferred():
+            send(other)
+            check()
+        assert called == [other]
+
+
+@pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_for_us_counts_after_anothers_was_called(other, stopped, ours):
+    def work():
+        with deferred():
+            send(other)
+            send(ours)
+            check()
+            pytest.fail("went on")
+
+    stopped(work)
+    assert called == [other]
+
+
+def test_another_is_not_disturbed(other, stopped):
+    """While it puts the job back into the queue, say: not by an alarm, not by its own signal once more."""
+
+    def busy():
+        send(signal.SIGTERM)
+        send(other)
+        time.sleep(0.3)
+
+    def work():
+        works.append(busy)
+        with deferred():
+            send(other)
+            check()
+            pytest.fail("went on")
+
+    stopped(work)
+    assert called == [other]
+
+
+@pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
+def test_what_another_raises_ends_the_block(other, error):
+    def ends():
+        if isinstance(error, SystemExit):
+            send(signal.SIGTERM)  # too late: this is the end, and with that status
+        raise error
+
+    def work():
+        with signals_caught(), deferred():
+            send(other)
+            check()
+
+    works.append(ends)
+    with pytest.raises(type(error)) as raised:
+        work()
+    assert raised.value is error
+
+
+# Blocks in blocks, second signals, long steps
 
 
 def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):

@@ -42,12 +42,10 @@ class ResumePoint(Checkpoint):
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if preemption.asked():
             progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
-            here = progress.state_dict()
             progress.reset()  # to the first batch, half done: that is where Lightning begins a validation once more
             progress.increment_ready()
             progress.increment_started()
             self.save(trainer, place(trainer))
-            progress.load_state_dict(here)
             preemption.check()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -7,8 +7,8 @@ SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ah
 it: a job that uses its GraceTime to end is not requeued by Slurm itself. `scancel` sends SIGTERM too, and a job that
 requeues itself then would come back from the dead.
 
-Under hydra-submitit-launcher it is submitit that listens for the time limit, requeues the job and exits: it is told
-between two steps too.
+Another's handler of SIGUSR1 or SIGUSR2 keeps its signal, and is called between two steps too: under
+hydra-submitit-launcher it is submitit that is told of a time limit, requeues the job, and exits.
 
 The exit status is 128 + the signal's number: 143, 138 (on Linux) or 130.
 """
@@ -25,8 +25,11 @@ from functools import partial
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 3.0
 """Seconds after which a process that has not got to its end leaves all the same."""
+NOTICE = 10.0
+"""Seconds after which another's handler is called in the middle of a step; submitit's notice is minutes."""
 
 
 class Preempted(SystemExit):
@@ -39,8 +42,10 @@ class Preempted(SystemExit):
 
 _received: signal.Signals | None = None
 _deferring = False
-_theirs: Callable[[], object] | None = None
-"""What another's handler has to be told, if it was for one that the signal came."""
+_other: Callable[[], object] | None = None
+"""Another's handler with its arguments, to be called at the next `check`."""
+_calling = False
+"""Whether another's handler runs: the program is likely to end there."""
 
 
 @contextlib.contextmanager
@@ -72,47 +77,62 @@ def signals_caught() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Within the block a signal waits for the next `check`, or for the block's end; so does one for submitit."""
+    """Within the block a signal waits for the next `check`, or for the block's end; for others' handlers too."""
     global _deferring
-    others = {}
+    if _deferring:
+        yield  # the outer block sees to it
+        return
+    others: dict[int, Callable[[int, FrameType | None], object]] = {}
     if threading.current_thread() is threading.main_thread():
-        others = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+        handlers = {number: signal.getsignal(number) for number in OTHERS}
+        others = {number: old for number, old in handlers.items() if callable(old) and old is not _receive}
 
     def put_off(number: int, frame: FrameType | None) -> None:
-        global _theirs
-        handler = others[signal.Signals(number)]
-        if _received is None and callable(handler):
-            _theirs = partial(handler, number, frame)
-            _note(number)
+        global _other
+        if _other is None and not _calling:
+            _other = partial(others[number], number, frame)
+            _leave_in(NOTICE)
 
-    for number, handler in others.items():
-        if callable(handler) and handler is not _receive:
-            signal.signal(number, put_off)
     _deferring = True
     try:
+        for number in others:
+            signal.signal(number, put_off)
         yield
     finally:
-        _deferring = False
         for number, handler in others.items():
-            if callable(handler):
-                signal.signal(number, handler)
+            signal.signal(number, handler)
+        _deferring = False
         check()  # instead of Lightning's own SIGTERMException too
 
 
 def asked() -> bool:
-    """Whether a signal has come."""
-    return _received is not None
+    """Whether a signal waits."""
+    return _received is not None or _other is not None
 
 
 def check() -> None:
-    """Raise `Preempted` if a signal has come; if another listens for it, tell him, and go on if he comes back."""
-    global _received, _theirs
-    if _theirs is not None:
-        tell, _theirs, _received = _theirs, None, None
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        tell()
-    elif _received is not None:
+    """Call another's handler if it waits, and go on if it comes back; raise `Preempted` if a signal was for us."""
+    if _other is not None:
+        _call()
+    if _received is not None:
         raise Preempted(_received)
+
+
+def _call() -> None:
+    global _received, _other, _calling
+    _calling = True
+    handler, _other = _other, None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert handler is not None
+    try:
+        handler()
+    except SystemExit:
+        _received = None  # this is the end already, and the job may be back in the queue
+        raise
+    finally:
+        _calling = False
+    if _received is not None:
+        _leave_in(GRACE)
 
 
 def requeue(number: signal.Signals) -> None:
@@ -129,7 +149,10 @@ def requeue(number: signal.Signals) -> None:
 
 
 def _slurm_job() -> str | None:
-    """The id of the job that this process belongs to; in an array ``17_3``, for one task has the id of the whole."""
+    """The id of the job that this process belongs to, in an array ``17_3``.
+
+    One task of each array has the array's own id as ``SLURM_JOB_ID``, and requeueing that requeues every task.
+    """
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
@@ -149,30 +172,34 @@ def _scontrol(*arguments: str) -> str:
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
+    global _received
     if _received is not None:
         if number == signal.SIGINT:
             _out_at_once()
         return
-    _note(number)
+    _received = signal.Signals(number)
+    if _calling:
+        return
+    _leave_in(GRACE)
     if not _deferring:
         check()
 
 
-def _note(number: int) -> None:
-    global _received
-    _received = signal.Signals(number)
+def _leave_in(seconds: float) -> None:
     signal.signal(signal.SIGALRM, _leave)
-    signal.setitimer(signal.ITIMER_REAL, GRACE)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _leave(*_: object) -> None:
-    """End a process that a long step, or a server, keeps; files are replaced whole, so none is left half-written."""
-    if _theirs is not None:
-        check()
-        return
-    assert _received is not None
-    requeue(_received)
-    os._exit(128 + _received)
+    """End a process that a long step, or a server, keeps; files are replaced whole, so none is left half-written.
+
+    Another's handler comes first, if it waits. While it runs, it is left to its end.
+    """
+    if _other is not None:
+        _call()
+    if _received is not None and not _calling:
+        requeue(_received)
+        os._exit(128 + _received)
 
 
 def _out_at_once() -> None:

@@ -2,7 +2,8 @@
 
 Any entry of ``network.sites()`` will do. Its output is (B, T, C). The *embedding* at a site is a row for each example:
 at ``enc.*`` all P prompt positions, concatenated (P * C); at ``dec.*`` the m positions that predict the answer (m * C).
-A decoder-only network has the prompt in front of those, which an embedding leaves out and a replacement leaves alone.
+A decoder-only network has the prompt in front of those, but for its last site; an embedding leaves it out and a
+replacement leaves it alone.
 
 Two lines read, erase and measure::
 
@@ -134,7 +135,8 @@ class Continuation:
     """The forward from a site on, for embeddings put in its place; what lies before the site is computed once.
 
     The logits of the original embedding are those of the network, bit for bit, if both run in the same batches.
-    It rests on the layers of a stack running in the order of ``sites()`` and keeping the shape of their first input.
+    It rests on the layers of a stack running in the order of ``sites()``, each on the positions that the one before
+    gives.
 
     Args:
         network: in evaluation mode.

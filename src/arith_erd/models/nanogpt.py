@@ -18,7 +18,7 @@ from .network import Network
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention, queries, keys and values from one projection; its last positions are all that is given."""
+    """Multi-head attention at the last t positions, queries, keys and values from one projection."""
 
     def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class NanoGPT(Network):
         for block in lower:
             x = block(x, future)
         x = last(x, future[self.prompt_length :])  # nothing reads what it would give for the prompt
-        return F.linear(self.norm(x[..., self.prompt_length - length :, :]), self.embedding.weight)
+        return F.linear(self.norm(x), self.embedding.weight)
 
     def sites(self) -> dict[str, nn.Module]:
         """``dec.1 .. dec.5`` give (B, P + m, C), ``dec.6`` only the last m positions, which predict the answer."""
