@@ -18,9 +18,10 @@ def send(number: signal.Signals) -> None:
 
 @pytest.fixture(autouse=True)
 def handlers_as_before():
-    before = {number: signal.getsignal(number) for number in (*preemption.SIGNALS, signal.SIGALRM)}
+    watched = {*preemption.SIGNALS, *preemption.OTHERS}
+    before = {number: signal.getsignal(number) for number in (*watched, signal.SIGALRM)}
     yield
-    for number in preemption.SIGNALS:
+    for number in watched:
         assert signal.getsignal(number) == before[number]
     signal.signal(signal.SIGALRM, before[signal.SIGALRM])
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
@@ -102,84 +103,108 @@ def test_sigusr1_stays_with_who_listens_already():
 # Another's handler
 
 
-@pytest.fixture(params=preemption.OTHERS)
-def other(request, monkeypatch):
-    """Somebody listens for a signal, and comes back: the signal; each call is noted in `called`, after ``works``."""
+class Listener:
+    """Does some work when it hears a signal, and comes back."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.work: Callable[[], object] = lambda: None
+
+    def __call__(self, number: int, _: object) -> None:
+        self.heard.append(number)
+        self.work()
+
+
+@pytest.fixture
+def listener(handlers_as_before, monkeypatch):
+    """Somebody listens for SIGUSR1 and SIGUSR2; what takes too long takes a tenth of a second."""
     monkeypatch.setattr(preemption, "NOTICE", 0.1)
     monkeypatch.setattr(preemption, "GRACE", 0.1)
-    before = signal.signal(request.param, lambda *_: (works[-1](), called.append(request.param)))
-    called.clear()
-    works[:] = [lambda: None]
-    yield request.param
-    signal.signal(request.param, before)
+    listener = Listener()
+    before = {number: signal.signal(number, listener) for number in preemption.OTHERS}
+    yield listener
+    for number, handler in before.items():
+        assert signal.getsignal(number) is listener
+        signal.signal(number, handler)
 
 
-called: list[signal.Signals] = []
-works: list[Callable[[], object]] = []
+each_other = pytest.mark.parametrize("other", preemption.OTHERS)
 
 
-def test_another_is_called_between_two_steps_and_the_program_goes_on(other):
+@each_other
+def test_another_is_called_between_two_steps_and_the_program_goes_on(listener, other):
     with signals_caught(), deferred():
         send(other)
         assert preemption.asked()
-        assert not called
+        assert not listener.heard
         check()
-        assert called == [other]
+        assert listener.heard == [other]
         assert not preemption.asked()
         time.sleep(0.3)  # no alarm is left
-    assert called == [other]
+    assert listener.heard == [other]
 
 
-def test_another_is_called_in_a_step_that_takes_too_long(other):
+@each_other
+def test_another_is_called_in_a_step_that_takes_too_long(listener, other):
     with signals_caught(), deferred():
         send(other)
         send(other)
         time.sleep(0.3)
-        assert called == [other]
+        assert listener.heard == [other]
 
 
-def test_another_is_called_in_its_turn_when_blocks_are_nested(other):
+def test_two_others_are_both_called(listener):
+    with signals_caught(), deferred():
+        for number in preemption.OTHERS:
+            send(number)
+        check()
+        assert sorted(listener.heard) == sorted(preemption.OTHERS)
+
+
+def test_another_is_called_in_its_turn_when_blocks_are_nested(listener):
     with signals_caught(), deferred():
         with deferred():
-            send(other)
+            send(signal.SIGUSR2)
             check()
-        assert called == [other]
+        assert listener.heard == [signal.SIGUSR2]
 
 
 @pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_for_us_counts_after_anothers_was_called(other, stopped, ours):
+def test_a_signal_for_us_counts_after_anothers_was_called(listener, stopped, ours):
     def work():
         with deferred():
-            send(other)
+            send(signal.SIGUSR2)
             send(ours)
             check()
             pytest.fail("went on")
 
     stopped(work)
-    assert called == [other]
+    assert listener.heard == [signal.SIGUSR2]
 
 
-def test_another_is_not_disturbed(other, stopped):
+def test_another_is_not_disturbed(listener, stopped):
     """While it puts the job back into the queue, say: not by an alarm, not by its own signal once more."""
 
     def busy():
+        listener.work = lambda: None
         send(signal.SIGTERM)
-        send(other)
+        send(signal.SIGUSR2)
+        send(signal.SIGUSR1)  # has its turn when this one is done
         time.sleep(0.3)
 
     def work():
-        works.append(busy)
+        listener.work = busy
         with deferred():
-            send(other)
+            send(signal.SIGUSR2)
             check()
             pytest.fail("went on")
 
     stopped(work)
-    assert called == [other]
+    assert listener.heard == [signal.SIGUSR2, signal.SIGUSR1]
 
 
 @pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
-def test_what_another_raises_ends_the_block(other, error):
+def test_what_another_raises_ends_the_block(listener, error):
     def ends():
         if isinstance(error, SystemExit):
             send(signal.SIGTERM)  # too late: this is the end, and with that status
@@ -187,13 +212,31 @@ def test_what_another_raises_ends_the_block(other, error):
 
     def work():
         with signals_caught(), deferred():
-            send(other)
+            send(signal.SIGUSR2)
             check()
 
-    works.append(ends)
+    listener.work = ends
     with pytest.raises(type(error)) as raised:
         work()
     assert raised.value is error
+
+
+def test_another_gives_no_longer_grace_to_a_step_that_takes_too_long(cli):
+    code = """
+import os, signal, sys, time
+from arith_erd import preemption
+preemption.GRACE, preemption.NOTICE = float(sys.argv[1]), float(sys.argv[2])
+first, second = (getattr(signal, name) for name in sys.argv[3:5])
+signal.signal(signal.SIGUSR2, lambda *_: print("told", flush=True))
+with preemption.signals_caught(), preemption.deferred():
+    os.kill(os.getpid(), first)
+    os.kill(os.getpid(), second)
+    time.sleep(8)
+    print("late", flush=True)
+"""
+    for order in (("SIGTERM", "SIGUSR2"), ("SIGUSR2", "SIGTERM")):
+        result = cli("-c", code, "0.2", "5", *order, timeout=20)
+        assert (result.returncode, result.stdout) == (143, "told\n")
 
 
 # Blocks in blocks, second signals, long steps

@@ -42,10 +42,14 @@ class Preempted(SystemExit):
 
 _received: signal.Signals | None = None
 _deferring = False
-_other: Callable[[], object] | None = None
-"""Another's handler with its arguments, to be called at the next `check`."""
-_calling = False
-"""Whether another's handler runs: the program is likely to end there."""
+_waiting: dict[int, Callable[[], object]] = {}
+"""Others' handlers with their arguments, by signal: to be called at the next `check`."""
+_called: int | None = None
+"""The signal whose handler, another's, is running."""
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()  # only there can one say what a signal does
 
 
 @contextlib.contextmanager
@@ -56,8 +60,8 @@ def signals_caught() -> Iterator[None]:
     listens already.
     """
     global _received
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what a signal does
+    if not _in_main_thread():
+        yield
         return
     defaults = (signal.SIG_DFL, signal.default_int_handler)
     before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -77,21 +81,19 @@ def signals_caught() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Within the block a signal waits for the next `check`, or for the block's end; for others' handlers too."""
+    """Within the block a signal waits for the next `check`, or for the block's end. Others' handlers wait likewise."""
     global _deferring
-    if _deferring:
+    if _deferring or not _in_main_thread():
         yield  # the outer block sees to it
         return
-    others: dict[int, Callable[[int, FrameType | None], object]] = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in OTHERS}
-        others = {number: old for number, old in handlers.items() if callable(old) and old is not _receive}
+    handlers = {number: signal.getsignal(number) for number in OTHERS}
+    others = {number: old for number, old in handlers.items() if callable(old) and old is not _receive}
 
     def put_off(number: int, frame: FrameType | None) -> None:
-        global _other
-        if _other is None and not _calling:
-            _other = partial(others[number], number, frame)
-            _leave_in(NOTICE)
+        if number != _called:
+            _waiting.setdefault(number, partial(others[signal.Signals(number)], number, frame))
+            if _received is None and _called is None:  # else there is an alarm, and sooner, or there will be
+                _leave_in(NOTICE)
 
     _deferring = True
     try:
@@ -99,40 +101,45 @@ def deferred() -> Iterator[None]:
             signal.signal(number, put_off)
         yield
     finally:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*OTHERS, signal.SIGALRM})
         for number, handler in others.items():
             signal.signal(number, handler)
         _deferring = False
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         check()  # instead of Lightning's own SIGTERMException too
 
 
 def asked() -> bool:
     """Whether a signal waits."""
-    return _received is not None or _other is not None
+    return _received is not None or bool(_waiting)
 
 
 def check() -> None:
-    """Call another's handler if it waits, and go on if it comes back; raise `Preempted` if a signal was for us."""
-    if _other is not None:
-        _call()
+    """Call others' handlers that wait, and go on if they come back; raise `Preempted` if a signal was for us."""
+    if not _in_main_thread():
+        return
+    _call_others()
     if _received is not None:
         raise Preempted(_received)
 
 
-def _call() -> None:
-    global _received, _other, _calling
-    _calling = True
-    handler, _other = _other, None
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    assert handler is not None
-    try:
-        handler()
-    except SystemExit:
-        _received = None  # this is the end already, and the job may be back in the queue
-        raise
-    finally:
-        _calling = False
-    if _received is not None:
-        _leave_in(GRACE)
+def _call_others() -> None:
+    global _received, _called
+    while _waiting and _called is None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            _called, handler = _waiting.popitem()
+        except KeyError:  # an alarm came in between, and has called it
+            return
+        try:
+            handler()
+        except SystemExit:
+            _received = None  # this is the end already, and the job may be back in the queue
+            raise
+        finally:
+            _called = None
+            if _received is not None:
+                _leave_in(GRACE)
 
 
 def requeue(number: signal.Signals) -> None:
@@ -140,6 +147,7 @@ def requeue(number: signal.Signals) -> None:
     job = _slurm_job()
     if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
         return
+    signal.setitimer(signal.ITIMER_REAL, 0)  # the alarm would do it once more; the program is at its end
     try:
         _scontrol("requeue", job)
         print(f"Slurm job {job}: requeued", flush=True)
@@ -178,7 +186,7 @@ def _receive(number: int, frame: FrameType | None) -> None:
             _out_at_once()
         return
     _received = signal.Signals(number)
-    if _calling:
+    if _called is not None:
         return
     _leave_in(GRACE)
     if not _deferring:
@@ -193,13 +201,15 @@ def _leave_in(seconds: float) -> None:
 def _leave(*_: object) -> None:
     """End a process that a long step, or a server, keeps; files are replaced whole, so none is left half-written.
 
-    Another's handler comes first, if it waits. While it runs, it is left to its end.
+    Others' handlers come first, if they wait. One that runs is left to its end.
     """
-    if _other is not None:
-        _call()
-    if _received is not None and not _calling:
-        requeue(_received)
-        os._exit(128 + _received)
+    if _called is not None:
+        return
+    ours = _received  # what comes while others' handlers run has its own alarm
+    _call_others()
+    if ours is not None:
+        requeue(ours)
+        os._exit(128 + ours)
 
 
 def _out_at_once() -> None:
