@@ -18,7 +18,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minutes=${1:-25}
 out=${2:-results/gpu}
-end=$((SECONDS + minutes * 60))
+end=$((SECONDS + minutes * 60 - 30)) # the report takes half a minute
 mkdir -p "$out"
 
 site=$(mktemp -d)
@@ -49,9 +49,12 @@ fi
 echo "== Does it compute the same?"
 if [ ! -f "$out/correctness.txt" ]; then
     status=0
-    within 500 python3 benchmarks/correctness.py "${tiny[@]}" | tee "$out/.correctness.txt" || status=$?
-    [ "$status" -ne 1 ] || { echo "it does not: nothing is measured"; exit 1; } # but short of time it goes on
-    mv "$out/.correctness.txt" "$out/correctness.txt"
+    within 500 python3 benchmarks/correctness.py "${tiny[@]}" 2>&1 | tee "$out/.correctness.txt" || status=$?
+    case $status in
+        0) mv "$out/.correctness.txt" "$out/correctness.txt" ;;
+        124 | 137) echo "not all was checked in time; what was is right" ;;
+        *) echo "it does not: nothing is measured"; exit 1 ;;
+    esac
 fi
 
 echo "== How fast?"
@@ -78,7 +81,8 @@ sys.exit(a >= b)'
 }
 graphs=false
 steps_of plain "$pack" --profile --seeds "0-$((pack - 1))"
-if grep -q 'CUDA graphs.* ok ' "$out/correctness.txt" && ! grep -q 'CUDA graphs.* FAILED ' "$out/correctness.txt"; then
+checked=$(cat "$out/correctness.txt" "$out/.correctness.txt" 2>/dev/null || true)
+if [ "$(grep -c '^CUDA graphs.* ok ' <<<"$checked")" -eq 2 ]; then # for both models
     steps_of graphs "$pack" trainer.cuda_graphs=true
     ! quicker graphs plain || graphs=true
 fi

@@ -75,8 +75,8 @@ class Clock(Checkpoint):
 def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
     """Time the first ``count`` epochs of a run, with all that a run does: rows, logger, checkpoint.
 
-    A warm-up (and with it any compilation, but of what an override makes the last, smaller batch) comes first and is
-    undone, so what is trained are a run's own first epochs.
+    A warm-up (and with it any compilation) comes first and is undone, so what is trained are a run's own first epochs.
+    A last, smaller batch, which only overrides can bring about, is still compiled in the timed epoch.
 
     Returns:
         ``epochs``, seconds in ``training``, ``evaluation``, ``rest`` and ``total`` of each, the first two extrapolated

@@ -69,7 +69,8 @@ def test_the_timed_epoch_meets_no_batch_size_that_the_warm_up_did_not(harness, m
 
 
 def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:
-    """Exit status of `benchmarks/correctness.py`, and its line for each check."""
+    """Exit status of `benchmarks/correctness.py` without a GPU, and its line for each check."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(sys, "argv", ["correctness.py", *TOY])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(root / "benchmarks" / "correctness.py"), run_name="__main__")

@@ -41,6 +41,7 @@ TINY = (
 TRAIN = Path(__file__).parents[2] / "train.py"
 PAUSE = 0.01
 """Seconds that the disk takes for anything."""
+LISTENING, SAVING = 0, 1
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Victims:
         self.config = compose("train", [*TINY, f"runs_dir={folder / 'untouched'}"])
         started = time.monotonic()
         self.untouched = Run.of(self.config)
-        status = self.wait(self.start(self.config, mmap.mmap(-1, 1)))
+        status = self.wait(self.start(self.config, mmap.mmap(-1, 2)))
         self.lasts = time.monotonic() - started
         if status != 0:
             raise SystemExit(f"a run that nobody disturbs ended with {status}: see {folder / 'log.txt'}")
@@ -78,21 +79,22 @@ class Victims:
         self.count += 1
         return {**self.config, "runs_dir": str(self.folder / str(self.count))}
 
-    def start(self, config: Config, saving: mmap.mmap) -> int:
-        """A child that trains; its process id."""
+    def start(self, config: Config, flags: mmap.mmap) -> int:
+        """A child that trains; its process id. Of the ``flags`` one says that it listens, one that it is in a save."""
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            self._train(config, saving)
+            self._train(config, flags)
         return child
 
-    def _train(self, config: Config, saving: mmap.mmap) -> None:
+    def _train(self, config: Config, flags: mmap.mmap) -> None:
         status = 1
         try:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            with signals_caught(), slow_disk(saving):
+            with signals_caught(), slow_disk(flags):
+                flags[LISTENING] = 1
                 training.train(Run.of(config), config)
             status = 0
         except SystemExit as end:
@@ -123,27 +125,28 @@ class Victims:
             that was finished by then does not count; another takes its place.
         """
         while True:
-            config, saving = self.fresh(), mmap.mmap(-1, 1)
-            child = self.start(config, saving)
+            config, flags = self.fresh(), mmap.mmap(-1, 2)
+            child = self.start(config, flags)
+            self._await(child, flags, LISTENING)  # a SIGTERM before that is the kernel's to answer
             time.sleep(moments.uniform(0, self.lasts))
             if in_save:
-                self._await_save(child, saving)
+                self._await(child, flags, SAVING)
                 time.sleep(moments.uniform(0, 4 * PAUSE))
             os.kill(child, number)
             sent = time.monotonic()
             status = self.wait(child)
             if status != 0:
-                return config, status, saving[0] == 1, time.monotonic() - sent
+                return config, status, flags[SAVING] == 1, time.monotonic() - sent
 
     @staticmethod
-    def _await_save(child: int, saving: mmap.mmap) -> None:
+    def _await(child: int, flags: mmap.mmap, flag: int) -> None:
         ended = os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
-        while saving[0] == 0 and os.waitid(*ended) is None:
+        while flags[flag] == 0 and os.waitid(*ended) is None:
             time.sleep(PAUSE / 20)
 
     def resumed(self, config: Config) -> bool:
         """Start the same run again; whether it came to the same end as the one that nobody disturbed."""
-        status = self.wait(self.start(config, mmap.mmap(-1, 1)))
+        status = self.wait(self.start(config, mmap.mmap(-1, 2)))
         return status == 0 and same(Run.of(config), self.untouched)
 
     def killed_and_resumed(self, moments: random.Random, in_save: bool) -> Outcome:
@@ -190,7 +193,7 @@ class Drawn:
 
 
 @contextmanager
-def slow_disk(saving: mmap.mmap) -> Iterator[None]:
+def slow_disk(flags: mmap.mmap) -> Iterator[None]:
     """Make everything that saves take its time, and mark in memory shared with the parent when something does."""
 
     def slow(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,11 +207,11 @@ def slow_disk(saving: mmap.mmap) -> Iterator[None]:
 
     def marked(function: Callable[..., Any]) -> Callable[..., Any]:
         def marking(*arguments: Any, **options: Any) -> Any:
-            saving[0] = 1
+            flags[SAVING] = 1
             try:
                 return function(*arguments, **options)
             finally:
-                saving[0] = 0
+                flags[SAVING] = 0
 
         return marking
 

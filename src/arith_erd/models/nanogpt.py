@@ -18,7 +18,7 @@ from .network import Network
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention at the last t positions, queries, keys and values from one projection."""
+    """Causal multi-head attention, queries, keys and values from one projection."""
 
     def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -29,10 +29,10 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
-        """Embeddings (B, T, C), and where the last t positions must not look, (t, T) -> (B, t, C)."""
+        """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> their updates (B, L, C)."""
         q, k, v = (split_heads(y, self.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
-        q = q[..., -future.shape[0] :, :]
-        return self.out(merge_heads(attend(q, k, v, future, self.dropout)))
+        q = q[..., -future.shape[0] :, :]  # (B, nh, L, hs)
+        return self.out(merge_heads(attend(q, k, v, future, self.dropout)))  # (B, L, C)
 
 
 class MLP(nn.Module):
@@ -48,7 +48,7 @@ class MLP(nn.Module):
 
 
 class Residual(nn.Module):
-    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, at the last t positions if the sublayer gives only those."""
+    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, at the last L positions if the sublayer gives only those."""
 
     def __init__(self, sublayer: nn.Module, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *context: Tensor) -> Tensor:
-        update = self.dropout(self.sublayer(self.norm(x), *context))
+        update = self.dropout(self.sublayer(self.norm(x), *context))  # (B, L, C)
         return x[..., -update.shape[-2] :, :] + update
 
 
@@ -71,7 +71,7 @@ class Block(nn.Module):
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
-        """Embeddings (B, T, C), and where the last t positions must not look, (t, T) -> these, (B, t, C)."""
+        """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> those, (B, L, C)."""
         x = x[..., -future.shape[0] :, :] if self.attention is None else self.attention(x, future)
         return x if self.feed_forward is None else self.feed_forward(x)
 
@@ -133,11 +133,11 @@ class NanoGPT(Network):
         if self.positions is not None:
             x = x + self.positions.weight[:length]
         x = self.dropout(x)
-        future = self.future[:length, :length]
+        future = self.future[:length, :length]  # (P + t, P + t)
         *lower, last = self.blocks
         for block in lower:
             x = block(x, future)
-        x = last(x, future[self.prompt_length :])  # nothing reads what it would give for the prompt
+        x = last(x, future[self.prompt_length :])  # (B, t, C): nothing reads what it would give for the prompt
         return F.linear(self.norm(x), self.embedding.weight)
 
     def sites(self) -> dict[str, nn.Module]:
