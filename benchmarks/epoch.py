@@ -1,7 +1,7 @@
 """How fast, and where the time goes: ``python benchmarks/epoch.py --help``. Loads no torch itself.
 
 Every measurement runs in a fresh process (so that none warms another's caches or adds to its memory), under the same
-number of threads. Ours are in `ours`, those of the paper authors' code in `authors`.
+number of threads. Ours are in `ours`, those of the paper authors' code in `authors`, and `tables` prints both.
 """
 
 import argparse
@@ -14,12 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from hydra.errors import HydraException
 from rich.console import Console
-from rich.table import Table
+from tables import Result, epoch_table, heading, mean_total, pack_table, profile_table
 
 from arith_erd.compose import CONF, compose
 from arith_erd.errors import UserError
@@ -33,8 +32,6 @@ AUTHORS = {  # in a clone of their repository: the file that trains a model, and
     "nanogpt": ("nanoGPT/train_arithmetic.py", "nanogpt_training"),
 }
 OPERATIONS = {"add": "+", "mul": "x", "random_output": "R"}
-PHASES = ("training", "evaluation", "rest", "total")
-Result = dict[str, Any]
 
 console = Console(width=None if sys.stdout.isatty() else 120)
 progress = Console(stderr=True)
@@ -179,100 +176,6 @@ def in_fresh_process(target: str, /, **arguments: Any) -> Any:
 def call(target: str, arguments: dict[str, Any]) -> Any:
     module, _, name = target.partition(".")
     return getattr(importlib.import_module(module), name)(**arguments)
-
-
-def mean_total(measured: Result) -> float:
-    """Seconds of an epoch."""
-    return sum(epoch["total"] for epoch in measured["epochs"]) / len(measured["epochs"])
-
-
-def heading(result: Result) -> str:
-    machine, versions = result["machine"], result["versions"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} usable cores, load {machine['load'][0]:.1f}; "
-        f"{result['threads']} threads; device: {result['device']}, {'compiled' if result['compiled'] else 'eager'}\n"
-        f"arith_erd {versions['arith_erd']} ({versions['commit']}), Python {versions['python']}, "
-        f"torch {versions['torch']}, Lightning {versions['lightning']}"
-    )
-
-
-def epoch_table(result: Result) -> Table:
-    """A row a repeat, in the order in which they ran; the ratio is of the medians, and per seed."""
-    measured = result["epoch"]
-    seeds = len(parse_seeds(measured["seeds"]))
-    title = f"one epoch: task={result['task']} model={result['model']}, {seeds} replica(s); seconds"
-    if result["extrapolated"]:
-        title += f"\nEXTRAPOLATED from {result['fraction']:.3g} of the examples"
-    table = Table("", *PHASES, "peak memory", title=title)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    ours, theirs = measured["ours"], measured.get("theirs", [])
-    for repeat, our in enumerate(ours):
-        table.add_row("ours", *phases(our), memory(our))
-        if theirs:
-            table.add_row("authors'", *phases(theirs[repeat]), memory(theirs[repeat]))
-    our_median = median(map(mean_total, ours))
-    table.add_section()
-    table.add_row("ours, median", "", "", "", f"{our_median:.2f}", "")
-    if theirs:
-        their_median = median(map(mean_total, theirs))
-        table.add_row("authors', median", "", "", "", f"{their_median:.2f}", "")
-        low, high = min(measured["ratios"]), max(measured["ratios"])
-        table.add_row(
-            "times faster, per seed", "", "", "", f"{seeds * their_median / our_median:.2f}", f"{low:.2f} to {high:.2f}"
-        )
-    return table
-
-
-def phases(measured: Result) -> list[str]:
-    """Means over the epochs of one repeat; theirs have no ``rest``."""
-    epochs = measured["epochs"]
-    return [
-        f"{sum(epoch[phase] for epoch in epochs) / len(epochs):.2f}" if phase in epochs[0] else "" for phase in PHASES
-    ]
-
-
-def memory(measured: Result) -> str:
-    peak = measured["memory"]
-    text = f"{peak['resident'] / 2**30:.2f} GiB"
-    return text if peak["device"] is None else f"{text}, device {peak['device'] / 2**30:.2f} GiB"
-
-
-def pack_table(packs: Sequence[Result]) -> Table:
-    """Medians over the repeats; a step is compared with that of a bare loop and with its matrix products alone."""
-    table = Table(title="training steps, alone and under Lightning")
-    columns = (
-        "replicas",
-        "bare steps/s",
-        "steps/s",
-        "replica-steps/s",
-        "Lightning's",
-        "times the floor",
-        "peak memory",
-    )
-    for name in columns:
-        table.add_column(name, justify="right")
-    for pack in packs:
-        bare, lightning = (median(pack["seconds_per_step"][loop]) for loop in ("bare", "lightning"))
-        table.add_row(
-            str(pack["replicas"]),
-            f"{1 / bare:.2f}",
-            f"{1 / lightning:.2f}",
-            f"{pack['replicas'] / lightning:.2f}",
-            f"{1e3 * (lightning - bare):+.2f} ms, {lightning / bare - 1:+.1%}",
-            f"{bare / pack['floor']:.1f}",
-            memory(pack),
-        )
-    return table
-
-
-def profile_table(operators: Sequence[Result], replicas: int) -> Table:
-    table = Table(title=f"self time by operator, training steps of {replicas} replica(s)")
-    for name in ("operator", "calls a step", "ms a step", "share"):
-        table.add_column(name, justify="left" if name == "operator" else "right", overflow="fold")
-    for row in operators:
-        table.add_row(row["operator"], f"{row['calls']:.0f}", f"{row['milliseconds']:.2f}", f"{row['share']:.1%}")
-    return table
 
 
 def cores() -> int:

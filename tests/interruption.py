@@ -1,4 +1,6 @@
-"""What tests of interrupted runs have in common: a power cut on purpose, and equality bit for bit."""
+"""What tests of interrupted runs have in common: a power cut on purpose, who else listens, equality bit for bit."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -43,3 +45,15 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, callback: type, epoch: int, after
             original(self, trainer, pl_module)
 
     monkeypatch.setattr(callback, "on_train_epoch_end", failing)
+
+
+class Listener:
+    """Another's handler of a signal: does some work when it hears one, and comes back."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.work: Callable[[], object] = lambda: None
+
+    def __call__(self, number: int, _: object) -> None:
+        self.heard.append(number)
+        self.work()

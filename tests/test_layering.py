@@ -12,8 +12,8 @@ PACKAGE = "arith_erd"
 
 # From the bottom up: a part imports from the lines above it, and within itself.
 LAYERS = (
-    {"errors", "rules", "preemption", "slurm", "bits", "intervals", "machine", "__init__"},
-    {"seeds", "lock", "files"},
+    {"errors", "rules", "requeue", "slurm", "bits", "intervals", "machine", "__init__"},
+    {"seeds", "lock", "files", "preemption"},
     {"tasks", "metrics", "runs", "build"},
     {"models", "splits", "loggers", "report", "packs", "memory"},
     {"compose"},

@@ -13,7 +13,8 @@ from omegaconf import DictConfig
 from . import slurm, sweep
 from .compose import CONF, accept, explain
 from .errors import UserError, first_line
-from .preemption import Preempted, requeue, signals_caught
+from .preemption import Preempted, signals_caught
+from .requeue import requeue
 from .runs import Config
 
 Program = Callable[[Config], None]

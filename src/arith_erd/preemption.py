@@ -2,10 +2,8 @@
 
 A checkpoint is written first (`checkpoint.ResumePoint`), and the same command goes on from that step.
 
-SIGTERM is what schedulers, containers and `kill` send. SIGUSR1 is for Slurm, ahead of a time limit
-(``#SBATCH --signal=USR1@60``): the job is put back into the queue. So it is after a SIGTERM with which Slurm preempts
-it: a job that uses its GraceTime to end is not requeued by Slurm itself. `scancel` sends SIGTERM too, and a job that
-requeues itself then would come back from the dead.
+SIGTERM is what schedulers, containers and `kill` send; SIGUSR1 is for Slurm, ahead of a time limit. What happens to a
+job of Slurm then says `requeue`.
 
 Another's handler of SIGUSR1 or SIGUSR2 keeps its signal, and is called between two steps too: under
 hydra-submitit-launcher it is submitit that is told of a time limit, requeues the job, and exits.
@@ -15,14 +13,14 @@ The exit status is 128 + the signal's number: 143, 138 (on Linux) or 130.
 
 import contextlib
 import os
-import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
+
+from .requeue import requeue
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
@@ -140,43 +138,6 @@ def _call_others() -> None:
             _called = None
             if _received is not None:
                 _leave_in(GRACE)
-
-
-def requeue(number: signal.Signals) -> None:
-    """Put a Slurm job that got SIGUSR1, or is preempted, back into the queue."""
-    job = _slurm_job()
-    if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
-        return
-    signal.setitimer(signal.ITIMER_REAL, 0)  # the alarm would do it once more; the program is at its end
-    try:
-        _scontrol("requeue", job)
-        print(f"Slurm job {job}: requeued", flush=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        print(f"Slurm job {job}: not requeued ({said.strip()}); submit it again to go on", file=sys.stderr, flush=True)
-
-
-def _slurm_job() -> str | None:
-    """The id of the job that this process belongs to, in an array ``17_3``.
-
-    One task of each array has the array's own id as ``SLURM_JOB_ID``, and requeueing that requeues every task.
-    """
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-
-
-def _preempted(job: str) -> bool:
-    """Whether a job is running on borrowed time; one that was cancelled is COMPLETING."""
-    try:
-        said = _scontrol("show", "job", "--oneliner", job)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return "JobState=RUNNING" in said and re.search(r"PreemptTime=\d", said) is not None
-
-
-def _scontrol(*arguments: str) -> str:
-    command = ["scontrol", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=1).stdout
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
