@@ -124,7 +124,6 @@ def check() -> None:
 def _call_others() -> None:
     global _received, _called
     while _waiting and _called is None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         try:
             _called, handler = _waiting.popitem()
         except KeyError:  # an alarm came in between, and has called it
