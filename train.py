@@ -1,13 +1,13 @@
 """Train a pack of tiny Transformers on binary arithmetic: ``python train.py --help``."""
 
-from arith_erd.cli import entry_point
-from arith_erd.files import require_writable
-from arith_erd.packs import packs
+from arith_erd.launch.cli import entry_point
 from arith_erd.runs import Config, Run
+from arith_erd.runs.plan import packs
+from arith_erd.system.files import require_writable
 
 
 def fitting(config: Config) -> int:
-    from arith_erd.training import fitting_replicas  # torch is loaded only for a configuration that was accepted
+    from arith_erd.training.train import fitting_replicas  # torch is loaded only for a configuration that was accepted
 
     return fitting_replicas(config)
 
@@ -20,7 +20,7 @@ def main(config: Config) -> None:
             print(f"{run.path}: finished already, skipped")
             continue
         require_writable("runs_dir", config["runs_dir"])
-        from arith_erd.training import train
+        from arith_erd.training.train import train
 
         train(run, pack)
 

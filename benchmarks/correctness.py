@@ -13,20 +13,20 @@ from enum import Enum, auto
 from functools import cache, partial
 
 import torch
+from arith_erd.training.train.data import Batch, TableData, TrainBatches
 from hydra.errors import HydraException
 
-from arith_erd.build import build
-from arith_erd.compose import compose
-from arith_erd.data import Batch, TableData, TrainBatches
-from arith_erd.decoding import answers, greedy
+from arith_erd.config.build import build
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError, first_line, printable
-from arith_erd.machine import device_name
+from arith_erd.models.decoding import answers, greedy
 from arith_erd.models.dropout import keep_mask
 from arith_erd.runs import Config
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import Split
+from arith_erd.system.machine import device_name
 from arith_erd.tasks import Task
-from arith_erd.training import assemble
+from arith_erd.training.train import assemble
 
 STEPS = 20
 TOLERANCE = 1e-3  # of a loss near 0.7: far above what the order of additions changes, far below what a fault would

@@ -20,12 +20,12 @@ from hydra.errors import HydraException
 from rich.console import Console
 from tables import Result, epoch_table, heading, mean_total, pack_table, profile_table
 
-from arith_erd.compose import CONF, compose
+from arith_erd.config.compose import CONF, compose
 from arith_erd.errors import UserError
-from arith_erd.files import require_writable
-from arith_erd.machine import commit, cpu_name
 from arith_erd.runs import Config
 from arith_erd.seeds import format_seeds, parse_seeds
+from arith_erd.system.files import require_writable
+from arith_erd.system.machine import commit, cpu_name
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),

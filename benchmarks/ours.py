@@ -9,23 +9,23 @@ from typing import Any
 
 import lightning as L
 import torch
+from arith_erd.training.train.callbacks import EpochProgress, KeepRows
+from arith_erd.training.train.checkpoint import ResumePoint
+from arith_erd.training.train.data import TableData, evaluation_batch_size
+from arith_erd.training.train.module import LitPack
 from authors import share
 from lightning.pytorch.callbacks import Checkpoint
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
-from arith_erd.build import build
-from arith_erd.callbacks import EpochProgress, KeepRows
-from arith_erd.checkpoint import ResumePoint
-from arith_erd.data import TableData, evaluation_batch_size
-from arith_erd.lit import LitPack
+from arith_erd.config.build import build
 from arith_erd.loggers import Logger
-from arith_erd.machine import device_name, versions
 from arith_erd.runs import Config, Run
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import Split
+from arith_erd.system.machine import device_name, versions
 from arith_erd.tasks import Task
-from arith_erd.training import assemble, make_trainer, parameters, wants_compile
+from arith_erd.training.train import assemble, make_trainer, parameters, wants_compile
 
 PRODUCTS = {"32-true": torch.float32, "64-true": torch.float64, "bf16-mixed": torch.bfloat16}
 WARM_UP = 1024  # examples: 8 steps at the default batch size

@@ -12,9 +12,9 @@ import pytest
 import torch
 from hypothesis import settings
 
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.runs import Config, Run
-from tests.interruption import FOUR_EPOCHS
+from tests.behaviour.interruption import FOUR_EPOCHS
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,7 +60,7 @@ def train_in() -> Train:
     """``train_in(folder, "seed=0-1", ...)`` trains the tiny configuration in this process and returns its run."""
 
     def trained(folder: Path, *overrides: str) -> Run:
-        from arith_erd.training import train
+        from arith_erd.training.train import train
 
         config = compose("train", [*TINY, *overrides, f"runs_dir={folder}"])
         run = Run.of(config)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.runs import Run
 
 from .world import Case, World
@@ -32,7 +32,7 @@ def targets(path: Path) -> dict[str, dict[str, Any]]:
         "pathlib.Path.touch": {"_target_": "pathlib.Path.touch", "self": canary},
         "os by way of torch": {"_target_": "torch.os.system", "command": touch},
         "subprocess by way of this package": {
-            "_target_": "arith_erd.machine.subprocess.run",
+            "_target_": "arith_erd.system.machine.subprocess.run",
             "args": ["touch", canary],
         },
         "a class of torch that starts programs": {"_target_": ELASTIC, **program},

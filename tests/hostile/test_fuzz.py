@@ -17,9 +17,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.load import load_checkpoint, load_run
+from arith_erd.interp.load import load_checkpoint, load_run
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import run_name

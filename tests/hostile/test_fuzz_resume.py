@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from arith_erd.training.train.callbacks import KeepRows
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from arith_erd.callbacks import KeepRows
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.runs import Run
-from arith_erd.training import train
-from tests.interruption import FOUR_EPOCHS, assert_same, interrupt
+from arith_erd.training.train import train
+from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
 
 from .test_fuzz import MUTATIONS, VALUES, mutated
 from .test_fuzz import fuzz as with_shrinking

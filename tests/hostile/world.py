@@ -18,10 +18,10 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from arith_erd.build import build
-from arith_erd.compose import compose
+from arith_erd.config.build import build
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.load import load_run
+from arith_erd.interp.load import load_run
 from arith_erd.models import Network
 from arith_erd.report.__main__ import build as build_report
 from arith_erd.report.collect import Collection, collect
@@ -113,7 +113,7 @@ class World:
 
     def interrupted(self) -> Callable[[], None]:
         """Who goes on with the run, which is not finished now; to be refused before anything is written."""
-        from arith_erd.training import train
+        from arith_erd.training.train import train
 
         self.file("summary.json").unlink(missing_ok=True)
         return lambda: train(self.run, self.data)

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from tests.hostile.cases import run_all
-from tests.malformed import malformed
+from tests.hostile.malformed import malformed
 
 from .overhead import checkpoint_and_epoch
 from .victims import Victims

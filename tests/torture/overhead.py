@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from arith_erd import checkpoint, training
-from arith_erd.compose import compose
+from arith_erd.config.compose import compose
 from arith_erd.runs import Run
+from arith_erd.training.train import checkpoint, train
 
 
 def checkpoint_and_epoch(folder: Path) -> tuple[float, float]:
@@ -25,7 +25,7 @@ def checkpoint_and_epoch(folder: Path) -> tuple[float, float]:
     checkpoint.ResumePoint.on_train_epoch_end = timed  # type: ignore[method-assign]
     try:
         config = compose("train", ["trainer.max_epochs=2", f"runs_dir={folder}"])
-        training.train(Run.of(config), config)
+        train.train(Run.of(config), config)
     finally:
         checkpoint.ResumePoint.on_train_epoch_end = original  # type: ignore[method-assign]
     return took[-1], Run.of(config).metrics()[-1]["seconds"]

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from arith_erd import checkpoint, training
-from arith_erd.compose import compose
-from arith_erd.preemption import signals_caught
+from arith_erd.config.compose import compose
 from arith_erd.runs import Config, Run
+from arith_erd.system.signals import signals_caught
+from arith_erd.training.train import checkpoint, train
 
 TINY = (
     "task.bits=3",
@@ -95,7 +95,7 @@ class Victims:
             os.dup2(log, 2)
             with signals_caught(), slow_disk(flags):
                 flags[LISTENING] = 1
-                training.train(Run.of(config), config)
+                train.train(Run.of(config), config)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
@@ -226,7 +226,7 @@ def slow_disk(flags: mmap.mmap) -> Iterator[None]:
     Path.write_bytes = write_in_two_halves  # type: ignore[method-assign]
     checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
     Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
-    training.save_weights = marked(training.save_weights)
-    training.finish = marked(training.finish)
-    training.learning_curves = lambda *_, **__: Drawn()  # Matplotlib's seconds are no save, and half of such a run
+    train.save_weights = marked(train.save_weights)
+    train.finish = marked(train.finish)
+    train.learning_curves = lambda *_, **__: Drawn()  # Matplotlib's seconds are no save, and half of such a run
     yield  # for good: the process ends here

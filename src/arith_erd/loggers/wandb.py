@@ -16,8 +16,8 @@ import pandas as pd
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its own telemetry would wait at exit for a silent server
 import wandb
 
+from ..config.checks import MODES, Mode
 from ..errors import UserError, bad_value, first_line
-from ..rules import MODES, Mode
 from ..runs import Config, Row
 from .logger import Logger
 

@@ -13,7 +13,6 @@ from rich.progress import track
 from torch import Tensor
 
 from ..bits import to_bits
-from ..decoding import shift_right
 from ..errors import UserError, bad_value, require_integer
 from ..interp.activations import Continuation, check_sites, embeddings
 from ..interp.erasure import (
@@ -30,9 +29,10 @@ from ..interp.erasure import (
     variance_removed,
     whiten,
 )
-from ..subject import Subject
+from ..interp.subject import Subject
+from ..models.decoding import shift_right
+from ..plots.erasure import draw_erasures
 from ..tasks import Task
-from .amnesic_figure import draw_erasures
 from .probe import Probe
 
 Key = tuple[str, str]  # concept, method

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..bits import Array
-from ..report.probe_figures import discontinuities
+from ..plots.probes import discontinuities
 from ..tasks import Task
 from .probe import Probe
 

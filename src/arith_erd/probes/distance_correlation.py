@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from ..decoding import answers, shift_right
 from ..interp.activations import embeddings
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
-from ..report.probe_figures import COMPARED, correlation_curves, correlation_table
-from ..subject import Subject
+from ..interp.subject import Subject
+from ..models.decoding import answers, shift_right
+from ..plots.probes import COMPARED, correlation_curves, correlation_table
 from ..tasks import Examples
 from .probe import Probe
 

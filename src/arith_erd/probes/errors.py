@@ -14,9 +14,9 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from ..bits import Array, to_bits
-from ..decoding import answers
-from ..report.figures import BLUE, GREY, tidy
-from ..subject import Subject
+from ..interp.subject import Subject
+from ..models.decoding import answers
+from ..plots.style import BLUE, GREY, tidy
 from ..tasks import Examples, Task
 from .probe import Probe
 

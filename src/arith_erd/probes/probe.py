@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..intervals import bootstrap_interval
+from ..stats import bootstrap_interval
 
 
 class Probe(ABC):

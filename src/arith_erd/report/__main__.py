@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from ..files import require_writable, write_atomically
+from ..system.files import require_writable, write_atomically
 from . import claim_tables, claims, page
 from .collect import Collection, collect
 from .paper import load_paper

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import printable
-from ..intervals import MIN_SEEDS
+from ..stats import MIN_SEEDS
 from .claims import VERDICTS, Interval, Result, missing
 from .collect import EXACT, GIVEN, Collection
 from .paper import Paper, number, paper_text

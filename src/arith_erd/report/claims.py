@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..intervals import MIN_SEEDS, bootstrap_interval
 from ..seeds import format_seeds
+from ..stats import MIN_SEEDS, bootstrap_interval
 from .collect import EXACT, GIVEN, OURS, Collection, matches
 from .measures import measure_claim, probe_values
 from .paper import Claim, Paper

@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UserError, printable
-from ..files import read_text
 from ..runs import METRICS, Row, Run
+from ..system.files import read_text
 from .replicas import DEFAULTS, REPLICA, kind_of, read_run
 
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}

@@ -11,12 +11,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from .. import __version__
-from ..intervals import MIN_SEEDS
+from ..plots.style import TASKS
 from ..seeds import format_seeds
+from ..stats import MIN_SEEDS
 from .claim_tables import ours_text, theirs_text
 from .claims import VERDICTS, Result, missing
 from .collect import EXACT, GIVEN, Collection
-from .figures import TASKS
 from .paper import Claim, Paper, number, paper_text
 from .paper_ablation import ABLATIONS
 from .paper_figures import PaperFigure

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, tidy
 from .claims import Result, Results
 from .collect import Collection
-from .figures import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, tidy
 
 ABLATIONS = {
     "none": "full model",

@@ -8,9 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .claims import Results
-from .collect import Collection, matches
-from .figures import (
+from ..plots.style import (
     BLUE,
     GREY,
     INK,
@@ -25,6 +23,8 @@ from .figures import (
     seeds_text,
     tidy,
 )
+from .claims import Results
+from .collect import Collection, matches
 
 SPLITS = {"random": ("random split", INK, "--"), "vs_t": ("VS$_t$", BLUE, "-"), "vs_v": ("VS$_v$", ORANGE, "-.")}
 MAX_POINTS = 400  # of a line: more cannot be seen and make the SVG heavy

@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
+from ..plots.probes import correlation_curves, correlation_table, discontinuities
+from ..plots.style import BLUE, DIAMOND, GREY, INK, TASKS, canvas, diamond, headline, legend_below, seeds_text, tidy
 from .claims import Results
 from .collect import GIVEN, OURS, Collection, matches
-from .figures import BLUE, DIAMOND, GREY, INK, TASKS, canvas, diamond, headline, legend_below, seeds_text, tidy
-from .probe_figures import correlation_curves, correlation_table, discontinuities
 
 METHODS = {"inlp": ("INLP", "o"), "mean_projection": ("mean projection", "s"), "leace": ("LEACE", "^")}
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..intervals import MIN_SEEDS, bootstrap_interval
+from ..plots.style import TASKS
+from ..stats import MIN_SEEDS, bootstrap_interval
 from .collect import GIVEN, OURS, Collection
-from .figures import TASKS
 
 MAX_ROWS = 120  # of a probe's table
 

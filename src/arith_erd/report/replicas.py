@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ..errors import UserError
-from ..files import read_text
 from ..runs import METRICS, Config, Row, Run, identity, require_name
 from ..seeds import parse_seeds
+from ..system.files import read_text
 
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 DEFAULTS = {

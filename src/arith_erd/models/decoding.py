@@ -1,0 +1,47 @@
+"""Greedy decoding, and why it is rarely needed.
+
+Greedy decoding gives the right sequence if and only if every token is the likeliest one after the right prefix. So
+one teacher-forced forward gives the exact autoregressive sequence accuracy. What remains to be decoded are the
+sequences that fail, and those only where the wrong answer itself is of interest.
+"""
+
+import torch
+from torch import Tensor
+
+from ..bits import START
+from .network import Network
+
+
+def shift_right(completion: Tensor) -> Tensor:
+    """Completion ``r_0 .. r_{m-1}`` (..., m) -> decoder input ``<start> r_0 .. r_{m-2}`` (..., m)."""
+    start = torch.full_like(completion[..., :1], START)
+    return torch.cat([start, completion[..., :-1]], dim=-1)
+
+
+@torch.no_grad()
+def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
+    """The likeliest token after each prefix of the network's own making: prompts (N, P) -> tokens (N, length)."""
+    batches = []
+    for part in prompt.split(batch_size):
+        memory = network.encode(part)
+        answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
+        for _ in range(length):
+            token = network.decode(memory, answer)[:, -1].argmax(dim=-1, keepdim=True)
+            answer = torch.cat([answer, token], dim=-1)
+        batches.append(answer[:, 1:])
+    return torch.cat(batches) if batches else prompt.new_empty((0, length))
+
+
+@torch.no_grad()
+def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+    """What `greedy` would give, decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
+    result = completion.clone()
+    predicted = torch.cat(
+        [
+            network(p, shift_right(c)).argmax(dim=-1)
+            for p, c in zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
+        ]
+    )
+    failed = (predicted != completion).any(dim=-1)
+    result[failed] = greedy(network, prompt[failed], completion.shape[-1], batch_size)
+    return result

@@ -1,0 +1,114 @@
+"""A picture of what erasing concepts does to the answers."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from .style import BLUE, GREY, ORANGE, tidy
+
+PUBLISHED = 0.0013
+
+
+def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
+    """Accuracy after each erasure, a panel a site: all pairs, unseen pairs, and both kinds of random control.
+
+    Args:
+        rows: those of ``probe=amnesic``.
+        published: whether these are the paper's task and erasures, so that its number belongs to ``dec.3``.
+    """
+    sites = list(rows["site"].unique())
+    across = min(len(sites), 4)
+    down = -(-len(sites) // across)
+    width = 9.2 if across == 1 else 1.8 + 2.4 * across
+    height = 1.2 + (0.5 + 0.2 * len(_lines(rows))) * down
+    figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False)
+    legend: dict[str, Any] = {}
+    for i, (ax, site) in enumerate(zip(panels.flat, sites, strict=False)):
+        at_site = rows[rows["site"] == site]
+        _draw(ax, at_site)
+        ax.tick_params(axis="y", labelleft=i % across == 0)
+        if len(sites) == 1:
+            _write_margin(ax, at_site)
+        if published and site == "dec.3":
+            _draw_published(ax, at_site)
+        ax.set_title(site, loc="left", fontsize=10)
+        legend |= {label: mark for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    for ax in panels.flat[len(sites) :]:
+        ax.set_visible(False)
+    figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    seeds = rows["seed"].nunique()
+    over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"
+    figure.suptitle(f"{title}, {over}", fontsize=11)
+    return figure
+
+
+def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
+    """The lines of a panel, from the top: each concept alone, as a heading, and then with each of its methods."""
+    lines: list[tuple[str, str | None]] = []
+    for concept, group in rows.groupby("concept", sort=False):
+        lines += [(str(concept), None), *((str(concept), str(method)) for method in group["method"].unique())]
+    return lines
+
+
+def _draw(ax: Axes, rows: pd.DataFrame) -> None:
+    """A dot and a ring for each erasure, a bar from worst to mean for its controls; whiskers range over the seeds."""
+    lines = _lines(rows)
+    at = np.array([i for i, (_, method) in enumerate(lines) if method])
+    groups = rows.groupby(["concept", "method"], sort=False)
+    mean, low, high = groups.mean(numeric_only=True), groups.min(numeric_only=True), groups.max(numeric_only=True)
+    ax.hlines(at, 0, 1, color=GREY, alpha=0.25, linewidth=0.6)
+    for control, offset, colour, label in (
+        ("control_rank", -0.28, GREY, "random directions, same rank: mean to worst (above)"),
+        ("control_variance", 0.28, ORANGE, "random directions, same variance: mean to worst (below)"),
+    ):
+        worst, middle = low[f"{control}_min"], mean[f"{control}_mean"]
+        ax.barh(at + offset, middle - worst, left=worst, height=0.3, color=colour, alpha=0.35, linewidth=0)
+        ax.plot(middle, at + offset, "|", color=colour, markersize=6, markeredgewidth=2, label=label)
+    for column, face, size, label in (
+        ("seq_acc_after_unseen", "white", 8.0, "fitted on half of the pairs, measured on the others"),
+        ("seq_acc_after", BLUE, 4.5, "fitted and measured on all pairs"),
+    ):
+        if rows["seed"].nunique() > 1:
+            ax.hlines(at, low[column], high[column], color=BLUE, linewidth=1.2)
+        ax.plot(mean[column], at, "o", color=BLUE, markerfacecolor=face, markersize=size, label=label)
+    ax.set_yticks(range(len(lines)), [method or concept for concept, method in lines], fontsize=8.5)
+    for tick, (_, method) in zip(ax.get_yticklabels(), lines, strict=True):
+        tick.set_fontweight("normal" if method else "bold")
+    ax.set(xlim=(-0.03, 1.03), ylim=(len(lines) - 0.4, -0.6))
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    tidy(ax)
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+
+
+def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
+    """The paper's one number, in its line."""
+    lines = _lines(rows)
+    if ("value", "inlp") in lines:
+        label = "published: 0.13% (appendix D); the authors' own weights give 100%"
+        ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
+
+
+def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
+    """Right of each line: what was erased, and what a fresh probe makes of the rest."""
+    means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
+    texts = []
+    for line in _lines(rows):
+        mean = means.loc[line] if line[1] else None
+        texts.append("" if mean is None else f"{mean['rank']:>3.0f}{mean['variance_removed']:>9.1%}{_change(mean):>17}")
+    texts[0] = f"{'rank':>4}{'variance':>10}{'probe error':>14}"
+    margin = ax.secondary_yaxis("right")
+    margin.set_yticks(range(len(texts)), texts, fontsize=8, family="monospace")
+    margin.tick_params(length=0)
+    margin.spines[:].set_visible(False)
+
+
+def _change(mean: pd.Series) -> str:
+    """``0.267 -> 0.393``"""
+    return f"{mean['probe_error_before']:.3g} \N{RIGHTWARDS ARROW} {mean['probe_error_after']:.3g}"

@@ -1,0 +1,1 @@
+"""Files, locks, signals, requeueing, the machine: nothing here knows what is trained."""

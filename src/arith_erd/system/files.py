@@ -1,0 +1,78 @@
+"""Files that are whole or not there, and refusals of what is no plain file."""
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import UserError
+
+
+def require_writable(key: str, folder: Path | str) -> None:
+    """Refuse a folder that could not be made or written, leaving nothing behind.
+
+    Raises:
+        UserError: naming the key that set the folder.
+    """
+    existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{key}={folder}: cannot be written ({error.strerror}); expected a folder to write to"
+        ) from error
+
+
+def read_text(path: Path, largest: int = 2**30) -> str:
+    """The text of a plain file of at most ``largest`` bytes.
+
+    Raises:
+        OSError: if it cannot be read, or is no such file: a pipe, which would be waited for, or a device without end.
+        UnicodeDecodeError: if it is no text.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        raise OSError(errno.EINVAL, "no plain file of a reasonable size", str(path))
+    return path.read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
+    """Write a file whole or not at all: the block writes to the path it is given, beside ``path``.
+
+    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed.
+
+    Args:
+        path: of the file to replace.
+        previous: the file that was there is kept under this name, once the new one is complete.
+    """
+    beside = path.with_name(f".{path.name}.partial")
+    beside.unlink(missing_ok=True)  # not through a link that somebody left there
+    try:
+        yield beside
+        _flush(beside)
+        if previous is not None and path.is_file():
+            path.replace(previous)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not every file system can flush a folder
+        _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """`replacing`, for text."""
+    with replacing(path) as beside:
+        beside.write_text(text)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

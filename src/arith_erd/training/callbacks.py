@@ -1,0 +1,119 @@
+"""What happens around an epoch: rows are kept, progress is shown, or the run ends early."""
+
+import time
+from statistics import mean
+from typing import Any
+
+import lightning as L
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..loggers import Logger
+from ..runs import Row, Run
+from .checkpoint import place
+from .module import LitPack
+
+
+class KeepRows(L.Callback):
+    """Append every epoch's rows to ``metrics.csv`` and hand them to the logger."""
+
+    def __init__(self, run: Run, logger: Logger) -> None:
+        self.run = run
+        self.logger = logger
+        self.started: float | None = None
+        """When the epoch began, for `time.perf_counter`; None before training."""
+        self.spent = 0.0
+        """Seconds that were spent on this epoch before an interruption."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self._seconds()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.spent = float(state_dict["seconds"])
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Forget the rows of epochs that ended after the checkpoint from which this run goes on."""
+        self.started = time.perf_counter() - self.spent
+        if trainer.global_step > 0:
+            print(f"{self.run.path}: resuming from {place(trainer)}")
+        self.run.write_metrics([row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch])
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.started = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        seconds = self._seconds()
+        rows: list[Row] = [{**row, "seconds": seconds} for row in _rows(pl_module)]
+        self.run.append_metrics(rows)
+        self.logger.log(rows)
+
+    def _seconds(self) -> float:
+        return 0.0 if self.started is None else time.perf_counter() - self.started
+
+
+class StopAtAccuracy(L.Callback):
+    """End the run when the validation sequence accuracy of every replica has reached ``accuracy``."""
+
+    def __init__(self, run: Run, accuracy: float) -> None:
+        self.run = run
+        self.accuracy = accuracy
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A run that was interrupted after its last epoch has nothing left to train."""
+        self._stop(trainer, [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch])
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._stop(trainer, _rows(pl_module))
+
+    def _stop(self, trainer: L.Trainer, rows: list[Row]) -> None:
+        if rows and all(row["val_seq_acc"] >= self.accuracy for row in rows):
+            trainer.should_stop = True
+
+
+class EpochProgress(L.Callback):
+    """A bar that moves once per epoch, with the mean over the replicas; silent when nobody watches a terminal."""
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.title = title
+        self.console = console or Console(stderr=True)
+        self.progress: Progress | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if not self.console.is_terminal:
+            return
+        self.progress = Progress(
+            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+            refresh_per_second=2,
+        )
+        self.progress.start()
+        self.bar = self.progress.add_task(self.title, total=trainer.max_epochs, completed=trainer.current_epoch)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.progress is None:
+            return
+        rows = _rows(pl_module)
+        loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
+        text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
+        self.progress.update(self.bar, completed=trainer.current_epoch + 1, description=text)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+
+def _rows(pl_module: L.LightningModule) -> list[Row]:
+    assert isinstance(pl_module, LitPack)
+    return pl_module.rows

@@ -1,0 +1,115 @@
+"""The whole table as tensors on the device: no files, no workers, batches by index."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import lightning as L
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..seeds import derive
+from ..splits import Split
+from ..tasks import Task
+
+Batch = tuple[Tensor, Tensor]
+
+
+class TrainBatches:
+    """The training batches of an epoch for R replicas, each in an order of its own.
+
+    A batch is a pure function of (seed, step), so that a replica sees the same ones alone, in a pack, or after an
+    interruption. The last batch of an epoch may be smaller; it is trained on like the others.
+
+    Args:
+        prompt: (N, P).
+        completion: (N, m).
+        seeds: of the replicas.
+        batch_size: examples a replica sees in a step.
+        step: how many optimiser steps have been taken; iteration goes on from there to the end of the epoch.
+    """
+
+    def __init__(
+        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, step: Callable[[], int]
+    ) -> None:
+        self.prompt = prompt
+        self.completion = completion
+        self.seeds = seeds
+        self.batch_size = batch_size
+        self.step = step
+
+    def __len__(self) -> int:
+        return -(-len(self.prompt) // self.batch_size)
+
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """The permutation (N,) in which a seed meets the examples; drawn on the CPU for every device alike."""
+        generator = torch.Generator().manual_seed(derive(seed, "batches", epoch))
+        return torch.randperm(len(self.prompt), generator=generator)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Prompts (R, B, P) and completions (R, B, m)."""
+        epoch, taken = divmod(self.step(), len(self))
+        order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.prompt.device)
+        for index in order.split(self.batch_size, dim=1)[taken:]:
+            yield self.prompt[index], self.completion[index]
+
+
+class EvaluationBatches:
+    """Examples in table order, the same for all replicas: prompts (B, P) and completions (B, m)."""
+
+    def __init__(self, prompt: Tensor, completion: Tensor, batch_size: int) -> None:
+        self.batches = list(zip(prompt.split(batch_size), completion.split(batch_size), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.batches)
+
+
+class TableData(L.LightningDataModule):
+    """A task's table, cut in two by a split.
+
+    Args:
+        task: makes the table.
+        split: says which examples are held out for validation.
+        seeds: of the replicas, for the order of their batches.
+        batch_size: examples a replica sees in a step.
+    """
+
+    def __init__(self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128) -> None:
+        super().__init__()
+        self.task = task
+        self.seeds = tuple(seeds)
+        self.batch_size = batch_size
+        examples = task.examples()
+        held_out = np.asarray(split(examples))
+        tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
+        self.train: Batch = (tokens[0][~held_out], tokens[1][~held_out])
+        self.validation: Batch = (tokens[0][held_out], tokens[1][held_out])
+
+    def setup(self, stage: str) -> None:
+        if self.trainer is not None:
+            device = self.trainer.strategy.root_device
+            self.train, self.validation = (tuple(x.to(device) for x in half) for half in (self.train, self.validation))  # type: ignore[assignment]
+
+    def train_dataloader(self) -> TrainBatches:
+        trainer = self.trainer
+        assert trainer is not None
+        return TrainBatches(*self.train, self.seeds, self.batch_size, step=lambda: trainer.global_step)
+
+    def val_dataloader(self) -> list[EvaluationBatches]:
+        """Both subsets, training first."""
+        size = evaluation_batch_size(self.train[0].device, len(self.seeds))
+        return [EvaluationBatches(*half, size) for half in (self.train, self.validation)]
+
+
+def evaluation_batch_size(device: torch.device, replicas: int) -> int:
+    """Examples in one forward without gradients; a CPU wants what stays in its caches, a GPU wants to be busy.
+
+    A power of two up to 4096, so that the paper's 12,288 and 4096 examples make batches of one size: each further size
+    is a compilation more.
+    """
+    if device.type == "cpu":
+        return 256
+    fitting = max(256, 32768 // replicas)  # about two gigabytes of activations
+    return min(4096, 1 << fitting.bit_length() - 1)

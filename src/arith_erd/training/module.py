@@ -1,0 +1,130 @@
+"""The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimiser."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from ..errors import UserError
+from ..models.decoding import shift_right
+from ..runs import Row
+from .data import Batch
+from .metrics import SequenceAccuracy, TokenAccuracy
+from .pack import Pack
+
+
+def accuracies(replicas: int, prefix: str) -> MetricCollection:
+    """``{prefix}token_acc`` and ``{prefix}seq_acc``, (R,) each."""
+    # No compute groups: they would take the two for one metric when the first batch has no hit at all.
+    metrics: dict[str, Metric | MetricCollection] = {
+        "token_acc": TokenAccuracy(replicas),
+        "seq_acc": SequenceAccuracy(replicas),
+    }
+    return MetricCollection(metrics, prefix=prefix, compute_groups=False)
+
+
+class LitPack(L.LightningModule):
+    """Trains a pack.
+
+    The loss is the sum of the replicas' mean cross-entropies, an ordinary scalar; no gradient crosses from one
+    replica to another.
+
+    Args:
+        pack: the replicas.
+        optimizer: makes an optimizer of parameter groups, ``functools.partial(torch.optim.Adam, lr=1e-4)``.
+        gradient_clip: largest norm of one replica's gradient, or None.
+    """
+
+    loss_sum: Tensor  # (R,), over the examples that this epoch has seen
+    examples_seen: Tensor  # ()
+
+    def __init__(
+        self,
+        pack: Pack,
+        optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        gradient_clip: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.pack = pack
+        self.optimizer = optimizer
+        self.gradient_clip = gradient_clip
+        replicas = len(pack.seeds)
+        self.train_accuracy = accuracies(replicas, "train_")
+        self.val_accuracy = accuracies(replicas, "val_")
+        # In the checkpoint, which may be written in the middle of an epoch.
+        self.register_buffer("loss_sum", torch.zeros(replicas))
+        self.register_buffer("examples_seen", torch.zeros(()))
+        self.rows: list[Row] = []
+        """What was measured after the last epoch, a row a seed; without the seconds."""
+
+    @property
+    def accuracies(self) -> tuple[MetricCollection, MetricCollection]:
+        """Of both subsets, in the order of the validation dataloaders."""
+        return self.train_accuracy, self.val_accuracy
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Weight decay, if any, on matrices only; what is a matrix is told by the plain shape, not by the stack's."""
+        parameters = [p for p in self.pack.parameters() if p.requires_grad]
+        matrices = [p for p in parameters if p.dim() - 1 >= 2]
+        vectors = [p for p in parameters if p.dim() - 1 < 2]
+        return self.optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
+
+    def on_train_epoch_start(self) -> None:
+        self.loss_sum.zero_()
+        self.examples_seen.zero_()
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        prompt, completion = batch  # (R, B, P), (R, B, m)
+        losses = self.pack.losses(prompt, completion, step=self.global_step)  # (R,)
+        self.loss_sum += losses.detach() * completion.shape[1]
+        self.examples_seen += completion.shape[1]
+        return losses.sum()
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
+        if self.gradient_clip is None:
+            return
+        gradients = [p.grad for p in self.pack.parameters() if p.grad is not None]
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)  # (R,)
+        scale = (self.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
+        prompt, completion = batch  # (B, P), (B, m)
+        predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
+        self.accuracies[dataloader_idx].update(predicted, completion)
+
+    def on_validation_epoch_end(self) -> None:
+        """Collect `rows`: the one place in an epoch where the host waits for the device.
+
+        Raises:
+            UserError: if the loss of a replica is no longer a number.
+        """
+        epoch = self.current_epoch + 1
+        columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}
+        for metrics in self.accuracies:
+            columns |= metrics.compute()
+            metrics.reset()
+        names = list(columns)
+        # reshape: torchmetrics drops the axis when there is one replica
+        table = torch.stack([column.reshape(-1) for column in columns.values()], dim=1).tolist()  # R rows
+        self.rows = [
+            {"epoch": epoch, "seed": seed, **dict(zip(names, values, strict=True))}
+            for seed, values in zip(self.pack.seeds, table, strict=True)
+        ]
+        for row in self.rows:
+            if not math.isfinite(row["train_loss"]):
+                raise UserError(
+                    f"the loss became {row['train_loss']} in epoch {epoch}, seed {row['seed']}; "
+                    "a lower model.optimizer.lr may help"
+                )

@@ -1,0 +1,139 @@
+"""A pack: R replicas of one network, trained and evaluated as one.
+
+A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
+``(R, ...)``, and one `torch.func.vmap` evaluates them all. A replica never sees the others: it has its own initial
+weights and its own dropout masks, and Adam on stacked leaves is R Adams.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch._functorch import config as functorch_config
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn import functional as F
+
+from ..models.decoding import shift_right
+from ..models.dropout import dropout_keys, dropout_sites
+from ..models.network import Network
+from ..seeds import derive
+
+
+def initialise(build: Callable[[], Network], seed: int) -> Network:
+    """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "weights"))
+        return build()
+
+
+class Pack(nn.Module):
+    """R replicas of the network that ``build`` makes, one for each of ``seeds``.
+
+    Args:
+        build: makes one network, with PyTorch's global generator as its only randomness.
+        seeds: one a replica.
+        compile: compile the forward pass and the loss of the whole pack, and with them the backward pass
+            (`torch.compile` goes outside `vmap`).
+        cuda_graphs: with ``compile`` on CUDA, launch each pass as one graph instead of kernel by kernel.
+    """
+
+    replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
+
+    def __init__(
+        self, build: Callable[[], Network], seeds: Sequence[int], compile: bool = False, cuda_graphs: bool = False
+    ) -> None:
+        super().__init__()
+        self.build = build
+        self.seeds = tuple(seeds)
+        networks = [initialise(build, seed) for seed in seeds]
+        stacks, _ = stack_module_state(networks)
+        self.stacked = networks[0]  # a network's own module tree, so that each stack has the plain parameter's name
+        for name, stack in stacks.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(self.stacked.get_submodule(owner), leaf, nn.Parameter(stack.detach()))
+        with torch.device("meta"):
+            # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
+            self._skeleton = (build(),)
+        self._sites = dropout_sites(self.stacked)
+        keys = [[derive(seed, "dropout", half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
+        self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
+        # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
+        self._evaluate, self._train = self._replicas, self._mean_losses
+        self._graphs = compile and cuda_graphs
+        if compile:
+            mode = "reduce-overhead" if cuda_graphs else None
+            self._evaluate = torch.compile(self._evaluate, dynamic=False, mode=mode)
+            self._train = torch.compile(self._train, dynamic=False, mode=mode)
+
+    def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
+        """Logits of every replica.
+
+        Args:
+            prompt: (R, B, P), or (B, P) for all replicas alike.
+            answer_in: (R, B, m) or (B, m), likewise.
+            step: the optimiser step whose dropout masks apply; None evaluates without dropout.
+
+        Returns:
+            (R, B, m, V).
+        """
+        self._begin_graphs()
+        keys = dropout_keys(self.replica_keys, step or 0, len(self._sites))  # (R, S, 2)
+        return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)
+
+    def losses(self, prompt: Tensor, completion: Tensor, step: int) -> Tensor:
+        """Mean cross-entropy of every replica under teacher forcing, for one optimiser step.
+
+        Args:
+            prompt: (R, B, P).
+            completion: (R, B, m).
+            step: the optimiser step whose dropout masks apply.
+
+        Returns:
+            (R,).
+        """
+        self._begin_graphs()
+        keys = dropout_keys(self.replica_keys, step, len(self._sites))  # (R, S, 2)
+        # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
+        # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
+        with functorch_config.patch(aggressive_recomputation=keys.device.type == "cpu"):
+            return self._train(dict(self.stacked.named_parameters()), keys, prompt, completion)
+
+    def _begin_graphs(self) -> None:
+        if self._graphs:  # what the graphs of the step before wrote may be overwritten
+            torch.compiler.cudagraph_mark_step_begin()
+
+    def _mean_losses(self, parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
+        logits = self._replicas(parameters, keys, prompt, shift_right(completion), training=True)
+        losses = F.cross_entropy(logits.flatten(0, 2), completion.flatten(), reduction="none")
+        return losses.view(len(completion), -1).mean(dim=1)
+
+    def _replicas(
+        self, parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor, training: bool
+    ) -> Tensor:
+        (skeleton,) = self._skeleton
+        skeleton.train(training)
+        places = [f"{site}.key" for site in self._sites]
+        constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in places}
+
+        def one(parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor) -> Tensor:
+            buffers = constants | dict(zip(places, keys.unbind(), strict=True))
+            logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
+            return logits
+
+        if len(self.seeds) == 1:  # without vmap, which would make batched products of a single one: slower on a CPU
+            single = {name: stack.squeeze(0) for name, stack in parameters.items()}
+            tokens = (x.view(-1, x.shape[-1]) for x in (prompt, answer_in))
+            return one(single, keys[0], *tokens).unsqueeze(0)
+        in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
+        logits: Tensor = vmap(one, in_dims)(parameters, keys, prompt, answer_in)
+        return logits
+
+    def replica_state(self, index: int) -> dict[str, Tensor]:
+        """The weights of one replica, loadable into the plain network: a copy on the CPU."""
+        return {name: stack[index].detach().cpu().clone() for name, stack in self.stacked.named_parameters()}
+
+    def replica(self, index: int) -> Network:
+        """One replica as a plain network in evaluation mode, on the pack's device."""
+        network = self.build()
+        network.load_state_dict(self.replica_state(index))
+        return network.to(self.replica_keys.device).eval()

@@ -1,0 +1,97 @@
+"""The benchmarks run, at toy sizes and in this process; that they tell the truth is for whoever reads their tables."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import lightning as L
+import pytest
+from arith_erd.training.train.module import LitPack
+
+from arith_erd.config.compose import compose
+
+TOY = ("task.bits=3", "model.net.d_model=16", "model.net.num_heads=2", "model.net.num_layers=1")
+
+
+@pytest.fixture
+def harness(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """`benchmarks/epoch.py` as a module whose measurements need no process of their own."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")  # to be restored
+    import epoch
+
+    monkeypatch.setattr(epoch, "in_fresh_process", lambda target, /, **arguments: epoch.call(target, arguments))
+    return epoch
+
+
+def test_every_measurement_is_made_and_kept(harness, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "figures" / "out.json"
+    options = ("--repeats=1", "--packs=1,2", "--steps=3", "--threads=1", "--profile", f"--out={out}")
+    monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *TOY, "data.batch_size=16", "trainer.accelerator=cpu"])
+    harness.main()
+    result = json.loads(out.read_text())
+    (epoch,) = result["epoch"]["ours"][0]["epochs"]
+    assert epoch["total"] == pytest.approx(epoch["training"] + epoch["evaluation"] + epoch["rest"])
+    assert [pack["replicas"] for pack in result["packs"]] == [1, 2]
+    for pack in result["packs"]:
+        assert pack["steps"] == 3
+        for loop in ("bare", "lightning"):
+            assert pack["seconds_per_step"][loop][0] > pack["floor"] > 0
+    assert any(row["operator"].endswith("mm") for row in result["profile"])
+    printed = capsys.readouterr().out
+    assert "one epoch: task=add model=transformer, 1 replica(s)" in printed
+    assert "times the floor" in printed
+
+
+def test_the_timed_epoch_meets_no_batch_size_that_the_warm_up_did_not(harness, monkeypatch):
+    """A compiled pack would compile in it."""
+    import ours
+
+    fits, fit, step = [], L.Trainer.fit, LitPack.validation_step
+
+    def fitting(self, *arguments, **options):
+        fits.append(set())
+        return fit(self, *arguments, **options)
+
+    def validating(self, batch, *indices):
+        fits[-1].add(len(batch[0]))
+        return step(self, batch, *indices)
+
+    monkeypatch.setattr(L.Trainer, "fit", fitting)
+    monkeypatch.setattr(LitPack, "validation_step", validating)
+    monkeypatch.setattr(ours, "WARM_UP", 8)
+    for module in ("ours", "arith_erd.training.data"):
+        monkeypatch.setattr(f"{module}.evaluation_batch_size", lambda device, replicas: 16)
+    ours.epochs(compose("train", [*TOY, "trainer.accelerator=cpu", "data.batch_size=16"]), 1, 1)
+    assert fits == [{16}, {16}]
+
+
+def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:
+    """Exit status of `benchmarks/correctness.py` without a GPU, and its line for each check."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["correctness.py", *TOY])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(root / "benchmarks" / "correctness.py"), run_name="__main__")
+    return int(end.value.code or 0), capsys.readouterr().out.splitlines()[2:]
+
+
+def test_a_machine_without_a_gpu_agrees_with_itself(root, monkeypatch, capsys):
+    status, lines = correctness(root, monkeypatch, capsys)
+    assert status == 0
+    assert [" ok " in line for line in lines] == [True] * 8 + [False] * 2
+    assert all("bf16-mixed" in line and " for the record " in line for line in lines[8:])
+
+
+def test_a_check_that_raises_has_failed_and_the_others_go_on(root, monkeypatch, capsys):
+    def fails(*_):
+        raise RuntimeError("could not load [/usr/lib/libcuda.so.1]\nfor this device")
+
+    monkeypatch.setattr("arith_erd.models.decoding.greedy", fails)
+    status, lines = correctness(root, monkeypatch, capsys)
+    assert status == 1
+    failed = [line for line in lines if " FAILED " in line]
+    assert len(failed) == 2
+    assert all(line.endswith("RuntimeError: could not load [/usr/lib/libcuda.so.1]") for line in failed)
+    assert len(lines) == 10

@@ -1,0 +1,94 @@
+"""What a training step asks of its device, told without a GPU."""
+
+from functools import partial
+
+import pytest
+import torch
+from arith_erd.training.train.data import EvaluationBatches, TrainBatches
+from arith_erd.training.train.module import LitPack
+from arith_erd.training.train.pack import Pack
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.tasks import Add
+
+TASK = Add(3)
+
+
+class HostReads(TorchDispatchMode):
+    """Counts what makes the host wait for a device: a number read from a tensor, a shape that depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.name() in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"):
+            self.found.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+def test_the_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
+    found = {}
+
+    def watched(name, original):
+        def watch(self, *arguments, **options):
+            with HostReads() as reads:
+                result = original(self, *arguments, **options)
+            found.setdefault(name, []).extend(reads.found)
+            return result
+
+        return watch
+
+    for name in ("training_step", "validation_step", "configure_gradient_clipping"):
+        monkeypatch.setattr(LitPack, name, watched(name, getattr(LitPack, name)))
+    train("seed=0-1", "model=nanogpt")
+    assert found == {"training_step": [], "validation_step": [], "configure_gradient_clipping": []}
+    with HostReads() as reads:
+        torch.ones(1).item()
+    assert reads.found  # else it watches nothing
+
+
+class OnTheCPU(TorchDispatchMode):
+    """Counts the operators that read or make a tensor on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
+        if any(x.device.type == "cpu" for x in tensors):
+            self.found.add(function.name())
+        return result
+
+
+@pytest.mark.parametrize("network", [Transformer, NanoGPT])
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_nothing_of_an_epoch_stays_behind_on_the_cpu(network, seeds, monkeypatch):
+    """With the ``meta`` device in the place of a GPU; but for the order of the examples, which is drawn on the CPU."""
+    build = partial(network, TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2)
+    module = LitPack(Pack(build, seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")
+    optimizer = module.configure_optimizers()
+    examples = TASK.examples()
+    table = tuple(torch.from_numpy(tokens).to("meta") for tokens in (examples.prompt, examples.completion))
+    monkeypatch.setattr(LitPack, "global_step", 5)
+    batches = list(TrainBatches(*table, seeds, batch_size=20, step=lambda: 0))
+    with OnTheCPU() as off:
+        module.on_train_epoch_start()
+        for index, batch in enumerate(batches):
+            loss = module.training_step(batch, index)
+            optimizer.zero_grad()
+            loss.backward()
+            module.configure_gradient_clipping(optimizer)
+        with torch.no_grad():
+            for batch in EvaluationBatches(*table, 64):
+                module.validation_step(batch, 0, 1)
+            accuracy = module.val_accuracy.compute()["val_seq_acc"]
+    assert off.found == set()
+    assert loss.device.type == accuracy.device.type == "meta"
+    with OnTheCPU() as off:
+        torch.ones(1)
+    assert off.found  # else it watches nothing

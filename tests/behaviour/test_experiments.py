@@ -1,0 +1,131 @@
+"""The presets of ``conf/experiment/``: which jobs each is, and what it says of itself."""
+
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+import hydra
+import pytest
+import torch
+import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from arith_erd.config.compose import CONF, build, check, compose, resolve
+from arith_erd.models import Network
+from arith_erd.report.paper import load_paper
+from arith_erd.report.replicas import departures
+from arith_erd.runs import run_name
+
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
+ABLATIONS = (
+    *("none", "squeezed_encoder", "one_head", "d_model_32"),
+    *("no_positional_encoding", "no_attention", "no_feed_forward"),
+)
+EPOCHS = {"add": 50, "mul": 250, "random_output": 1000}
+
+
+class Job(NamedTuple):
+    """What the experiments differ in."""
+
+    task: str
+    split: str = "random"
+    model: str = "transformer"
+    ablation: str = "none"
+    prompt_order: str = "reverse"
+    completion_order: str = "reverse"
+    max_epochs: int = 50
+    stop_at: float | None = None
+
+
+WANTED = {
+    "fig1_learning_curves": [Job(task, max_epochs=EPOCHS[task]) for task in TASKS],
+    "fig2_random_output": [Job("random_output", max_epochs=1000)],
+    "fig3_splits": [Job(task, split, max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
+    "table3_ablation": [
+        Job(task, ablation=name, max_epochs=1000, stop_at=0.95) for name, task in product(ABLATIONS, TASKS)
+    ],
+    "figC6_bit_order": [
+        Job(task, prompt_order=prompt, completion_order=completion, max_epochs={"add": 150, "mul": 1500}[task])
+        for task, completion, prompt in product(TASKS, ORDERS, ORDERS)
+    ],
+    "figE7_nanogpt": [Job(task, model="nanogpt", max_epochs=EPOCHS[task]) for task in TASKS],
+    "figE8_nanogpt_splits": [
+        Job(task, split, "nanogpt", max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)
+    ],
+}
+
+
+@cache
+def sweep(name: str) -> list[dict]:
+    """The configuration of every job of ``python train.py -m experiment=NAME``, as Hydra's sweeper makes them."""
+    preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
+    parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+        overrides = parser.parse_overrides([f"{key}={values}" for key, values in parameters.items()])
+        (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+        configs = [resolve(hydra.compose("train", [f"experiment={name}", *job])) for job in jobs]
+    for config in configs:
+        check(config)
+    assert compose("train", [f"experiment={name}", *jobs[0]]) == configs[0]  # the strict way, which is slow, once
+    return configs
+
+
+def job_of(config: dict) -> Job:
+    groups = (config[group]["name"] for group in ("task", "split", "model", "ablation"))
+    orders = (config["task"].get(f"{what}_order", "reverse") for what in ("prompt", "completion"))
+    return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
+
+
+def test_every_experiment_is_looked_at() -> None:
+    assert {*WANTED, "smoke"} == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_the_jobs_of_an_experiment_are_those_of_the_paper(name: str) -> None:
+    configs = sweep(name)
+    assert [job_of(config) for config in configs] == WANTED[name]
+    for config in configs:
+        assert config["seed"] == "0-4"
+        assert departures(config, load_paper().setup) == []  # or the report would leave it out
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_job_builds_and_has_a_directory_of_its_own(name: str) -> None:
+    configs = sweep(name)
+    assert len({run_name(config) for config in configs}) == len(configs)
+    for config in configs:
+        task = build(config["task"])
+        with torch.device("meta"):
+            network = build(config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+        assert isinstance(network, Network)
+        build(config["split"])
+
+
+def test_the_cut_has_every_setting_of_every_experiment() -> None:
+    cut = [job_of(config) for config in sweep("smoke")]
+    everything = [job for jobs in WANTED.values() for job in jobs]
+    for field in set(Job._fields) - {"max_epochs"}:
+        assert {getattr(job, field) for job in cut} == {getattr(job, field) for job in everything}
+    for pair in (("model", "split"), ("model", "task"), ("split", "task"), ("prompt_order", "completion_order")):
+        seen, wanted = ({tuple(getattr(job, f) for f in pair) for job in jobs} for jobs in (cut, everything))
+        assert seen == wanted, pair
+
+
+def test_the_cut_is_tiny_and_no_run_of_it_passes_for_one_of_the_paper() -> None:
+    for config in sweep("smoke"):
+        assert config["trainer"]["max_epochs"] == 2
+        assert config["seed"] == "0-2"  # as few as have an interval
+        assert "task.bits=4" in departures(config, load_paper().setup)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_opens_with_its_command_its_cost_and_what_to_expect(name: str) -> None:
+    lines = (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()
+    comment = "\n".join(line for line in lines if line.startswith("#"))
+    assert f"python train.py -m experiment={name}" in comment
+    assert "Cost, " in comment
+    assert "# To expect" in comment

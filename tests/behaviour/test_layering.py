@@ -1,0 +1,128 @@
+"""The package is a house: imports go down its floors, and what is slow to load is loaded only by what needs it.
+
+That `--help` and configuration errors load neither torch nor Lightning is in ``test_cli.py``.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "arith_erd"
+
+# From the ground up. A room imports from the floors below it and within itself, never from its neighbours.
+FLOORS = (
+    {"__init__", "errors", "bits", "stats"},
+    {"tasks", "seeds", "system"},
+    {"splits", "models", "runs"},
+    {"config", "plots"},
+    {"interp", "report", "loggers", "launch"},
+    {"training", "probes"},
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+WITH_TORCH = {"models", "interp", "training", "probes"}
+
+# The rooms that may import what is slow, or ties us to somebody else's conventions.
+ONLY_IN = {
+    "lightning": {"training"},
+    "hydra": {"config", "launch"},
+    "omegaconf": {"config", "launch"},
+    "submitit": {"launch"},
+    "wandb": {"loggers", "report"},
+}
+
+
+@pytest.fixture
+def source(root) -> Path:
+    return root / "src" / PACKAGE
+
+
+def imports(path: Path, source: Path) -> set[str]:
+    """Every module that a file names in an import, at the top or inside a function, in full."""
+    package = [PACKAGE, *path.relative_to(source).parent.parts]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            # `from . import x` names the module x; `from .a import b` names a, whatever b is.
+            siblings = {f"{module}.{alias.name}" for alias in node.names}
+            found |= siblings if node.level and not node.module else {module}
+    return found
+
+
+def room_of(path: Path, source: Path) -> str:
+    return path.relative_to(source).with_suffix("").parts[0]
+
+
+def modules(source: Path) -> list[Path]:
+    return sorted(source.rglob("*.py"))
+
+
+def users_of(library: str, source: Path) -> list[Path]:
+    return [path for path in modules(source) if library in {name.split(".")[0] for name in imports(path, source)}]
+
+
+def test_every_room_is_on_a_floor_and_the_house_is_small(source):
+    rooms = {path.stem if path.is_file() else path.name for path in source.iterdir() if path.suffix in ("", ".py")}
+    assert rooms - {"__pycache__"} == set(FLOOR)
+    assert len([path for path in source.iterdir() if path.name != "__pycache__"]) <= 22
+
+
+def test_imports_go_down_the_floors_only(source):
+    wrong = [
+        f"{path.relative_to(source)} imports {name}"
+        for path in modules(source)
+        for name in imports(path, source)
+        if name.startswith(f"{PACKAGE}.")
+        and (room := name.split(".")[1]) != room_of(path, source)
+        and FLOOR.get(room, 0) >= FLOOR[room_of(path, source)] > 0
+    ]
+    assert not wrong
+
+
+def test_every_group_of_configurations_is_the_folder_of_its_name(source, root):
+    """A group whose files name a class; the others (experiments, figures, ablations) only set keys."""
+    groups = {path.parent.name for path in (root / "conf").glob("*/*.yaml") if "\n_target_:" in path.read_text()}
+    assert groups == {"task", "split", "logger", "probe"}
+    assert all((source / f"{group}s").is_dir() for group in groups)
+
+
+def test_nobody_imports_the_report(source):
+    names = {name for path in modules(source) if room_of(path, source) != "report" for name in imports(path, source)}
+    assert not {name for name in names if name.startswith(f"{PACKAGE}.report")}
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_is_imported_only_where_it_belongs(library, source):
+    users = {room_of(path, source) for path in users_of(library, source)}
+    assert users <= ONLY_IN[library]
+
+
+def test_entry_points_are_short(root):
+    for name in ("train.py", "probe.py"):
+        assert len((root / name).read_text().splitlines()) < 60
+
+
+def test_rooms_without_torch_load_none(cli, source):
+    """Nor Lightning, nor W&B; and only `config` and `launch` load Hydra."""
+    names = [
+        ".".join(path.relative_to(source.parent).with_suffix("").parts)
+        for path in modules(source)
+        if room_of(path, source) not in WITH_TORCH and path not in users_of("wandb", source)
+    ]
+    with_hydra = tuple(f"{PACKAGE}.{room}" for room in ONLY_IN["hydra"])
+    names.sort(key=lambda name: name.startswith(with_hydra))  # the others first
+    code = f"""
+import importlib, sys
+for name in {names}:
+    importlib.import_module(name)
+    slow = {{"torch", "lightning", "pytorch_lightning", "torchmetrics", "wandb"}}
+    if not name.startswith({with_hydra}):
+        slow |= {{"hydra", "omegaconf"}}
+    assert not slow & set(sys.modules), f"{{name}} loads {{slow & set(sys.modules)}}"
+"""
+    result = cli("-c", code)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,288 @@
+"""Runs that are interrupted, in one process, and go on: of three-bit operands and one layer."""
+
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import threading
+import warnings
+from contextlib import nullcontext
+
+import lightning as L
+import pytest
+import torch
+import wandb
+from arith_erd.training.train.callbacks import KeepRows
+from arith_erd.training.train.checkpoint import ResumePoint
+
+from arith_erd.errors import UserError
+from arith_erd.interp.load import load_run
+from arith_erd.runs import Run
+from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
+
+
+def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:
+    """Train until the power goes off in an epoch, before or after the callback has done its work."""
+    with monkeypatch.context() as patch:
+        interrupt(patch, callback, epoch, after)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train(*FOUR_EPOCHS, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("callback", "after"), [(KeepRows, False), (KeepRows, True), (ResumePoint, False), (ResumePoint, True)]
+)
+def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch, capsys, callback, after):
+    """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
+    power_cut(train, monkeypatch, callback, 3, after)
+    capsys.readouterr()
+    resumed = train(*FOUR_EPOCHS)
+    started = 4 if callback is ResumePoint and after else 3
+    assert f"resuming from epoch {started}" in capsys.readouterr().out
+    assert_same(whole, resumed)
+
+
+def test_an_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, monkeypatch):
+    interrupt(monkeypatch, KeepRows, epoch=2, after=True)
+    with pytest.raises(RuntimeError):
+        train("trainer.max_epochs=3")
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert not run.finished
+    assert run.checkpoint.is_file()
+    assert [row["epoch"] for row in run.metrics()] == [1, 2]
+
+
+def test_a_full_disk_is_a_line_and_the_last_good_state_goes_on(train, whole, monkeypatch):
+    """Files may not grow beyond a limit from the second epoch on: the checkpoint fails, what was there stays."""
+    unlimited, original = resource.getrlimit(resource.RLIMIT_FSIZE), ResumePoint.on_train_epoch_end
+
+    def limited(self, trainer, pl_module):
+        if trainer.current_epoch == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, unlimited[1]))
+        original(self, trainer, pl_module)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(ResumePoint, "on_train_epoch_end", limited)
+            with pytest.raises(
+                UserError, match=r"cannot be written \(File too large\); what was saved before is intact"
+            ):
+                train(*FOUR_EPOCHS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert_same(train(*FOUR_EPOCHS), whole)
+
+
+def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
+    """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4."""
+    overrides = ("checkpoint.every_n_epochs=2",)
+    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+    capsys.readouterr()
+    assert_same(whole, train(*FOUR_EPOCHS, *overrides))
+    assert "resuming from epoch 3" in capsys.readouterr().out
+
+
+def test_interrupted_before_its_first_checkpoint_a_run_starts_again(train, whole, monkeypatch):
+    power_cut(train, monkeypatch, KeepRows, 1, True)
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_interrupted_between_training_and_summary(whole, train, runs_dir):
+    shutil.copytree(whole.path.parent, runs_dir)
+    (runs_dir / whole.name / "summary.json").unlink()
+    again = train(*FOUR_EPOCHS)
+    assert again.metrics() == whole.metrics()  # the seconds too: nothing was trained again
+    assert_same(whole, again)
+
+
+def half_way(train, monkeypatch, *overrides) -> None:
+    """Train until the power goes off in epoch 4, its rows written and its checkpoint not."""
+    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+
+
+def the_run(runs_dir) -> Run:
+    (path,) = runs_dir.iterdir()
+    return Run(path)
+
+
+def cut(path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def flip_a_bit(path) -> None:
+    """In the middle of a tensor, where only a checksum can tell."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path) -> None:
+    path.write_bytes(b"")
+
+
+def another_file(path) -> None:
+    torch.save({"epoch": 2}, path)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, empty, another_file])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, damage):
+    half_way(train, monkeypatch)
+    damage(the_run(runs_dir).checkpoint)
+    capsys.readouterr()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("last.ckpt: damaged; going on from the one before" in line for line in lines) == 1
+    assert sum("resuming from epoch 3" in line for line in lines) == 1
+
+
+def test_killed_between_the_two_renames(train, whole, runs_dir, monkeypatch, capsys):
+    half_way(train, monkeypatch)
+    the_run(runs_dir).checkpoint.unlink()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert "resuming from epoch 3" in capsys.readouterr().out
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(train, whole, runs_dir, monkeypatch):
+    """Fallen back, then interrupted at once: the good one is still there."""
+    half_way(train, monkeypatch)
+    cut(the_run(runs_dir).checkpoint)
+    power_cut(train, monkeypatch, KeepRows, 3, False)
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_two_damaged_checkpoints_are_one_line(train, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    for path in (run.checkpoint, run.previous_checkpoint):
+        cut(path)
+    with pytest.raises(UserError, match=r"^\S+: last\.ckpt and previous\.ckpt are damaged, or of another version"):
+        train(*FOUR_EPOCHS)
+
+
+def test_a_line_cut_in_the_middle_is_written_again(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    metrics = the_run(runs_dir).path / "metrics.csv"
+    metrics.write_text(metrics.read_text()[:-20])
+    assert [row["epoch"] for row in the_run(runs_dir).metrics()] == [1, 1, 2, 2, 3, 3, 4]
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_epochs_without_their_rows_are_not_gone_on_from(train, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    (the_run(runs_dir).path / "metrics.csv").unlink()
+    with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 1; delete last\.ckpt to start again"):
+        train(*FOUR_EPOCHS)
+
+
+def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    before = {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)}
+    with monkeypatch.context() as patch:
+
+        def full(self, path, *_):
+            path.write_bytes(b"half of a checkp")
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(L.Trainer, "save_checkpoint", full)
+        with pytest.raises(UserError, match="No space left"):
+            train(*FOUR_EPOCHS)
+    assert {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)} == before
+    assert not list(run.path.rglob("*.partial"))
+    assert "No space left" in run.error.read_text()
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert not run.error.exists()
+    assert not run.previous_checkpoint.exists()
+
+
+def test_a_checkpoint_that_lightning_refuses_is_a_line(train, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    torch.save(torch.load(run.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"}, run.checkpoint)
+    with pytest.raises(UserError, match=r"last\.ckpt: training cannot go on from it .*; delete it to start again"):
+        train(*FOUR_EPOCHS)
+
+
+def no_moments(saved) -> None:
+    """Lightning would go on with new ones, to another end."""
+    saved["optimizer_states"] = []
+
+
+def one_moment_less(saved) -> None:
+    del saved["optimizer_states"][0]["state"][3]
+
+
+def a_short_moment(saved) -> None:
+    """A fused kernel would write behind its end."""
+    saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+
+
+def a_repeated_moment(saved) -> None:
+    """As long as it should be, in the memory of a single number."""
+    entry = saved["optimizer_states"][0]["state"][0]
+    entry["exp_avg"] = torch.zeros(1).expand(entry["exp_avg"].shape)
+
+
+def no_learning_rate(saved) -> None:
+    del saved["optimizer_states"][0]["param_groups"][0]["lr"]
+
+
+def no_counters(saved) -> None:
+    saved["loops"] = {"fit_loop": {"epoch_progress": {"current": {"processed": 3}}}}
+
+
+@pytest.mark.parametrize(
+    "craft", [no_moments, one_moment_less, a_short_moment, a_repeated_moment, no_learning_rate, no_counters]
+)
+def test_a_crafted_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, craft):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    saved = torch.load(run.checkpoint, weights_only=True)
+    craft(saved)
+    torch.save(saved, run.checkpoint)
+    assert_same(train(*FOUR_EPOCHS), whole)
+    assert "going on from the one before" in capsys.readouterr().out
+
+
+def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    stamps = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    with (run.path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="in use by process"):
+            train(*FOUR_EPOCHS)
+        assert load_run(run.path).seed == 0  # who only reads needs no lock
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == stamps
+
+
+# One after another in a process
+
+
+def state_of_the_process() -> dict:
+    return {
+        "threads": {thread.name for thread in threading.enumerate()},
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "environment": {key: os.environ[key] for key in os.environ if key != "PYTEST_CURRENT_TEST"},
+        "handlers": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "wandb": wandb.run,
+        "warnings": len(warnings.filters),
+    }
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_leaves_nothing_behind_for_the_next(train, whole, monkeypatch, fails):
+    """What one that finished, or one that failed, changed in the process; and the next comes to the same bits."""
+    train("trainer.max_epochs=1", "logger=wandb")  # the first one imports, and sets what all share
+    before = state_of_the_process()
+    overrides = ("logger=wandb", "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError) if fails else nullcontext():
+        interrupt(patch, ResumePoint, epoch=1 if fails else 9, after=False)
+        train(*overrides)
+    after = state_of_the_process()
+    ours = after["threads"] - {name for name in after["threads"] if "wandb" in name.lower()}  # its service has its own
+    assert ours <= before["threads"]
+    assert {**after, "threads": None} == {**before, "threads": None}
+    assert_same(whole, train(*FOUR_EPOCHS))

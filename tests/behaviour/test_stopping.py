@@ -1,0 +1,119 @@
+"""Runs that are asked to leave, by a signal, and go on from the step at which they stood."""
+
+import os
+import signal
+import sys
+
+import pytest
+from arith_erd.training.train.callbacks import KeepRows
+from arith_erd.training.train.module import LitPack
+
+from arith_erd.system.signals import signals_caught
+from tests.behaviour.interruption import FOUR_EPOCHS, Listener, assert_same
+
+
+def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):
+    """Make a signal come in an epoch (from 1), at the end of that batch or of the epoch."""
+    original = getattr(KeepRows, hook)
+
+    def receiving(self, trainer, pl_module, *rest):
+        original(self, trainer, pl_module, *rest)
+        if trainer.current_epoch + 1 == epoch and (batch is None or rest[2] == batch):
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(KeepRows, hook, receiving)
+
+
+def stop(train, *overrides) -> None:
+    """Train until the signal ends it."""
+    with pytest.raises(SystemExit), signals_caught():
+        train(*FOUR_EPOCHS, *overrides)
+
+
+@pytest.fixture
+def submitit():
+    """Somebody who listens for SIGUSR2, and ends the program."""
+    listener = Listener()
+    listener.work = lambda: sys.exit(-1)
+    before = signal.signal(signal.SIGUSR2, listener)
+    yield listener
+    assert signal.getsignal(signal.SIGUSR2) is listener
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize(
+    ("hook", "batch", "place", "left"),
+    [
+        ("on_train_batch_end", 0, "epoch 3, after 1 of 3 steps", 5),
+        ("on_train_batch_end", 1, "epoch 3, after 2 of 3 steps", 4),
+        ("on_train_batch_end", 2, "epoch 3, after 3 of 3 steps", 3),
+        ("on_validation_batch_end", 0, "epoch 3, after 3 of 3 steps", 3),
+        ("on_train_epoch_end", None, "epoch 4", 3),
+    ],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
+def test_a_signal_ends_a_run_that_goes_on_from_that_step(
+    train, whole, runs_dir, monkeypatch, capsys, submitit, hook, batch, place, left, number
+):
+    """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
+
+    Three steps an epoch; ``left`` are those that the same command then takes. A checkpoint would be due after all four.
+    """
+    with monkeypatch.context() as patch:
+        signalled(patch, 3, hook, batch, number)
+        stop(train, "checkpoint.every_n_epochs=4")
+    assert f"the same command resumes from {place}\n" in capsys.readouterr().out
+    assert submitit.heard == ([number] if number == signal.SIGUSR2 else [])
+    assert not list(runs_dir.glob("*/error.txt"))
+    steps, step = [], LitPack.training_step
+    monkeypatch.setattr(LitPack, "training_step", lambda self, *rest: steps.append(rest[1]) or step(self, *rest))
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert f"resuming from {place}\n" in capsys.readouterr().out
+    assert len(steps) == left
+
+
+@pytest.mark.parametrize(
+    ("hook", "batch"), [("on_train_batch_end", 1), ("on_validation_batch_end", 0), ("on_train_epoch_end", None)]
+)
+def test_a_run_goes_on_if_whoever_listens_comes_back(train, whole, monkeypatch, submitit, hook, batch):
+    submitit.work = lambda: None
+    signalled(monkeypatch, 2, hook, batch, signal.SIGUSR2)
+    with signals_caught():
+        assert_same(whole, train(*FOUR_EPOCHS))
+    assert submitit.heard
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data.batch_size=1000",),  # an epoch is one step
+        ("trainer.precision=64-true",),
+        ("model.optimizer._target_=torch.optim.Adam", "model.optimizer.fused=false"),
+        ("trainer.stop_at=0.0",),  # the first epoch is the last
+    ],
+    ids=" ".join,
+)
+def test_a_signal_in_the_validation_of_any_run(train, runs_dir, tmp_path, train_in, monkeypatch, overrides):
+    with monkeypatch.context() as patch:
+        signalled(patch, 1, "on_validation_batch_end", 0)
+        stop(train, *overrides)
+    assert_same(train(*FOUR_EPOCHS, *overrides), train_in(tmp_path / "whole", *FOUR_EPOCHS, *overrides))
+
+
+def test_a_run_that_is_stopped_again_and_again(train, whole, monkeypatch, capsys):
+    """In every one of its steps but the last of each epoch, then in each validation."""
+    for epoch in (1, 2, 3, 4):
+        for hook, batch in (("on_train_batch_end", 0), ("on_train_batch_end", 1), ("on_validation_batch_end", 0)):
+            with monkeypatch.context() as patch:
+                signalled(patch, epoch, hook, batch)
+                stop(train)
+    assert_same(whole, train(*FOUR_EPOCHS))
+
+
+@pytest.mark.parametrize("overrides", [("checkpoint.every_n_epochs=3",), ("trainer.stop_at=0.0",)], ids=" ".join)
+def test_a_signal_after_the_last_epoch_leaves_the_summary(train, monkeypatch, capsys, overrides):
+    with monkeypatch.context() as patch:
+        signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
+        stop(train, *overrides)
+    assert "the same command has the summary left to write\n" in capsys.readouterr().out
+    assert train(*FOUR_EPOCHS, *overrides).finished

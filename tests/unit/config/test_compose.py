@@ -1,0 +1,298 @@
+"""Every option can be chosen and built; every value that could not be trained with is refused by its key."""
+
+import pytest
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from arith_erd.bits import START
+from arith_erd.config.build import build
+from arith_erd.config.checks import RULES
+from arith_erd.config.compose import CONF, compose
+from arith_erd.errors import UserError
+from arith_erd.interp.subject import Subject
+from arith_erd.loggers import Logger
+from arith_erd.models import Network, Transformer
+from arith_erd.probes.probe import Probe
+from arith_erd.tasks import Add, Task
+from tests.hostile.malformed import OTHERS, VALUES, malformed
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+MODELS, ABLATIONS = options("model"), options("ablation")
+IMPOSSIBLE = {("nanogpt", "squeezed_encoder")}
+
+
+def network_of(config) -> Network:
+    task: Task = build(config["task"])
+    return build(config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+
+
+# Every option
+
+
+def test_the_groups_are_those_of_the_design():
+    assert set(options("task")) >= {"add", "mul", "random_output"}
+    assert set(options("split")) >= {"random", "vs_t", "vs_v"}
+    assert set(MODELS) >= {"transformer", "nanogpt"}
+    assert set(ABLATIONS) >= {
+        "none",
+        "squeezed_encoder",
+        "one_head",
+        "d_model_32",
+        "no_positional_encoding",
+        "no_attention",
+        "no_feed_forward",
+    }
+    assert set(options("logger")) >= {"csv", "wandb"}
+
+
+@pytest.mark.parametrize("name", options("task"))
+@pytest.mark.parametrize("order", ["reverse", "plain"])
+def test_every_task_builds(name, order):
+    config = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}"])
+    task = build(config["task"])
+    assert (task.name, task.bits, task.prompt_order) == (name, 3, order) == (config["task"]["name"], 3, order)
+    assert len(task.examples()) == 64
+
+
+@pytest.mark.parametrize("name", options("split"))
+def test_every_split_builds(name):
+    config = compose("train", [f"split={name}"])
+    assert config["split"]["name"] == name
+    assert build(config["split"])(Add(3).examples()).sum() == 16
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
+    if (model, ablation) in IMPOSSIBLE:
+        return
+    config = compose("train", [f"model={model}", f"ablation={ablation}"])
+    assert (config["model"]["name"], config["ablation"]["name"]) == (model, ablation)
+    network = network_of(config)
+    optimizer = build(config["model"]["optimizer"], torch.optim.Optimizer, network.parameters())
+    prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
+    network(prompt, answer_in).square().mean().backward()
+    optimizer.step()
+    assert network(prompt, answer_in).shape == (2, 8, 5)
+
+
+@pytest.mark.parametrize("ablation", [name for name in ABLATIONS if name != "none"])
+@pytest.mark.parametrize("model", MODELS)
+def test_an_ablation_changes_the_network_and_nothing_else(model, ablation):
+    if (model, ablation) in IMPOSSIBLE:
+        return
+    full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]) for name in ("none", ablation))
+    assert full["model"]["net"] != ablated["model"]["net"]
+    assert {key for key in full if full[key] != ablated[key]} == {"ablation", "model"}
+    assert {key for key in full["model"] if full["model"][key] != ablated["model"][key]} == {"net"}
+
+
+def test_squeezing_the_encoder_of_a_decoder_only_model_is_refused():
+    with pytest.raises(UserError, match=r"ablation=squeezed_encoder: .* model=nanogpt does not have"):
+        compose("train", ["model=nanogpt", "ablation=squeezed_encoder"])
+
+
+@pytest.mark.parametrize("name", options("logger"))
+def test_every_logger_builds(name):
+    assert isinstance(build(compose("train", [f"logger={name}"])["logger"]), Logger)
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    """An untrained network of three-bit addition."""
+    task = Add(3)
+    torch.manual_seed(0)
+    network = Transformer(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=6).eval()
+    split = build({"_target_": "arith_erd.splits.RandomSplit"})
+    return Subject(name="untrained", seed=0, task=task, network=network, split=split)
+
+
+def built_probe(overrides: list[str], subject: Subject) -> Probe:
+    config = compose("probe", overrides)
+    things = {"task": build(config["task"]), "split": build(config["split"]), "subjects": [subject]}
+    return build(config["probe"], **{need: things[need] for need in config["probe"]["needs"]})
+
+
+@pytest.mark.parametrize("name", options("probe"))
+def test_every_probe_builds(name, subject):
+    assert isinstance(built_probe([f"probe={name}", "task.bits=3"], subject), Probe)
+
+
+@pytest.mark.parametrize("name", options("figure"))
+def test_every_figure_preset_builds(name, subject):
+    assert isinstance(built_probe([f"figure={name}", "task.bits=3"], subject), Probe)
+
+
+def test_defaults_are_those_of_the_paper():
+    config = compose("train")
+    assert (config["task"]["name"], config["split"]["name"], config["model"]["name"]) == (
+        "add",
+        "random",
+        "transformer",
+    )
+    assert config["data"]["batch_size"] == 128
+    assert config["model"]["optimizer"] | {"_target_": ""} == {
+        "_target_": "",
+        "lr": 1e-4,
+        "betas": [0.9, 0.98],
+        "eps": 1e-9,
+        "weight_decay": 0.0,
+        "fused": True,
+    }
+    nanogpt = compose("train", ["model=nanogpt"])["model"]
+    assert nanogpt["optimizer"]["lr"] == 1e-3
+    assert nanogpt["optimizer"]["weight_decay"] == 0.1
+    assert nanogpt["gradient_clip"] == 1.0
+
+
+@pytest.mark.parametrize(("task", "epochs"), [("add", 50), ("mul", 250), ("random_output", 1000)])
+def test_each_task_is_trained_as_long_as_it_takes(task, epochs):
+    assert compose("train", [f"task={task}"])["trainer"]["max_epochs"] == epochs
+
+
+def test_nothing_is_left_to_interpolate():
+    assert "${" not in str(compose("train")) + str(compose("probe"))
+
+
+# Keys that do not exist
+
+
+@pytest.mark.parametrize("plus", ["", "+"])
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("trainer.max_epoch", "trainer.max_epochs"),
+        ("model.net.dropuot", "model.net.dropout"),
+        ("task.bit", "task.bits"),
+        ("batch_size", "data.batch_size"),
+        ("model.net.hidden_size", "expected one of|did you mean"),
+    ],
+)
+def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
+    with pytest.raises(UserError, match=rf"{key}: no such key; .*({hint})"):
+        compose("train", [f"{plus}{key}=3"])
+
+
+# Values that could not be trained with
+
+
+@pytest.mark.parametrize("override", VALUES)
+def test_bad_values_are_refused_by_key_and_value(override):
+    key = override.partition("=")[0]
+    with pytest.raises(UserError) as refused:
+        compose("train", [override])
+    message = str(refused.value)
+    value = OverridesParser.create().parse_override(override).value()
+    assert message.startswith(f"{key}={value}: expected ")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("typed", "key"), OTHERS)
+def test_whatever_else_is_wrong_is_refused_by_its_key(typed, key):
+    with pytest.raises(UserError) as refused:
+        compose("train", typed.split())
+    message = str(refused.value)
+    assert key in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize("override", ["out=''", "out=3", "runs_dir=null"])
+def test_bad_folders_of_a_probe(override):
+    with pytest.raises(UserError, match=rf"^{override.partition('=')[0]}=.*: expected a folder"):
+        compose("probe", [override])
+
+
+@pytest.mark.parametrize("override", ["probe.name=../x", "probe.needs=[world]", "probe.needs=task"])
+def test_bad_names_and_needs_of_a_probe(override):
+    with pytest.raises(UserError, match=rf"^{override.partition('=')[0]}=.*: expected a "):
+        compose("probe", [override])
+
+
+def test_every_rule_has_a_value_that_it_refuses():
+    refused = {key for _, key in malformed()} | {"out"}
+    assert {key for key, _, _ in RULES} <= refused
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "task.bits=2",
+        "task.bits=9",
+        "split.fraction=0.9",
+        "data.batch_size=1",
+        "trainer.max_epochs=1",
+        "trainer.stop_at=0",
+        "trainer.stop_at=1",
+        "trainer.stop_at=null",
+        "trainer.compile=true",
+        "trainer.precision=64-true",
+        "model.net.d_model=8",
+        "model.net.dropout=0",
+        "model.optimizer.lr=1",
+        "model.optimizer.betas=[0,0.999]",
+        "model.optimizer.weight_decay=0",
+        "model.gradient_clip=null",
+        "model.gradient_clip=0.5",
+        "seed='0-4,7'",
+        "seed=[0,1,2]",
+        "seed=0-4",
+        "seed=2147483647",
+    ],
+)
+def test_good_values_are_accepted(override):
+    compose("train", [override])
+
+
+# Targets
+
+
+OUTSIDE = ["os.system", "builtins.eval", "pathlib.Path", "subprocess.run", "arith_erdevil.run", "torchvision.x", ""]
+
+
+@pytest.mark.parametrize("target", OUTSIDE)
+def test_targets_outside_the_allow_list_are_refused(target):
+    for node in (
+        {"_target_": target},
+        {"_target_": "arith_erd.tasks.Add", "bits": {"_target_": target}},
+        {"_target_": "arith_erd.tasks.Add", "bits": {"deep": {"deeper": {"_target_": target}}}},
+    ):
+        with pytest.raises(UserError, match=r"_target_=.*: expected a class of arith_erd"):
+            build(node)
+
+
+@pytest.mark.parametrize("target", OUTSIDE)
+def test_targets_in_lists_are_refused_too(target):
+    for bits in ([{"_target_": target}], [[{"_target_": target}]], {"x": [{"y": {"_target_": target}}]}):
+        with pytest.raises(UserError, match=r"_target_=.*: expected a class of arith_erd"):
+            build({"_target_": "arith_erd.tasks.Add", "bits": bits})
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.os.system", "arith_erd.training.train.subprocess.run", "arith_erd.config.compose.re.compile"]
+)
+def test_other_modules_are_not_reached_through_allowed_ones(target):
+    with pytest.raises(UserError):
+        build({"_target_": target})
+
+
+@pytest.mark.parametrize("target", ["arith_erd.tasks.Sub", "arith_erd.nowhere.Add", "torch.optim.Foo"])
+def test_a_target_that_does_not_exist_is_a_short_error(target):
+    with pytest.raises(UserError, match=target):
+        build({"_target_": target})
+
+
+def test_what_a_constructor_refuses_is_a_short_error():
+    with pytest.raises(UserError, match=r"^task\.bits=1: expected"):
+        build({"_target_": "arith_erd.tasks.Add", "bits": 1})
+    with pytest.raises(UserError, match=r"^arith_erd\.tasks\.Add: .*carry"):
+        build({"_target_": "arith_erd.tasks.Add", "carry": 1})
+
+
+def test_an_optimizer_that_does_not_take_its_options_is_a_short_error(train):
+    with pytest.raises(UserError, match=r"SGD.*betas"):
+        train("model.optimizer._target_=torch.optim.SGD")

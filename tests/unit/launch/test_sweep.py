@@ -1,0 +1,214 @@
+"""Sweeps of jobs that do what a test wants instead of training."""
+
+import gc
+import os
+import re
+import signal
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from arith_erd.errors import UserError
+from arith_erd.launch import sweep
+from arith_erd.launch.cli import entry_point
+from arith_erd.runs import Config, Run
+
+Job = Callable[[Config], None]
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    """What each job that started has for a seed, in order."""
+    return []
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, ran):
+    """``command(job, "-m", "seed=0,1")`` runs a program whose jobs are calls of ``job``; gives its exit status."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(job: Job, *arguments: str) -> int:
+        def program(config: Config) -> None:
+            ran.append(str(config["seed"]))
+            job(config)
+
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, f"runs_dir={tmp_path / 'runs'}"])
+        with pytest.raises(SystemExit) as ended:
+            entry_point("train", runs_of=lambda config: [Run.of(config)])(program)()
+        return int(ended.value.code or 0)
+
+    return run
+
+
+def verdicts(printed: str) -> dict[str, str]:
+    """The table, as overrides -> verdict."""
+    rows = re.findall(r"^\d+ +(finished|skipped|failed|not finished) +(\S.*?) *$", printed, re.MULTILINE)
+    return {overrides: verdict for verdict, overrides in rows}
+
+
+def finish(config: Config) -> None:
+    run = Run.of(config)
+    run.create(config)
+    run.finish({"seeds": []})
+
+
+def fails_for(*seeds: int, error: Exception) -> Job:
+    def job(config: Config) -> None:
+        if config["seed"] in seeds:
+            raise error
+        finish(config)
+
+    return job
+
+
+def test_one_failed_job_leaves_the_others_running(command, ran, capsys):
+    assert command(fails_for(1, error=UserError("no such thing")), "-m", "seed=0,1,2") == 1
+    assert ran == ["0", "1", "2"]
+    said = capsys.readouterr()
+    assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "finished"}
+    assert "job 1: no such thing" in said.out
+    assert said.err == "error: job 1 (seed=1): no such thing\n"
+
+
+def test_so_does_a_bug_whose_traceback_is_shown_where_no_file_holds_it(command, ran, capsys):
+    assert command(fails_for(0, error=ZeroDivisionError("by zero\nand more")), "-m", "seed=0,1") == 1
+    assert ran == ["0", "1"]
+    said = capsys.readouterr()
+    assert "job 0: ZeroDivisionError: by zero\n" in said.out
+    assert said.err.count("Traceback") == 1
+
+
+def test_the_table_says_where_the_rest_of_an_error_is(command, capsys, tmp_path):
+    error = RuntimeError("on fire")
+    error.add_note(f"see {tmp_path}/error.txt")
+    assert command(fails_for(0, error=error), "-m", "seed=0,1") == 1
+    said = capsys.readouterr()
+    assert f"\n  see {tmp_path}/error.txt\n" in said.out
+    assert "Traceback" not in said.err
+
+
+def test_the_same_command_again_runs_what_is_missing(command, ran, capsys):
+    command(fails_for(1, error=UserError("not yet")), "-m", "seed=0,1,2")
+    ran.clear()
+    capsys.readouterr()
+
+    def only_what_is_missing(config: Config) -> None:
+        if not Run.of(config).finished:
+            assert config["seed"] == 1
+            finish(config)
+
+    assert command(only_what_is_missing, "-m", "seed=0,1,2") == 0
+    assert verdicts(capsys.readouterr().out) == {"seed=0": "skipped", "seed=1": "finished", "seed=2": "skipped"}
+
+
+def test_fail_fast(command, ran, capsys):
+    assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2,3", "fail_fast=true") == 1
+    assert ran == ["0", "1"]
+    expected = {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished", "seed=3": "not finished"}
+    assert verdicts(capsys.readouterr().out) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_whole_sweep(command, ran, capsys, number):
+    def job(config: Config) -> None:
+        if config["seed"] == 1:
+            os.kill(os.getpid(), number)
+        finish(config)
+
+    assert command(job, "-m", "seed=0,1,2") == 128 + number
+    assert ran == ["0", "1"]
+    said = capsys.readouterr()
+    assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
+    assert said.err == f"{number.name}: stopped; the same command goes on from here\n"
+
+
+BAD_LATER = [
+    (("seed=0,4-0",), r"job 1 \(seed=4-0\): seed=4-0: expected"),
+    (("task=add,subtract",), r"job 1 \(task=subtract\): .*subtract"),
+    (("model=transformer,nanogpt", "ablation=squeezed_encoder"), r"job 1 \(model=nanogpt\): ablation=squeezed_encoder"),
+    (("trainer.max_epochs=5,0",), r"job 1 \(trainer\.max_epochs=0\): trainer\.max_epochs=0: expected"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_LATER)
+def test_a_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
+    assert command(finish, "-m", *arguments) == 1
+    assert not ran
+    said = capsys.readouterr()
+    assert re.search(message, said.err)
+    assert said.err.endswith("none of the 2 jobs was started\n")
+    assert not verdicts(said.out)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_presets_are_checked_with_their_sweep(command, ran, capsys):
+    assert command(finish, "-m", "experiment=fig3_splits", "seed=0,-1") == 1
+    assert capsys.readouterr().err.count("seed=-1: expected") == 6
+    assert not ran
+
+
+def test_without_m_there_is_no_table(command, capsys):
+    assert command(finish, "seed=3") == 0
+    assert not capsys.readouterr().out
+    assert command(fails_for(3, error=UserError("no such thing")), "seed=3") == 1
+    assert capsys.readouterr().err == "error: no such thing\n"
+
+
+def test_a_bug_without_m_is_raised(command):
+    with pytest.raises(ZeroDivisionError):
+        command(fails_for(3, error=ZeroDivisionError()), "seed=3")
+
+
+def test_the_table_fits_80_columns(command, capsys):
+    long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
+    axes = ("task=add,mul", "split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
+    assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == 1
+    table = capsys.readouterr().out.partition("job ")[2]
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.count("lr=0.0001") == 8  # folded, never cut off
+
+
+def test_a_failed_job_keeps_nothing_alive(command):
+    """Its exception would hold every frame, and a model in one of them."""
+
+    class Model:
+        pass
+
+    alive: list[weakref.ref] = []
+
+    def job(config: Config) -> None:
+        gc.collect()
+        assert not any(reference() for reference in alive)
+        model = Model()
+        alive.append(weakref.ref(model))
+        raise UserError("no")
+
+    assert command(job, "-m", "seed=0,1") == 1
+    assert len(alive) == 2
+    assert {failure.cause for failure in sweep.current.failures.values()} == {"no"}
+
+
+def planned(directories: Sequence[Run], before: bool = False) -> sweep.Sweep:
+    jobs = [sweep.Job([f"seed={n}"], {"seed": n}, before) for n in range(len(directories))]
+    return sweep.Sweep("train", lambda config: [directories[config["seed"]]], jobs, started=10.0)
+
+
+def test_of_jobs_that_ran_elsewhere_the_run_directories_tell(tmp_path: Path, config, capsys):
+    """Whatever the cluster says: one finished, one failed and left a traceback, one was killed."""
+    finished, failed, killed = (Run(tmp_path / name) for name in ("finished", "failed", "killed"))
+    for run in (finished, failed, killed):
+        run.create(config)
+    finished.finish({"seeds": []})
+    failed.error.write_text("Traceback ...\n  ...\nRuntimeError: on fire\n")
+    assert planned([finished, failed, killed]).end() == 1
+    said = capsys.readouterr().out
+    assert verdicts(said) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
+    assert f"job 1: RuntimeError: on fire\n  see {failed.error}\n" in said
+    assert planned([finished]).end() == 0
+    os.utime(failed.error, (9.0, 9.0))  # before this sweep
+    assert planned([failed]).end() == 1
+    assert verdicts(capsys.readouterr().out)["seed=0"] == "not finished"

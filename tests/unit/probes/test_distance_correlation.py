@@ -1,0 +1,127 @@
+"""Correlations between distances: the authors' model gives the authors' numbers, and every cell is what it says."""
+
+import io
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from arith_erd.interp.activations import embeddings
+from arith_erd.interp.subject import Subject
+from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.authors_weights import load_official
+from arith_erd.models.decoding import greedy, shift_right
+from arith_erd.probes.distance_correlation import DistanceCorrelation
+from arith_erd.tasks import Add, Mul, Task
+
+OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
+CELL = ["stack", "layer", "level", "space", "method"]
+
+
+def untrained(task: Task, architecture: type[Network] = Transformer, seed: int = 0, **options: bool) -> Subject:
+    torch.manual_seed(seed)
+    network = architecture(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2, **options).eval()
+    return Subject("untrained", seed, task, network, None)
+
+
+def measure(*subjects: Subject) -> pd.DataFrame:
+    probe = DistanceCorrelation(subjects)
+    return pd.DataFrame(probe.rows(), columns=list(probe.columns))
+
+
+@pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
+def test_the_authors_weights_give_the_authors_correlations() -> None:
+    expected = json.loads((OFFICIAL / "expected.json").read_text())["distance_correlation"]["values"]
+    task = Add()
+    rows = measure(Subject("official", 0, task, load_official(OFFICIAL / "add_model", task), None))
+    found = rows.set_index(CELL)["correlation"]
+    assert len(expected) == 48
+    for key, values in expected.items():
+        site, against = key.split()
+        stack, layer = site.split(".")
+        for method, value in zip(("pearson", "spearman"), values, strict=True):
+            # Rounded to four decimals and then to three, so off by up to 0.00055.
+            cell = (stack, int(layer), *against.split("_"), method)
+            assert found[cell] == pytest.approx(value, abs=0.0006), cell
+
+
+@pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
+def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Network]) -> None:
+    subject = untrained(Mul(3), architecture)
+    examples = subject.task.examples(range(8), range(8))
+    prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
+    own = greedy(subject.network, prompt, subject.task.width)
+    assert not torch.equal(own, completion)
+    x = embeddings(subject.network, prompt, shift_right(own), ["dec.2"])["dec.2"].double().numpy()
+    pairs = list(combinations(range(8), 2))
+    inner = [np.linalg.norm(x[i] - x[j]) for i, j in pairs]
+    outer = {
+        ("in", "token"): [(examples.prompt[i] != examples.prompt[j]).sum() for i, j in pairs],
+        ("in", "value"): [abs(i - j) for i, j in pairs],
+        ("out", "token"): [(examples.completion[i] != examples.completion[j]).sum() for i, j in pairs],
+        ("out", "value"): [abs(i * i - j * j) for i, j in pairs],
+    }
+    found = measure(subject).set_index(CELL)["correlation"]
+    for against, distances in outer.items():
+        expected = np.corrcoef(inner, distances)[0, 1]
+        assert found[("dec", 2, *against, "pearson")] == pytest.approx(expected, abs=1e-9)
+    for stack, level in (("input", "in"), ("output", "out")):
+        expected = np.corrcoef(outer[level, "token"], outer[level, "value"])[0, 1]
+        assert found[stack, 0, level, "value", "pearson"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_input_and_output_agree_for_addition_only() -> None:
+    """Figure 4: the sum A + A is twice the input, so its distances are those of the input."""
+    for task, agree in ((Add(4), True), (Mul(4), False)):
+        cells = measure(untrained(task)).set_index(["stack", "layer", "space", "method", "level"])["correlation"]
+        both = cells.unstack("level").dropna()  # the yellow cells have one level each
+        assert np.allclose(both["in"], both["out"]) == agree
+
+
+def test_every_replica_and_site_has_its_rows() -> None:
+    rows = measure(untrained(Add(3), seed=3), untrained(Add(3), seed=5))
+    assert list(rows["seed"].unique()) == [3, 5]
+    assert (rows.groupby("seed").size() == 2 * (4 * 4 + 2)).all()  # two methods; four sites, two yellow cells
+    by_seed = rows[rows["stack"] == "dec"].pivot(index=CELL, columns="seed", values="correlation")
+    assert not np.allclose(by_seed[3], by_seed[5])
+    yellow = rows[rows["layer"] == 0].pivot(index=CELL, columns="seed", values="correlation")
+    assert np.allclose(yellow[3], yellow[5])
+
+
+def test_a_decoder_that_sees_no_input_has_no_correlation_and_still_a_figure() -> None:
+    subject = untrained(Add(3), attention=False)
+    rows = measure(subject)
+    assert rows.loc[rows["stack"] == "dec", "correlation"].isna().all()
+    assert rows.loc[rows["stack"] != "dec", "correlation"].notna().all()
+    DistanceCorrelation([subject]).figure(rows)
+
+
+@pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
+def test_the_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> None:
+    subjects = [untrained(Add(3), architecture, seed) for seed in range(3)]
+    probe = DistanceCorrelation(subjects)
+    rows = measure(*subjects)
+    figure = probe.figure(rows)
+    table, curves = figure.axes
+    decoder = rows[(rows["stack"] == "dec") & (rows["level"] == "out") & (rows["method"] == "pearson")]
+    for line, space in zip(curves.lines, ("token", "value"), strict=True):
+        mean = decoder[decoder["space"] == space].groupby("layer")["correlation"].mean()
+        np.testing.assert_allclose(line.get_ydata(), mean)
+    assert curves.lines[0].get_marker() != curves.lines[1].get_marker()  # to be told apart without colours
+    assert curves.lines[0].get_linestyle() != curves.lines[1].get_linestyle()
+    sites = len(subjects[0].network.sites())
+    assert len(table.texts) == 4 * sites + 2
+    png = io.BytesIO()
+    figure.savefig(png)
+    assert png.tell() < 300_000
+
+
+def test_the_table_has_a_line_for_each_site_and_method() -> None:
+    subject = untrained(Add(3))
+    table = DistanceCorrelation([subject]).table(measure(subject))
+    assert len(table) == 2 * (4 + 2)
+    assert list(table["stack"][:6]) == ["input", "enc", "enc", "dec", "dec", "output"]

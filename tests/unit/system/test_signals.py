@@ -1,0 +1,267 @@
+"""Signals, in the process of the test itself."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from arith_erd.system import signals
+from arith_erd.system.signals import Preempted, check, deferred, signals_caught
+from tests.behaviour.interruption import Listener
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture(autouse=True)
+def handlers_as_before():
+    watched = {*signals.SIGNALS, *signals.OTHERS}
+    before = {number: signal.getsignal(number) for number in (*watched, signal.SIGALRM)}
+    yield
+    for number in watched:
+        assert signal.getsignal(number) == before[number]
+    signal.signal(signal.SIGALRM, before[signal.SIGALRM])
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    check()  # nothing is left to say
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 128 + signal.SIGUSR1), (signal.SIGINT, 130)]
+)
+def test_the_exit_status_names_the_signal(number, status):
+    with pytest.raises(Preempted) as stop, signals_caught():
+        send(number)
+    assert (stop.value.code, stop.value.signal) == (status, number)
+
+
+@pytest.fixture
+def stopped():
+    """``stopped(work)`` does some work that a signal is to end."""
+
+    def run(work: Callable[[], None]) -> None:
+        with pytest.raises(Preempted), signals_caught():
+            work()
+
+    return run
+
+
+def test_a_step_is_finished_first(stopped):
+    done = []
+
+    def work():
+        with deferred():
+            send(signal.SIGTERM)
+            done.append("the step")
+            check()
+            done.append("another")
+
+    stopped(work)
+    assert done == ["the step"]
+
+
+def test_nothing_is_forgotten_at_the_end_of_the_last_step(stopped):
+    def work():
+        with deferred():
+            send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_no_job_can_catch_it(stopped):
+    def work():
+        with contextlib.suppress(Exception):
+            send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_a_signal_that_was_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with signals_caught():
+            send(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_sigusr1_stays_with_who_listens_already():
+    heard = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append("submitit"))
+    try:
+        with signals_caught():
+            send(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["submitit"]
+
+
+# Another's handler
+
+
+@pytest.fixture
+def listener(handlers_as_before, monkeypatch):
+    """Somebody listens for SIGUSR1 and SIGUSR2; what takes too long takes a tenth of a second."""
+    monkeypatch.setattr(signals, "NOTICE", 0.1)
+    monkeypatch.setattr(signals, "GRACE", 0.1)
+    listener = Listener()
+    before = {number: signal.signal(number, listener) for number in signals.OTHERS}
+    yield listener
+    for number, handler in before.items():
+        assert signal.getsignal(number) is listener
+        signal.signal(number, handler)
+
+
+each_other = pytest.mark.parametrize("other", signals.OTHERS)
+
+
+@each_other
+def test_another_is_called_between_two_steps_and_the_program_goes_on(listener, other):
+    with signals_caught(), deferred():
+        send(other)
+        assert signals.asked()
+        assert not listener.heard
+        check()
+        assert listener.heard == [other]
+        assert not signals.asked()
+        time.sleep(0.3)  # no alarm is left
+    assert listener.heard == [other]
+
+
+@each_other
+def test_another_is_called_in_a_step_that_takes_too_long(listener, other):
+    with signals_caught(), deferred():
+        send(other)
+        send(other)
+        time.sleep(0.3)
+        assert listener.heard == [other]
+
+
+def test_two_others_are_both_called(listener):
+    with signals_caught(), deferred():
+        for number in signals.OTHERS:
+            send(number)
+        check()
+        assert sorted(listener.heard) == sorted(signals.OTHERS)
+
+
+def test_another_is_called_in_its_turn_when_blocks_are_nested(listener):
+    with signals_caught(), deferred():
+        with deferred():
+            send(signal.SIGUSR2)
+            check()
+        assert listener.heard == [signal.SIGUSR2]
+
+
+@pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_for_us_counts_after_anothers_was_called(listener, stopped, ours):
+    def work():
+        with deferred():
+            send(signal.SIGUSR2)
+            send(ours)
+            check()
+            pytest.fail("went on")
+
+    stopped(work)
+    assert listener.heard == [signal.SIGUSR2]
+
+
+def test_another_is_not_disturbed(listener, stopped):
+    """While it puts the job back into the queue, say: not by an alarm, not by its own signal once more."""
+
+    def busy():
+        listener.work = lambda: None
+        send(signal.SIGTERM)
+        send(signal.SIGUSR2)
+        send(signal.SIGUSR1)  # has its turn when this one is done
+        time.sleep(0.3)
+
+    def work():
+        listener.work = busy
+        with deferred():
+            send(signal.SIGUSR2)
+            check()
+            pytest.fail("went on")
+
+    stopped(work)
+    assert listener.heard == [signal.SIGUSR2, signal.SIGUSR1]
+
+
+@pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
+def test_what_another_raises_ends_the_block(listener, error):
+    def ends():
+        if isinstance(error, SystemExit):
+            send(signal.SIGTERM)  # too late: this is the end, and with that status
+        raise error
+
+    def work():
+        with signals_caught(), deferred():
+            send(signal.SIGUSR2)
+            check()
+
+    listener.work = ends
+    with pytest.raises(type(error)) as raised:
+        work()
+    assert raised.value is error
+
+
+def test_another_gives_no_longer_grace_to_a_step_that_takes_too_long(cli):
+    code = """
+import os, signal, sys, time
+from arith_erd.system import signals
+signals.GRACE, signals.NOTICE = float(sys.argv[1]), float(sys.argv[2])
+first, second = (getattr(signal, name) for name in sys.argv[3:5])
+signal.signal(signal.SIGUSR2, lambda *_: print("told", flush=True))
+with signals.signals_caught(), signals.deferred():
+    os.kill(os.getpid(), first)
+    os.kill(os.getpid(), second)
+    time.sleep(4)
+    print("late", flush=True)
+"""
+    for order in (("SIGTERM", "SIGUSR2"), ("SIGUSR2", "SIGTERM")):
+        result = cli("-c", code, "0.2", "30", *order, timeout=20)
+        assert (result.returncode, result.stdout) == (143, "told\n")
+
+
+# Blocks in blocks, second signals, long steps
+
+
+def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):
+    def work():
+        with signals_caught():
+            pass
+        send(signal.SIGTERM)
+        pytest.fail("went on")
+
+    stopped(work)
+
+
+def test_a_step_that_takes_too_long_is_left(cli, monkeypatch):
+    code = """
+import os, signal, time
+from arith_erd.system import signals
+signals.GRACE = 0.2
+with signals.signals_caught(), signals.deferred():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(30)
+"""
+    result = cli("-c", code, timeout=20)
+    assert result.returncode == 143
+    assert not result.stderr
+
+
+def test_a_second_interrupt_is_out_at_once(cli):
+    code = """
+import os, signal, time
+from arith_erd.system import signals
+with signals.signals_caught(), signals.deferred():
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(30)
+"""
+    assert cli("-c", code, timeout=20).returncode == -signal.SIGINT  # what a shell shows as 130

@@ -1,0 +1,101 @@
+import pytest
+import torch
+from arith_erd.training.train.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
+
+from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
+from arith_erd.tasks import Add, Mul
+
+SEEDS = (4, 0, 11)
+
+
+@pytest.fixture(scope="module")
+def data() -> TableData:
+    return TableData(Add(4), RandomSplit(), SEEDS, batch_size=40)  # 192 training examples: 4 batches of 40, one of 32
+
+
+def epoch_of(data: TableData, seeds=SEEDS, epoch: int = 0, batch_size: int = 40):
+    steps = len(TrainBatches(*data.train, seeds, batch_size, step=lambda: 0))
+    return list(TrainBatches(*data.train, seeds, batch_size, step=lambda: epoch * steps))
+
+
+def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in torch.cat([prompt, completion], dim=-1).tolist()]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 49])
+def test_an_epoch_shows_each_replica_every_training_example_once(data, epoch):
+    batches = epoch_of(data, epoch=epoch)
+    for index in range(3):
+        seen = [row for prompt, completion in batches for row in examples(prompt[index], completion[index])]
+        assert sorted(seen) == sorted(examples(*data.train))
+
+
+@pytest.mark.parametrize(("batch_size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
+def test_the_last_smaller_batch_is_there(data, batch_size, sizes):
+    batches = TrainBatches(*data.train, SEEDS, batch_size, step=lambda: 0)
+    assert [prompt.shape for prompt, _ in batches] == [(3, size, 9) for size in sizes]
+    assert [completion.shape for _, completion in batches] == [(3, size, 5) for size in sizes]
+    assert len(batches) == len(sizes)
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_replica_sees_the_batches_of_its_seed_alone(data, epoch):
+    packed = epoch_of(data, epoch=epoch)
+    for index, seed in enumerate(SEEDS):
+        for (prompt, completion), (p, c) in zip(packed, epoch_of(data, [seed], epoch), strict=True):
+            assert torch.equal(prompt[index], p[0])
+            assert torch.equal(completion[index], c[0])
+
+
+def test_the_order_is_another_one_for_each_seed_and_epoch(data):
+    batches = TrainBatches(*data.train, SEEDS, 40, step=lambda: 0)
+    orders = {tuple(batches.order(seed, epoch).tolist()) for seed in range(10) for epoch in range(10)}
+    assert len(orders) == 100
+
+
+def test_the_order_owes_nothing_to_the_global_generator_nor_to_what_was_iterated_before(data):
+    torch.manual_seed(0)
+    first, second = epoch_of(data, epoch=0), epoch_of(data, epoch=1)
+    torch.manual_seed(1)
+    assert all(torch.equal(x[0], y[0]) for x, y in zip(first, epoch_of(data, epoch=0), strict=True))
+    assert not torch.equal(first[0][0], second[0][0])
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4])
+def test_an_interrupted_epoch_goes_on_with_the_batches_that_are_left(data, taken):
+    left = list(TrainBatches(*data.train, SEEDS, 40, step=lambda: 2 * 5 + taken))
+    whole = epoch_of(data, epoch=2)[taken:]
+    assert all(torch.equal(x, y) for a, b in zip(left, whole, strict=True) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
+@pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
+def test_train_and_validation_share_nothing_and_make_up_the_table(split, task):
+    data = TableData(task, split, SEEDS)
+    train, validation = (examples(*half) for half in (data.train, data.validation))
+    table = task.examples()
+    everything = examples(torch.from_numpy(table.prompt), torch.from_numpy(table.completion))
+    assert not set(train) & set(validation)
+    assert sorted(train + validation) == sorted(everything)
+    held_out = split(table)
+    assert validation == [row for row, out in zip(everything, held_out, strict=True) if out]
+
+
+def test_both_subsets_are_evaluated_whole_training_first(data):
+    for batches, subset in zip(data.val_dataloader(), (data.train, data.validation), strict=True):
+        rows = [row for prompt, completion in batches for row in examples(prompt, completion)]
+        assert rows == examples(*subset)
+        assert len(batches) == len(list(batches))
+
+
+def test_evaluation_keeps_its_last_smaller_batch(data):
+    assert [len(prompt) for prompt, _ in EvaluationBatches(*data.validation, 50)] == [50, 14]
+
+
+@pytest.mark.parametrize("replicas", [1, 5, 15, 64, 1000])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
+    """A compiled pack has a compilation for each."""
+    size = evaluation_batch_size(torch.device(device), replicas)
+    assert size >= 256
+    assert 12288 % size == 4096 % size == 0

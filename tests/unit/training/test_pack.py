@@ -1,0 +1,288 @@
+"""A replica of a pack is the same network, run and update as its seed alone."""
+
+from functools import partial
+
+import pytest
+import torch
+from arith_erd.training.train.module import LitPack
+from arith_erd.training.train.pack import Pack, initialise
+from torch import nn
+from torch.nn import functional as F
+
+from arith_erd.bits import VOCAB_SIZE
+from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.decoding import shift_right
+from arith_erd.models.dropout import Dropout
+from arith_erd.tasks import Add
+
+TASK = Add(3)
+SEEDS = (5, 0, 9)
+NETWORKS = [Transformer, NanoGPT]
+
+
+def builder(network, dropout: float = 0.5, **options):
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "dropout": dropout, **options}
+    return partial(network, TASK.prompt_length, TASK.width, **sizes)
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """Another batch for each replica: prompts (R, B, P) and completions (R, B, m)."""
+    examples = TASK.examples()
+    order = torch.stack([torch.randperm(64, generator=torch.Generator().manual_seed(s))[:20] for s in SEEDS])
+    return torch.from_numpy(examples.prompt)[order], torch.from_numpy(examples.completion)[order]
+
+
+def only(batch, index: int):
+    return tuple(x[index : index + 1] for x in batch)
+
+
+# Initial weights
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_initial_weights_are_those_of_the_seed_alone(network):
+    build = builder(network)
+    pack = Pack(build, SEEDS)
+    for index, seed in enumerate(SEEDS):
+        solo, plain = Pack(build, [seed]).replica_state(0), initialise(build, seed).state_dict()
+        state = pack.replica_state(index)
+        assert list(state) == list(plain)
+        for name in plain:
+            assert torch.equal(state[name], plain[name]), name
+            assert torch.equal(state[name], solo[name]), name
+
+
+def test_replicas_start_from_different_weights():
+    states = [Pack(builder(Transformer), SEEDS).replica_state(index) for index in range(3)]
+    for name in states[0]:
+        if name.endswith("embedding.weight"):
+            assert not torch.equal(states[0][name], states[1][name])
+            assert not torch.equal(states[1][name], states[2][name])
+
+
+def test_initialising_leaves_the_global_generator_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    Pack(builder(NanoGPT), SEEDS)
+    assert torch.equal(torch.rand(4), expected)
+
+
+# Masks
+
+
+class Masks(Network):
+    """Answers with the masks of its two dropouts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(VOCAB_SIZE))
+        self.first = Dropout(0.5)
+        self.second = nn.Sequential(Dropout(0.1))
+
+    def forward(self, prompt: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
+        ones = self.weight.expand(*answer_in.shape, VOCAB_SIZE)
+        return torch.cat([self.first(ones), self.second(ones)], dim=-1)
+
+
+@pytest.mark.parametrize("step", [0, 1, 4799, 1_000_000])
+def test_masks_are_those_of_the_seed_alone(step, batch):
+    prompt, completion = batch
+    masks = Pack(Masks, SEEDS)(prompt, completion, step=step)
+    for index, seed in enumerate(SEEDS):
+        solo = Pack(Masks, [seed])(*only(batch, index), step=step)
+        assert torch.equal(masks[index], solo[0])
+    assert set(masks.unique().tolist()) == {0.0, 2.0, torch.tensor(1 / 0.9).item()}
+
+
+def test_masks_differ_between_replicas_sites_and_steps(batch):
+    pack = Pack(Masks, SEEDS)
+    first, again, later = (pack(*batch, step=step) > 0 for step in (7, 7, 8))
+    assert torch.equal(first, again)
+    assert 0.4 < (first != later)[..., :VOCAB_SIZE].double().mean() < 0.6
+    assert 0.4 < (first[0] != first[1])[..., :VOCAB_SIZE].double().mean() < 0.6
+    assert not torch.equal(first[..., :VOCAB_SIZE], first[..., VOCAB_SIZE:])
+
+
+def test_without_a_step_nothing_is_dropped(batch):
+    pack = Pack(Masks, SEEDS)
+    assert (pack(*batch) == 1).all()
+    pack(*batch, step=3)
+    assert (pack(*batch) == 1).all()
+
+
+# Logits and gradients
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("step", [None, 3])
+def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
+    build = builder(network)
+
+    def logits_and_gradients(pack, batch):
+        prompt, completion = batch
+        logits = pack(prompt, shift_right(completion), step=step)
+        losses = F.cross_entropy(logits.flatten(0, 2), completion.flatten(), reduction="none")
+        losses.view(len(completion), -1).mean(dim=1).sum().backward()
+        return logits.detach(), {name: p.grad for name, p in pack.stacked.named_parameters()}
+
+    logits, gradients = logits_and_gradients(Pack(build, SEEDS), batch)
+    for index, seed in enumerate(SEEDS):
+        solo_logits, solo_gradients = logits_and_gradients(Pack(build, [seed]), only(batch, index))
+        torch.testing.assert_close(logits[index], solo_logits[0], atol=1e-5, rtol=1e-5)
+        for name, gradient in solo_gradients.items():
+            torch.testing.assert_close(gradients[name][index], gradient[0], atol=1e-6, rtol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_no_gradient_crosses_from_one_replica_to_another(network, batch):
+    pack = Pack(builder(network), SEEDS)
+    pack(batch[0], shift_right(batch[1]), step=0)[1].square().sum().backward()
+    reached = torch.stack([p.grad.flatten(1).abs().sum(1) for p in pack.parameters()]).sum(0)
+    assert (reached > 0).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_one_batch_for_all_equals_a_copy_for_each(network, seeds, batch):
+    pack = Pack(builder(network), seeds)
+    shared = batch[0][0], shift_right(batch[1][0])
+    copies = [x.expand(len(seeds), *x.shape) for x in shared]
+    for step in (None, 3):
+        logits = pack(*shared, step=step)
+        assert logits.shape == (len(seeds), *shared[1].shape, VOCAB_SIZE)
+        torch.testing.assert_close(logits, pack(*copies, step=step))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_replica_as_a_plain_network_gives_the_same_logits(network, batch):
+    pack = Pack(builder(network), SEEDS)
+    prompt, answer_in = batch[0], shift_right(batch[1])
+    with torch.no_grad():
+        logits = pack(prompt, answer_in)
+        for index in range(3):
+            plain = pack.replica(index)
+            assert not plain.training
+            torch.testing.assert_close(plain(prompt[index], answer_in[index]), logits[index], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_replica_states_are_copies_and_make_up_the_stack(network):
+    pack = Pack(builder(network), SEEDS)
+    for name, stack in pack.stacked.named_parameters():
+        states = [pack.replica_state(index)[name] for index in range(3)]
+        assert torch.equal(torch.stack(states), stack)
+    pack.replica_state(0)[name].zero_()
+    assert torch.equal(torch.stack(states), stack)
+
+
+def test_a_checkpoint_of_a_pack_holds_parameters_only():
+    pack = Pack(builder(Transformer), SEEDS)
+    assert set(pack.state_dict()) == {f"stacked.{name}" for name, _ in pack.stacked.named_parameters()}
+    assert all(stack.shape[0] == 3 for stack in pack.state_dict().values())
+
+
+# Optimisation
+
+
+def test_gradients_are_clipped_to_each_replicas_own_norm():
+    build = builder(NanoGPT)
+    pack = Pack(build, SEEDS)
+    generator = torch.Generator().manual_seed(0)
+    scale = torch.tensor([1e-4, 1.0, 100.0])  # the first stays below the limit
+    for parameter in pack.parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        parameter.grad = noise * scale.view(-1, *[1] * (parameter.dim() - 1))
+    gradients = {name: p.grad.clone() for name, p in pack.stacked.named_parameters()}
+    LitPack(pack, torch.optim.SGD, gradient_clip=1.0).configure_gradient_clipping(torch.optim.SGD(pack.parameters()))
+    for index in range(3):
+        plain = build()
+        for name, parameter in plain.named_parameters():
+            parameter.grad = gradients[name][index].clone()
+        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        for name, parameter in plain.named_parameters():
+            torch.testing.assert_close(pack.stacked.get_parameter(name).grad[index], parameter.grad)
+    untouched = {name: p.grad[0] for name, p in pack.stacked.named_parameters()}
+    assert all(torch.equal(untouched[name], gradients[name][0]) for name in gradients)
+
+
+def test_no_clipping_unless_asked_for():
+    pack = Pack(builder(NanoGPT), SEEDS)
+    for parameter in pack.parameters():
+        parameter.grad = torch.full_like(parameter, 100.0)
+    LitPack(pack, torch.optim.SGD).configure_gradient_clipping(torch.optim.SGD(pack.parameters()))
+    assert all((p.grad == 100).all() for p in pack.parameters())
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, seeds):
+    pack = Pack(builder(network), seeds)
+    optimizer = LitPack(pack, partial(torch.optim.AdamW, weight_decay=0.1)).configure_optimizers()
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    plain = dict(builder(network)().named_parameters())
+    assert len(decay) == len(plain)
+    for name, stack in pack.stacked.named_parameters():
+        assert decay[id(stack)] == (0.1 if plain[name].dim() >= 2 else 0.0), name
+    assert set(decay.values()) == {0.0, 0.1}
+
+
+@pytest.mark.parametrize(
+    ("network", "optimizer", "clip"),
+    [
+        (Transformer, partial(torch.optim.Adam, lr=1e-2, betas=(0.9, 0.98), eps=1e-9), None),
+        (NanoGPT, partial(torch.optim.AdamW, lr=1e-2, betas=(0.9, 0.98), weight_decay=0.1), 0.05),
+    ],
+)
+def test_one_optimizer_of_a_pack_is_one_for_each_replica(network, optimizer, clip):
+    """With the same gradients, step after step; those of pack and replica agree to rounding alone."""
+    build = builder(network)
+
+    def trained(pack: Pack, gradients) -> Pack:
+        module = LitPack(pack, optimizer, clip)
+        steps = module.configure_optimizers()
+        for gradient in gradients:
+            for name, parameter in pack.stacked.named_parameters():
+                parameter.grad = gradient[name].clone()
+            module.configure_gradient_clipping(steps)
+            steps.step()
+        return pack
+
+    generator = torch.Generator().manual_seed(1)
+    shapes = {name: p.shape for name, p in Pack(build, SEEDS).stacked.named_parameters()}
+    gradients = [{name: torch.randn(s, generator=generator) for name, s in shapes.items()} for _ in range(5)]
+    pack = trained(Pack(build, SEEDS), gradients)
+    for index, seed in enumerate(SEEDS):
+        own = [{name: g[index : index + 1] for name, g in gradient.items()} for gradient in gradients]
+        solo = trained(Pack(build, [seed]), own).replica_state(0)
+        for name, value in pack.replica_state(index).items():
+            torch.testing.assert_close(value, solo[name], atol=1e-6, rtol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
+    pack = Pack(builder(network, dropout=0.0), SEEDS)
+    loss = LitPack(pack, torch.optim.SGD).training_step(batch, 0)
+    expected = [
+        F.cross_entropy(pack.replica(i)(batch[0][i], shift_right(batch[1][i])).flatten(0, 1), batch[1][i].flatten())
+        for i in range(3)
+    ]
+    torch.testing.assert_close(loss, torch.stack(expected).sum())
+
+
+# Compiled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_a_compiled_pack_has_the_losses_and_gradients_of_an_eager_one(batch, seeds):
+    build = builder(Transformer, num_layers=1)
+    tokens = [x[: len(seeds)] for x in batch]
+    packs = [Pack(build, seeds, compile=compile) for compile in (False, True)]
+    for pack in packs:
+        pack.losses(*tokens, step=3).sum().backward()
+    eager, compiled = packs
+    torch.testing.assert_close(compiled.losses(*tokens, step=4), eager.losses(*tokens, step=4))
+    for (name, p), q in zip(eager.named_parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")

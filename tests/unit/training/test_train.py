@@ -1,0 +1,280 @@
+"""Whole runs, of three-bit operands and one layer."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from arith_erd.training.train.module import LitPack
+from arith_erd.training.train.pack import Pack
+
+from arith_erd.errors import UserError
+from arith_erd.interp.load import load_run
+from arith_erd.models.decoding import greedy
+from arith_erd.runs import METRICS, Run
+from arith_erd.training.train import wants_compile
+from tests.behaviour.interruption import LEARNS, assert_same, weights_of
+
+# Same run, same bits
+
+
+@pytest.mark.parametrize("model", ["transformer", "nanogpt"])
+def test_the_same_seed_twice_is_bit_identical(train_in, tmp_path, model):
+    overrides = (f"model={model}", "seed=0-1")
+    assert_same(train_in(tmp_path / "first", *overrides), train_in(tmp_path / "second", *overrides))
+
+
+def test_the_global_generators_do_not_matter(train_in, tmp_path):
+    runs = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        runs.append(train_in(tmp_path / str(seed)))
+    assert_same(*runs)
+
+
+@pytest.mark.parametrize("model", ["transformer", "nanogpt"])
+def test_a_pack_equals_its_seeds_alone(train, model):
+    overrides = (f"model={model}", "trainer.max_epochs=1")
+    packed = train(*overrides, "seed=[0,2,7]").metrics()
+    for row in packed:
+        (alone,) = train(*overrides, f"seed={row['seed']}").metrics()
+        assert alone["train_loss"] == pytest.approx(row["train_loss"], abs=1e-5)
+
+
+def test_seeds_differ(train):
+    losses = [row["train_loss"] for row in train("seed=0-3").metrics() if row["epoch"] == 1]
+    assert len(set(losses)) == 4
+
+
+# What is trained on
+
+
+def test_every_training_example_is_trained_on_in_each_epoch(train, monkeypatch):
+    sizes, original = [], LitPack.training_step
+
+    def spy(self, batch, batch_idx):
+        sizes.append(tuple(batch[0].shape[:2]))
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(LitPack, "training_step", spy)
+    run = train("seed=0-1")
+    assert sizes == 2 * [(2, 20), (2, 20), (2, 8)]
+    assert torch.load(run.checkpoint, weights_only=True)["global_step"] == 6
+
+
+def test_each_step_has_its_own_dropout_and_evaluation_none(train, monkeypatch):
+    steps = []
+
+    def spied(original):
+        def spy(self, *tokens, step=None):
+            steps.append(step)
+            return original(self, *tokens, step)
+
+        return spy
+
+    monkeypatch.setattr(Pack, "losses", spied(Pack.losses))
+    monkeypatch.setattr(Pack, "forward", spied(Pack.forward))
+    train()
+    assert steps == [0, 1, 2, None, None, 3, 4, 5, None, None]
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
+    """Not over its batches, of which the last is smaller."""
+    losses, original = [], LitPack.training_step
+
+    def spy(self, batch, batch_idx):
+        loss = original(self, batch, batch_idx)
+        losses.append(loss.item() * batch[0].shape[1])
+        return loss
+
+    monkeypatch.setattr(LitPack, "training_step", spy)
+    (row,) = train("trainer.max_epochs=1").metrics()
+    assert row["train_loss"] == pytest.approx(sum(losses) / 48, rel=1e-6)
+
+
+def test_dropout_is_off_when_accuracy_is_measured(train):
+    """The accuracies of the last row are those of the final weights."""
+    run = train(*LEARNS, "trainer.max_epochs=4", "model.net.dropout=0.3")
+    subject = load_run(run.path)
+    examples = subject.task.examples()
+    held_out = subject.split(examples)
+    prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
+    decoded = greedy(subject.network, prompt, subject.task.width)
+    right = (decoded == completion).all(-1).double()
+    last = run.metrics()[-1]
+    assert last["val_seq_acc"] == pytest.approx(right[held_out].mean().item())
+    assert last["train_seq_acc"] == pytest.approx(right[~held_out].mean().item())
+
+
+# The run directory
+
+
+def test_a_run_directory_holds_what_the_design_lists(trained_pack):
+    assert (trained_pack.path / ".lock").is_file()  # by whoever trains; nobody does any more
+    files = {
+        path.relative_to(trained_pack.path).as_posix() for path in trained_pack.path.rglob("[!.]*") if path.is_file()
+    }
+    assert files == {
+        "config.yaml",
+        "metrics.csv",
+        "weights/seed=3.safetensors",
+        "weights/seed=5.safetensors",
+        "last.ckpt",
+        "summary.json",
+        "curves.png",
+    }
+    assert trained_pack.curves.read_bytes().startswith(b"\x89PNG")
+    assert yaml.safe_load((trained_pack.path / "config.yaml").read_text())["task"]["bits"] == 3
+
+
+def test_metrics_have_a_row_for_each_epoch_and_seed(trained_pack):
+    rows = trained_pack.metrics()
+    assert [(row["epoch"], row["seed"]) for row in rows] == [(epoch, seed) for epoch in (1, 2, 3, 4) for seed in (3, 5)]
+    assert all(0 <= row[key] <= 1 for row in rows for key in METRICS if key.endswith("_acc"))
+    assert all(row["seconds"] > 0 and math.isfinite(row["train_loss"]) for row in rows)
+
+
+def test_the_summary_says_what_the_design_lists(trained_pack):
+    summary = trained_pack.summary()
+    assert {"status", "params", "epochs", "wall_seconds", "train_flops", "device", "versions", "seeds"} <= set(summary)
+    assert summary["status"] == "finished"
+    assert summary["epochs"] == 4
+    assert summary["params"] == sum(w.numel() for w in weights_of(trained_pack, 3).values())
+    rows = trained_pack.metrics()
+    assert summary["wall_seconds"] == pytest.approx(sum(row["seconds"] for row in rows if row["seed"] == 3))
+    for seed, entry in zip((3, 5), summary["seeds"], strict=True):
+        last = next(row for row in rows if (row["epoch"], row["seed"]) == (4, seed))
+        assert entry["seed"] == seed
+        for key in ("train_seq_acc", "val_seq_acc", "val_token_acc"):
+            assert entry[key] == last[key]
+
+
+def test_what_the_summary_had_decoded_is_what_decoding_everything_gives(trained_pack):
+    for entry in trained_pack.summary()["seeds"]:
+        subject = load_run(trained_pack.path, entry["seed"])
+        examples = subject.task.examples()
+        held_out = subject.split(examples)
+        decoded = greedy(subject.network, torch.from_numpy(examples.prompt[held_out]), subject.task.width).numpy()
+        error = abs(subject.task.decode(decoded) - examples.answer[held_out])
+        assert entry["val_mae"] == pytest.approx(error.mean())
+        assert entry["val_token_acc_autoregressive"] == pytest.approx((decoded == examples.completion[held_out]).mean())
+
+
+# Stopping early
+
+
+def accuracies(monkeypatch: pytest.MonkeyPatch, by_seed: dict[int, list[float]]) -> None:
+    """Report these validation accuracies, one an epoch."""
+    original = LitPack.on_validation_epoch_end
+
+    def reporting(self):
+        original(self)
+        for row in self.rows:
+            row["val_seq_acc"] = by_seed[row["seed"]][row["epoch"] - 1]
+
+    monkeypatch.setattr(LitPack, "on_validation_epoch_end", reporting)
+
+
+def test_a_run_stops_when_every_replica_has_got_there(train, monkeypatch):
+    accuracies(monkeypatch, {0: [0.97, 0.5, 0.95, 0.9], 1: [0.2, 0.96, 0.99, 0.9]})
+    run = train("seed=0-1", "trainer.max_epochs=4", "trainer.stop_at=0.95")
+    assert [row["epoch"] for row in run.metrics()] == [1, 1, 2, 2, 3, 3]
+    assert run.summary()["epochs"] == 3
+    assert [seed["epochs_to_95"] for seed in run.summary()["seeds"]] == [1, 2]
+
+
+def test_without_stop_at_a_run_goes_on(train, monkeypatch):
+    accuracies(monkeypatch, {0: [1.0, 1.0, 1.0]})
+    assert train("trainer.max_epochs=3").summary()["epochs"] == 3
+
+
+def test_a_stopped_run_is_not_trained_further(train, monkeypatch):
+    accuracies(monkeypatch, {0: [0.5, 0.97, 0.97, 0.97]})
+    overrides = ("trainer.max_epochs=4", "trainer.stop_at=0.95")
+    stopped = train(*overrides)
+    before, rows = weights_of(stopped), stopped.metrics()
+    (stopped.path / "summary.json").unlink()  # as if interrupted before the summary was written
+    again = train(*overrides)
+    assert again.metrics() == rows
+    assert again.summary()["epochs"] == 2
+    assert all(torch.equal(before[name], after) for name, after in weights_of(again).items())
+
+
+# Loss that is no number
+
+
+def test_a_loss_that_explodes_names_epoch_and_seed(train, runs_dir):
+    with pytest.raises(UserError, match=r"the loss became (nan|inf) in epoch \d, seed 4; .*model\.optimizer\.lr"):
+        train("model=nanogpt", "model.optimizer.lr=1e30", "seed=4")
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert not run.finished
+
+
+def test_the_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monkeypatch):
+    original = LitPack.on_train_epoch_start
+
+    def poisoned(self):
+        original(self)
+        if self.current_epoch == 2:
+            with torch.no_grad():
+                next(iter(self.pack.parameters()))[1] = math.nan
+
+    monkeypatch.setattr(LitPack, "on_train_epoch_start", poisoned)
+    with pytest.raises(UserError, match="the loss became nan in epoch 3, seed 6"):
+        train("seed=[5,6]", "trainer.max_epochs=4")
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    saved = torch.load(run.checkpoint, weights_only=True)
+    assert saved["epoch"] == 1  # the second
+    assert all(stack.isfinite().all() for stack in saved["state_dict"].values())
+    assert [row["epoch"] for row in run.metrics()] == [1, 1, 2, 2]
+    assert not run.finished
+    assert not (run.path / "summary.json").exists()
+    assert not list(run.path.rglob("*.partial"))
+
+
+# Devices
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("option", [True, False, "auto"])
+def test_compilation_is_for_cuda_unless_asked_for(option, device):
+    assert wants_compile(option, torch.device(device)) is (device == "cuda" if option == "auto" else option)
+
+
+def test_a_sweep_compiles_every_pack(train, monkeypatch):
+    """Three packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no C++: it is about the counting
+    with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
+        for seeds in ("0-1", "2-3", "4-5"):
+            train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
+
+
+def test_a_device_that_is_not_there_is_a_short_error(train, runs_dir):
+    if torch.cuda.is_available():
+        pytest.skip("there is one here")
+    with pytest.raises(UserError, match=r"^trainer\.accelerator=cuda"):
+        train("trainer.accelerator=cuda")
+    assert not runs_dir.exists()
+
+
+# Ways to train
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("task=mul", "split=vs_t"),
+        ("task=random_output", "split=vs_v", "task.seed=3"),
+        ("model=nanogpt", "ablation=no_attention"),
+        ("ablation=squeezed_encoder", "task.prompt_order=plain", "task.completion_order=plain"),
+        ("trainer.precision=64-true", "task.bits=2"),
+        ("trainer.precision=bf16-mixed",),
+    ],
+    ids=" ".join,
+)
+def test_any_combination_trains(train, overrides):
+    run = train(*overrides, "trainer.max_epochs=1", "seed=0-1")
+    assert run.summary()["epochs"] == 1
