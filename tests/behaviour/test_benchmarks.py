@@ -7,9 +7,9 @@ from pathlib import Path
 
 import lightning as L
 import pytest
-from arith_erd.training.train.module import LitPack
 
 from arith_erd.config.compose import compose
+from arith_erd.training.module import LitPack
 
 TOY = ("task.bits=3", "model.net.d_model=16", "model.net.num_heads=2", "model.net.num_layers=1")
 

@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 import torch
-from arith_erd.training.train.data import EvaluationBatches, TrainBatches
-from arith_erd.training.train.module import LitPack
-from arith_erd.training.train.pack import Pack
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add
+from arith_erd.training.data import EvaluationBatches, TrainBatches
+from arith_erd.training.module import LitPack
+from arith_erd.training.pack import Pack
 
 TASK = Add(3)
 

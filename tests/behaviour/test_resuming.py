@@ -13,12 +13,12 @@ import lightning as L
 import pytest
 import torch
 import wandb
-from arith_erd.training.train.callbacks import KeepRows
-from arith_erd.training.train.checkpoint import ResumePoint
 
 from arith_erd.errors import UserError
 from arith_erd.interp.load import load_run
 from arith_erd.runs import Run
+from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.checkpoint import ResumePoint
 from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
 
 

@@ -5,10 +5,10 @@ import signal
 import sys
 
 import pytest
-from arith_erd.training.train.callbacks import KeepRows
-from arith_erd.training.train.module import LitPack
 
 from arith_erd.system.signals import signals_caught
+from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import FOUR_EPOCHS, Listener, assert_same
 
 

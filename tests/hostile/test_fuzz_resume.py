@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from arith_erd.training.train.callbacks import KeepRows
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.runs import Run
+from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.train import train
 from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
 
