@@ -13,7 +13,6 @@ from enum import Enum, auto
 from functools import cache, partial
 
 import torch
-from arith_erd.training.train.data import Batch, TableData, TrainBatches
 from hydra.errors import HydraException
 
 from arith_erd.config.build import build
@@ -26,6 +25,7 @@ from arith_erd.seeds import parse_seeds
 from arith_erd.splits import Split
 from arith_erd.system.machine import device_name
 from arith_erd.tasks import Task
+from arith_erd.training.data import Batch, TableData, TrainBatches
 from arith_erd.training.train import assemble
 
 STEPS = 20

@@ -9,10 +9,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from arith_erd.training.train.callbacks import EpochProgress, KeepRows
-from arith_erd.training.train.checkpoint import ResumePoint
-from arith_erd.training.train.data import TableData, evaluation_batch_size
-from arith_erd.training.train.module import LitPack
 from authors import share
 from lightning.pytorch.callbacks import Checkpoint
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -25,6 +21,10 @@ from arith_erd.seeds import parse_seeds
 from arith_erd.splits import Split
 from arith_erd.system.machine import device_name, versions
 from arith_erd.tasks import Task
+from arith_erd.training.callbacks import EpochProgress, KeepRows
+from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.data import TableData, evaluation_batch_size
+from arith_erd.training.module import LitPack
 from arith_erd.training.train import assemble, make_trainer, parameters, wants_compile
 
 PRODUCTS = {"32-true": torch.float32, "64-true": torch.float64, "bf16-mixed": torch.bfloat16}

@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from arith_erd.training.train.module import LitPack
-from arith_erd.training.train.pack import Pack
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -17,6 +15,8 @@ from arith_erd.models.attention import attend
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
 from arith_erd.tasks import Add, Mul
+from arith_erd.training.module import LitPack
+from arith_erd.training.pack import Pack
 
 P, M = 15, 8  # seven-bit addition
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from arith_erd.training.train.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
 
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
+from arith_erd.training.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
 
 SEEDS = (4, 0, 11)
 

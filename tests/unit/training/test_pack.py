@@ -4,8 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from arith_erd.training.train.module import LitPack
-from arith_erd.training.train.pack import Pack, initialise
 from torch import nn
 from torch.nn import functional as F
 
@@ -14,6 +12,8 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
 from arith_erd.tasks import Add
+from arith_erd.training.module import LitPack
+from arith_erd.training.pack import Pack, initialise
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)

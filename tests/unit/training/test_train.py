@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from arith_erd.training.train.module import LitPack
-from arith_erd.training.train.pack import Pack
 
 from arith_erd.errors import UserError
 from arith_erd.interp.load import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
+from arith_erd.training.module import LitPack
+from arith_erd.training.pack import Pack
 from arith_erd.training.train import wants_compile
 from tests.behaviour.interruption import LEARNS, assert_same, weights_of
 
