@@ -1,9 +1,10 @@
-"""Read and replace what the layers of a network give, from outside.
+"""Read and replace what a network computes, from outside.
 
-Any entry of ``network.sites()`` will do. Its output is (B, T, C). The *embedding* at a site is a row for each example:
-at ``enc.*`` all P prompt positions, concatenated (P * C); at ``dec.*`` the m positions that predict the answer (m * C).
-A decoder-only network has the prompt in front of those, but for its last site; an embedding leaves it out and a
-replacement leaves it alone.
+Any entry of ``network.sites()`` will do: the layers ``enc.3`` and ``dec.3``, and the places inside them, named as in
+TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. What a site gives is
+(B, T, ...); attention patterns are (B, nh, T, S). The *embedding* at a site is a row for each example: at ``enc.*`` all
+P prompt positions, concatenated; at all others the m positions that predict the answer. A decoder-only network has the
+prompt in front of those, but for its last layer; an embedding leaves it out and a replacement leaves it alone.
 
 Two lines read, erase and measure::
 
@@ -13,29 +14,45 @@ Two lines read, erase and measure::
 and a `Continuation` does the second of them many times over for the price of the layers above the site.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..models.hook_point import position_axis
 from ..models.network import Network
 
 BATCH = 2048
 Forward = Callable[..., Tensor]
 
 
+def layers(network: Network) -> list[str]:
+    """The sites that are whole layers, in the order in which they run: ``enc.1`` .. ``dec.6``."""
+    return [site for site in network.sites() if re.fullmatch(r"[a-z]+\.[0-9]+", site)]
+
+
+def layer_of(network: Network, site: str) -> str | None:
+    """The layer that a site is, or lies in: ``dec.3`` of ``dec.3.mlp.post``; None outside of the layers."""
+    return next((layer for layer in layers(network) if f"{site}.".startswith(f"{layer}.")), None)
+
+
 def check_sites(network: Network, sites: Iterable[str]) -> None:
     """Raise a UserError that lists the sites of the network, unless all of ``sites`` are among them."""
     known = network.sites()
     if unknown := [site for site in sites if site not in known]:
-        raise UserError(f"site {', '.join(unknown)}: this model has {', '.join(known) or 'none'}; set probe.site")
+        inside = sorted({site.removeprefix(f"{layer_of(network, site)}.") for site in known} - {*layers(network)})
+        listed = (
+            f"{', '.join(layers(network)) or 'no layers'}; in layers and beside them: {', '.join(inside) or 'none'}"
+        )
+        raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set probe.site")
 
 
 @contextmanager
 def capture(network: Network, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context each forward leaves the whole outputs (B, T, C) of ``sites`` in the yielded dictionary.
+    """Within the context each forward leaves the whole outputs (B, T, ...) of ``sites`` in the yielded dictionary.
 
     Raises:
         UserError: if the network lacks one of the sites.
@@ -62,20 +79,21 @@ def replace(network: Network, site: str, value: Tensor | Callable[[Tensor], Tens
     """Within the context the last k positions of what ``site`` gives are replaced; those before them stay.
 
     Args:
-        value: (B, k, C), or a function of the whole output (B, T, C) that returns them.
+        value: (B, k, ...), or for a pattern (B, nh, k, S); or a function of the whole output that returns them.
 
     Raises:
         UserError: if the network lacks the site.
         ValueError: in the forward, if the replacement does not fit the output.
     """
     check_sites(network, [site])
+    axis = position_axis(network.sites()[site])
 
     def hook(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         new = value if isinstance(value, Tensor) else value(output)
-        lead = output.shape[1] - new.shape[1]
-        if lead < 0 or new.shape != output[:, lead:].shape:
+        lead = output.shape[axis] - new.shape[axis]
+        if lead < 0 or new.shape != output.narrow(axis, lead, new.shape[axis]).shape:
             raise ValueError(f"replacement {tuple(new.shape)} does not fit {site}, which gives {tuple(output.shape)}")
-        return torch.cat([output[:, :lead], new], dim=1)
+        return torch.cat([output.narrow(axis, 0, lead), new], dim=axis)
 
     handle = network.sites()[site].register_forward_hook(hook)
     try:
@@ -85,7 +103,7 @@ def replace(network: Network, site: str, value: Tensor | Callable[[Tensor], Tens
 
 
 def positions(site: str, prompt: Tensor, answer_in: Tensor) -> int:
-    """How many positions make up the embedding at a site: P in the encoder, m in the decoder."""
+    """How many positions make up the embedding at a site: P in the encoder, m anywhere else."""
     return (prompt if site.startswith("enc.") else answer_in).shape[-1]
 
 
@@ -97,17 +115,21 @@ def _batches(prompt: Tensor, answer_in: Tensor, batch_size: int) -> Iterator[tup
 def embeddings(
     network: Network, prompt: Tensor, answer_in: Tensor, sites: Sequence[str], batch_size: int = BATCH
 ) -> dict[str, Tensor]:
-    """Embeddings of N examples, prompts (N, P) with decoder inputs (N, m): site -> (N, k * C), k as `positions`.
+    """Embeddings of N examples, prompts (N, P) with decoder inputs (N, m): site -> (N, k * ...), k as `positions`.
+
+    A row holds the positions one after the other, with all numbers of a position together.
 
     Raises:
         UserError: if the network lacks one of the sites.
     """
     parts: dict[str, list[Tensor]] = {site: [] for site in sites}
+    axes = {site: position_axis(module) for site, module in network.sites().items()}
     with capture(network, sites) as outputs:
         for p, a in _batches(prompt, answer_in, batch_size):
             network(p, a)
             for site, output in outputs.items():
-                parts[site].append(output[:, -positions(site, p, a) :].flatten(1))  # (B, k * C)
+                by_position = output.movedim(axes[site], 1)  # (B, T, ...)
+                parts[site].append(by_position[:, -positions(site, p, a) :].flatten(1))  # (B, k * ...)
     return {site: torch.cat(batches) for site, batches in parts.items()}
 
 
@@ -132,11 +154,11 @@ def _stand_in(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
 
 
 class Continuation:
-    """The forward from a site on, for embeddings put in its place; what lies before the site is computed once.
+    """The forward from a site on, for embeddings put in its place; the layers below the site run once.
 
-    The logits of the original embedding are those of the network, bit for bit, if both run in the same batches.
-    It rests on the layers of a stack running in the order of ``sites()``, each on the positions that the one before
-    gives.
+    The logits of the original embedding are those of the network, bit for bit, if both run in the same batches and no
+    pattern or head is looked into. It rests on the layers of a stack running in the order of `layers`, each on what
+    the one before gives. At a site outside of the layers the whole network runs.
 
     Args:
         network: in evaluation mode.
@@ -151,39 +173,53 @@ class Continuation:
     @torch.no_grad()
     def __init__(self, network: Network, site: str, prompt: Tensor, answer_in: Tensor, batch_size: int = BATCH) -> None:
         check_sites(network, [site])
-        stack = [name for name in network.sites() if name.split(".")[0] == site.split(".")[0]]
         self.network = network
         self.site = site
         self.positions = positions(site, prompt, answer_in)
         self.batch_size = batch_size
         self._encoder = site.startswith("enc.")
-        self._below = stack[: stack.index(site)]
-        self._above = stack[stack.index(site) + 1 :]
+        layer = layer_of(network, site)
+        stack = [name for name in layers(network) if layer and name.split(".")[0] == layer.split(".")[0]]
+        place = stack.index(layer) if layer else 0
+        self._above = stack[place + 1 :]
+        # The last site whose output need not be computed again: the layer itself, or for a place in it the one below.
+        known = stack[: place + 1] if site == layer else stack[:place]
+        self._below, self._known = known[:-1], known[-1] if known else None
         self._batches = [(p, a, *self._before(p, a)) for p, a in _batches(prompt, answer_in, batch_size)]
 
-    def _before(self, prompt: Tensor, answer_in: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What decoding starts from, and the positions (B, T - k, C) that a decoder has before the embedding."""
-        if self._encoder:
-            return prompt, None
-        memory = self.network.encode(prompt)
+    def _before(self, prompt: Tensor, answer_in: Tensor) -> tuple[Tensor, Tensor | None, torch.Size]:
+        """What decoding starts from, the output (B, T, C) of the last known layer, and the shape that the site gives.
+
+        The positions of the layer's own embedding are left out of its output: they are replaced.
+        """
         sites = self.network.sites()
-        with capture(self.network, [self.site]) as outputs, _stand_in({sites[name]: _skip for name in self._above}):
-            self.network.decode(memory, answer_in)
-        return memory, outputs[self.site][:, : -self.positions].clone()  # a clone lets go of the rest
+        watched = [self.site] + ([self._known] if self._known else [])
+        memory = prompt if self._encoder else self.network.encode(prompt)
+        with capture(self.network, watched) as outputs, _stand_in({sites[name]: _skip for name in self._above}):
+            self.network.decode(self.network.encode(prompt) if self._encoder else memory, answer_in)
+        known = outputs[self._known] if self._known else None
+        if known is not None and self._known == self.site:
+            known = known[:, : -self.positions].clone()  # a clone lets go of the rest
+        return memory, known, outputs[self.site].movedim(position_axis(sites[self.site]), 1).shape
 
     @torch.no_grad()
     def __call__(self, embedding: Tensor) -> Tensor:
-        """Embeddings (N, k * C), of any floating type -> logits (N, m, V)."""
+        """Embeddings (N, k * ...), of any floating type -> logits (N, m, V)."""
         sites = self.network.sites()
         dtype = next(self.network.parameters()).dtype
         logits = []
         parts = torch.split(embedding.to(dtype), self.batch_size)
-        for (prompt, answer_in, memory, lead), part in zip(self._batches, parts, strict=True):
-            output = part.reshape(len(part), self.positions, -1)  # (B, k, C)
-            if lead is not None:
-                output = torch.cat([lead, output], dim=1)  # (B, T, C)
-            stand_ins = {sites[name]: _skip for name in self._below} | {sites[self.site]: _constant(output)}
-            with _stand_in(stand_ins):
+        for (prompt, answer_in, memory, known, shape), part in zip(self._batches, parts, strict=True):
+            new = part.reshape(len(part), self.positions, *shape[2:])  # (B, k, ...)
+            stand_ins: dict[nn.Module, Forward] = {sites[name]: _skip for name in self._below}
+            with ExitStack() as stack:
+                if self._known is not None and known is not None:
+                    whole = torch.cat([known, new], dim=1) if self._known == self.site else known  # (B, T, C)
+                    stand_ins[sites[self._known]] = _constant(whole)
+                if self._known != self.site:
+                    value = new.movedim(1, position_axis(sites[self.site]))
+                    stack.enter_context(replace(self.network, self.site, value))
+                stack.enter_context(_stand_in(stand_ins))
                 memory = self.network.encode(prompt) if self._encoder else memory
                 logits.append(self.network.decode(memory, answer_in))
         return torch.cat(logits)
@@ -192,7 +228,7 @@ class Continuation:
 def logits_from(
     network: Network, site: str, embedding: Tensor, prompt: Tensor, answer_in: Tensor, batch_size: int = BATCH
 ) -> Tensor:
-    """Logits (N, m, V) when ``site`` gives ``embedding`` (N, k * C); the cost is that of one forward.
+    """Logits (N, m, V) when ``site`` gives ``embedding`` (N, k * ...); the cost is that of one forward.
 
     For many embeddings of the same examples make one `Continuation`.
     """

@@ -2,9 +2,11 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
+from .hook_point import HookPoint
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -12,12 +14,14 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     return x.unflatten(-1, (num_heads, -1)).transpose(-3, -2)
 
 
-def merge_heads(x: Tensor) -> Tensor:
-    """(B, nh, T, hs) -> (B, T, C)."""
-    return x.transpose(-3, -2).flatten(-2)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, future: Tensor | None = None, dropout: Dropout | None = None) -> Tensor:
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    future: Tensor | None = None,
+    dropout: Dropout | None = None,
+    pattern: HookPoint | None = None,
+) -> Tensor:
     """Scaled dot-product attention: q (B, nh, T, hs), k and v (B, nh, S, hs) -> (B, nh, T, hs).
 
     The softmax is spelt out, and its division comes after the product with ``v``, as a product too. `Tensor.softmax`
@@ -27,12 +31,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, future: Tensor | None = None, dropou
     Args:
         future: (T, S) bool, True where a query must not look.
         dropout: applied to the attention weights.
+        pattern: sees the weights (B, nh, T, S), each row of which sums to 1.
     """
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, nh, T, S)
     if future is not None:
         scores = scores.masked_fill(future, float("-inf"))
     weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
     normaliser = weights.sum(-1, keepdim=True).reciprocal()  # (B, nh, T, 1)
+    if pattern is not None and pattern.watched:
+        weights = pattern(weights * normaliser)
+        return (weights if dropout is None else dropout(weights)) @ v
     if dropout is not None:
         weights = dropout(weights)
     return weights @ v * normaliser
@@ -44,21 +52,57 @@ def require_heads(d_model: int, num_heads: int) -> None:
         raise ValueError(f"d_model={d_model} must be a multiple of num_heads={num_heads}")
 
 
+class Heads(nn.Module):
+    """What attention does after its projections: the pattern, the heads' outputs, and their sum.
+
+    ``pattern`` (B, nh, T, S), ``z`` (B, T, nh, hs) and ``result`` (B, T, nh, C) are hook points.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.pattern = HookPoint(position_axis=2)
+        self.z = HookPoint()
+        self.result = HookPoint()
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        out: nn.Linear,
+        future: Tensor | None = None,
+        dropout: Dropout | None = None,
+    ) -> Tensor:
+        """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
+        z = self.z(attend(q, k, v, future, dropout, self.pattern).transpose(-3, -2))  # (B, T, nh, hs)
+        if not self.result.watched:
+            return out(z.flatten(-2))
+        weight = out.weight.unflatten(1, (self.num_heads, -1))  # (C, nh, hs)
+        total = self.result(torch.einsum("btnh,cnh->btnc", z, weight)).sum(-2)  # (B, T, C)
+        return total if out.bias is None else total + out.bias
+
+    def sites(self, name: str) -> dict[str, nn.Module]:
+        """``{name}.pattern``, ``{name}.z`` and ``{name}.result``."""
+        return {f"{name}.pattern": self.pattern, f"{name}.z": self.z, f"{name}.result": self.result}
+
+
 class MultiHeadAttention(nn.Module):
     """Queries from one sequence, keys and values from another (or the same one)."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         require_heads(d_model, num_heads)
-        self.num_heads = num_heads
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
+        self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor, memory: Tensor, future: Tensor | None = None) -> Tensor:
         """x (B, T, C), memory (B, S, C) -> (B, T, C)."""
         q, k, v = (
-            split_heads(f(y), self.num_heads) for f, y in ((self.query, x), (self.key, memory), (self.value, memory))
+            split_heads(f(y), self.heads.num_heads)
+            for f, y in ((self.query, x), (self.key, memory), (self.value, memory))
         )
-        return self.out(merge_heads(attend(q, k, v, future)))
+        return self.heads(q, k, v, self.out, future)

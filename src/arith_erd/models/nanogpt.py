@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import VOCAB_SIZE
-from .attention import attend, merge_heads, require_heads, split_heads
+from .attention import Heads, require_heads, split_heads
 from .dropout import Dropout
+from .hook_point import HookPoint
 from .network import Network
 
 
@@ -23,16 +24,21 @@ class CausalSelfAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         require_heads(d_model, num_heads)
-        self.num_heads = num_heads
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.dropout = Dropout(dropout)
+        self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
         """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> their updates (B, L, C)."""
-        q, k, v = (split_heads(y, self.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
+        q, k, v = (split_heads(y, self.heads.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
         q = q[..., -future.shape[0] :, :]  # (B, nh, L, hs)
-        return self.out(merge_heads(attend(q, k, v, future, self.dropout)))  # (B, L, C)
+        update: Tensor = self.heads(q, k, v, self.out, future, self.dropout)  # (B, L, C)
+        return update
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The pattern, the heads and the output."""
+        return self.heads.sites(f"{layer}.attn") | {f"{layer}.attn_out": self}
 
 
 class MLP(nn.Module):
@@ -41,16 +47,21 @@ class MLP(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.expand = nn.Linear(d_model, 4 * d_model, bias=False)
+        self.post = HookPoint()
         self.out = nn.Linear(4 * d_model, d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(F.gelu(self.expand(x)))
+        return self.out(self.post(F.gelu(self.expand(x))))
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The hidden units before and after the GELU, and the output."""
+        return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
 class Residual(nn.Module):
     """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, at the last L positions if the sublayer gives only those."""
 
-    def __init__(self, sublayer: nn.Module, d_model: int, dropout: float) -> None:
+    def __init__(self, sublayer: CausalSelfAttention | MLP, d_model: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.sublayer = sublayer
@@ -66,14 +77,23 @@ class Block(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool) -> None:
         super().__init__()
-        attend_causally = CausalSelfAttention(d_model, num_heads, dropout) if attention else None
-        self.attention = Residual(attend_causally, d_model, dropout) if attend_causally else None
+        attend = CausalSelfAttention(d_model, num_heads, dropout) if attention else None
+        self.attention = Residual(attend, d_model, dropout) if attend else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, future: Tensor) -> Tensor:
         """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> those, (B, L, C)."""
         x = x[..., -future.shape[0] :, :] if self.attention is None else self.attention(x, future)
         return x if self.feed_forward is None else self.feed_forward(x)
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The places inside, in the order in which they are computed, and the output."""
+        named: dict[str, nn.Module] = {}
+        if self.attention is not None:
+            named |= self.attention.sublayer.sites(layer) | {f"{layer}.resid_mid": self.attention}
+        if self.feed_forward is not None:
+            named |= self.feed_forward.sublayer.sites(layer)
+        return named | {layer: self}
 
 
 class NanoGPT(Network):
@@ -113,6 +133,7 @@ class NanoGPT(Network):
         layer = (d_model, num_heads, dropout, attention, feed_forward)
         self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)
+        self.logits = HookPoint()
         self.register_buffer("future", torch.ones(length, length).triu(1).bool(), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:  # GPT-2's rule: projections back into the residual stream start smaller
@@ -138,8 +159,14 @@ class NanoGPT(Network):
         for block in lower:
             x = block(x, future)
         x = last(x, future[self.prompt_length :])  # (B, t, C): nothing reads what it would give for the prompt
-        return F.linear(self.norm(x), self.embedding.weight)
+        logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
+        return logits
 
     def sites(self) -> dict[str, nn.Module]:
-        """``dec.1 .. dec.5`` give (B, P + m, C), ``dec.6`` only the last m positions, which predict the answer."""
-        return {f"dec.{i}": block for i, block in enumerate(self.blocks, 1)}
+        """``dec.1 .. dec.5``, (B, P + m, C), ``dec.6``, only the last m positions, and what lies inside them."""
+        named: dict[str, nn.Module] = {"dec.embed": self.embedding}
+        before: nn.Module = self.dropout
+        for i, block in enumerate(self.blocks, 1):
+            named |= {f"dec.{i}.resid_pre": before} | block.sites(f"dec.{i}")  # type: ignore[operator]
+            before = block
+        return named | {"dec.ln_final": self.norm, "logits": self.logits}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..bits import VOCAB_SIZE
 from .attention import MultiHeadAttention
 from .dropout import Dropout
+from .hook_point import HookPoint
 from .network import Network
 
 
@@ -38,10 +39,15 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.expand = nn.Linear(d_model, 4 * d_model)
+        self.post = HookPoint()
         self.contract = nn.Linear(4 * d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.contract(self.expand(x).relu())
+        return self.contract(self.post(self.expand(x).relu()))
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The hidden units before and after the ReLU, and the output."""
+        return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
 class Residual(nn.Module):
@@ -58,6 +64,12 @@ class Residual(nn.Module):
             return self.norm(x)
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
 
+    def sites(self, layer: str, name: str = "attn") -> dict[str, nn.Module]:
+        """The places inside the sublayer ``name``, if it is there."""
+        if isinstance(self.sublayer, MultiHeadAttention):
+            return self.sublayer.heads.sites(f"{layer}.{name}") | {f"{layer}.{name}_out": self.sublayer}
+        return self.sublayer.sites(layer) if isinstance(self.sublayer, FeedForward) else {}
+
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
@@ -69,6 +81,15 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.feed_forward(self.self_attention(x, x))
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The places inside, in the order in which they are computed, and the output."""
+        return {
+            **self.self_attention.sites(layer),
+            f"{layer}.resid_mid": self.self_attention,
+            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
+            layer: self,
+        }
 
 
 class DecoderLayer(nn.Module):
@@ -83,6 +104,17 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, memory: Tensor, future: Tensor) -> Tensor:
         x = self.self_attention(x, x, future)
         return self.feed_forward(self.cross_attention(x, memory))
+
+    def sites(self, layer: str) -> dict[str, nn.Module]:
+        """The places inside, in the order in which they are computed, and the output."""
+        return {
+            **self.self_attention.sites(layer),
+            f"{layer}.resid_mid": self.self_attention,
+            **self.cross_attention.sites(layer, "cross_attn"),
+            f"{layer}.resid_mid_cross": self.cross_attention,
+            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
+            layer: self,
+        }
 
 
 class Transformer(Network):
@@ -144,6 +176,15 @@ class Transformer(Network):
         return self.head(x)
 
     def sites(self) -> dict[str, nn.Module]:
-        """``enc.1 .. enc.6`` give (B, P, C), ``dec.1 .. dec.6`` (B, m, C)."""
-        named = {f"enc.{i}": layer for i, layer in enumerate(self.encoder, 1)}
-        return named | {f"dec.{i}": layer for i, layer in enumerate(self.decoder, 1)}
+        """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""
+        named: dict[str, nn.Module] = {"enc.embed": self.prompt_embedding}
+        before: nn.Module = self.prompt_dropout
+        for i, layer in enumerate(self.encoder, 1):
+            named |= {f"enc.{i}.resid_pre": before} | layer.sites(f"enc.{i}")  # type: ignore[operator]
+            before = layer
+        named["dec.embed"] = self.answer_embedding
+        before = self.answer_dropout
+        for i, layer in enumerate(self.decoder, 1):
+            named |= {f"dec.{i}.resid_pre": before} | layer.sites(f"dec.{i}")  # type: ignore[operator]
+            before = layer
+        return named | {"logits": self.head}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..bits import to_bits
 from ..errors import UserError, bad_value, require_integer
-from ..interp.activations import Continuation, check_sites, embeddings
+from ..interp.activations import Continuation, check_sites, embeddings, layers
 from ..interp.erasure import (
     SINGLE,
     Eraser,
@@ -141,7 +141,7 @@ class Amnesic(Probe):
             raise bad_value("probe.tolerance", tolerance, "a number from 0 to below 1")
         self.subjects = subjects
         self.task = subjects[0].task
-        self.sites = list(subjects[0].network.sites()) if site == "all" else _listed(site)
+        self.sites = layers(subjects[0].network) if site == "all" else _listed(site)
         for subject in subjects:
             check_sites(subject.network, self.sites)
         self.concepts = _choose("concept", concept, self.task.concept_names)

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from ..interp.activations import embeddings
+from ..interp.activations import embeddings, layers
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
 from ..interp.subject import Subject
 from ..models.decoding import answers, shift_right
@@ -32,7 +32,7 @@ def site_distances(subject: Subject, examples: Examples) -> dict[str, Floats]:
     device = next(network.parameters()).device
     prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
     answer_in = shift_right(answers(network, prompt, completion))
-    found = embeddings(network, prompt, answer_in, list(network.sites()))
+    found = embeddings(network, prompt, answer_in, layers(network))
     return {site: euclidean(x.cpu().numpy()) for site, x in found.items()}
 
 

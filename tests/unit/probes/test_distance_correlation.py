@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from arith_erd.interp.activations import embeddings
+from arith_erd.interp.activations import embeddings, layers
 from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
@@ -113,7 +113,7 @@ def test_the_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> No
         np.testing.assert_allclose(line.get_ydata(), mean)
     assert curves.lines[0].get_marker() != curves.lines[1].get_marker()  # to be told apart without colours
     assert curves.lines[0].get_linestyle() != curves.lines[1].get_linestyle()
-    sites = len(subjects[0].network.sites())
+    sites = len(layers(subjects[0].network))
     assert len(table.texts) == 4 * sites + 2
     png = io.BytesIO()
     figure.savefig(png)
