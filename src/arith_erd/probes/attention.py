@@ -1,0 +1,136 @@
+"""Where does each attention head look?"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from ..errors import UserError, require_integer
+from ..interp.activations import capture
+from ..interp.subject import Subject
+from ..interp.tokens import answer_names, input_names, prompt_names
+from ..models.decoding import shift_right
+from ..plots.heat import heat_map
+from ..plots.style import INK, canvas
+from .probe import Probe
+from .sample import sample_pairs
+
+BATCH = 512
+
+
+class Attention(Probe):
+    """The mean attention pattern of every head over a sample of pairs, teacher forced.
+
+    A row is one entry: from position ``query`` (what it predicts in a decoder, what it is in an encoder) to position
+    ``key``. ``weight`` is its mean over the pairs and ``spread`` its standard deviation: a head whose pattern depends
+    on the operands has a large one. The weights of a query sum to 1 over the keys.
+
+    Args:
+        subjects: trained replicas of one task.
+        pairs: how many pairs of operands; null for all.
+        seed: of the sample.
+
+    Raises:
+        UserError: if the network has no attention.
+    """
+
+    columns = ("seed", "site", "head", "query", "key", "weight", "spread")
+    units: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, subjects: Sequence[Subject], pairs: int | None = 1024, seed: int = 0) -> None:
+        require_integer("probe.seed", seed, 0)
+        self.subjects = subjects
+        self.task = subjects[0].task
+        self.pairs = sample_pairs(self.task, pairs, seed)
+        self.sites = [site for site in subjects[0].network.sites() if site.endswith("pattern")]
+        if not self.sites:
+            raise UserError(f"probe=attention: {subjects[0].name} has no attention to look at")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for subject in self.subjects:
+            for site, (mean, spread) in self._patterns(subject).items():
+                queries, keys = self._names(site, *mean.shape[1:])
+                for (head, i, j), weight in np.ndenumerate(mean):
+                    values = (
+                        subject.seed,
+                        site,
+                        head + 1,
+                        queries[i],
+                        keys[j],
+                        float(weight),
+                        float(spread[head, i, j]),
+                    )
+                    yield dict(zip(self.columns, values, strict=True))
+
+    @torch.no_grad()
+    def _patterns(self, subject: Subject) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Mean and standard deviation (nh, T, S) of each pattern."""
+        prompt = torch.from_numpy(self.pairs.prompt)
+        answer_in = shift_right(torch.from_numpy(self.pairs.completion))
+        first: dict[str, torch.Tensor] = {}
+        second: dict[str, torch.Tensor] = {}
+        with capture(subject.network, self.sites) as outputs:
+            for p, a in zip(prompt.split(BATCH), answer_in.split(BATCH), strict=True):
+                subject.network(p, a)
+                for site, pattern in outputs.items():  # (B, nh, T, S)
+                    first[site] = first.get(site, 0) + pattern.double().sum(0)
+                    second[site] = second.get(site, 0) + pattern.double().square().sum(0)
+        found = {}
+        for site, total in first.items():
+            mean = total / len(prompt)
+            variance = (second[site] / len(prompt) - mean.square()).clamp(min=0)
+            found[site] = mean.numpy(), variance.sqrt().numpy()
+        return found
+
+    def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
+        """Of the positions of a pattern with that many queries and keys."""
+        prompt, answer, given = prompt_names(self.task), answer_names(self.task), input_names(self.task)
+        if site.startswith("enc."):
+            return prompt, prompt
+        if "cross" in site:
+            return answer, prompt
+        if keys == len(answer):
+            return answer, given
+        whole = [*prompt, *answer]  # of a decoder-only network; its last layer has the answer's queries only
+        return whole[-queries:], [*prompt, *given]
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The key to which each head gives most weight, if it is a quarter or more; a column for each answer token."""
+        mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
+        best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
+        text = best["key"].where(best["weight"] >= 0.25, "-")
+        last = answer_names(self.task)
+        shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(last)]
+        return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """A heat map for each head: queries down, keys across, the mean over pairs and seeds."""
+        sites = list(rows["site"].unique())
+        heads = sorted(rows["head"].unique())
+        figure = canvas(1.5 * len(heads) + 1, 1.5 * len(sites) + 0.6)
+        grid = figure.subplots(len(sites), len(heads), squeeze=False)
+        mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean()
+        keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
+        for i, site in enumerate(sites):
+            for j, head in enumerate(heads):
+                table = mean[site, head].unstack("key", sort=False)
+                table = table[keys[site]]
+                ax = grid[i, j]
+                heat_map(ax, table.to_numpy(), list(table.index), list(table.columns))
+                ax.tick_params(labelsize=4.5, pad=1)
+                ax.tick_params(axis="x", rotation=90)
+                if i + 1 < len(sites) and keys[site] == keys[sites[i + 1]]:
+                    ax.set_xticks([])
+                if j:
+                    ax.set_yticks([])
+                else:
+                    ax.set_ylabel(site.removesuffix(".pattern"), fontsize=8, color=INK)
+                if not i:
+                    ax.set_title(f"head {head}", fontsize=8, color=INK)
+        seeds = rows["seed"].nunique()
+        title = f"{self.task.name}: mean attention from each position (down) to each position (across)"
+        figure.suptitle(title + (f", {seeds} seeds" if seeds > 1 else ""), fontsize=10)
+        return figure

@@ -1,0 +1,86 @@
+"""When does the answer become readable? The head applied to every layer (nostalgebraist's logit lens)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from ..errors import UserError, require_integer
+from ..interp.activations import Continuation, embeddings, layers
+from ..interp.subject import Subject
+from ..interp.tokens import answer_names
+from ..models.decoding import shift_right
+from ..plots.heat import heat_map
+from ..plots.style import canvas, headline, seeds_text
+from .probe import Probe
+from .sample import sample_pairs
+
+
+class LogitLens(Probe):
+    """What the network would answer if each layer of its decoder were the last one.
+
+    The embeddings of a layer take the place of the last layer's, and what the head makes of them is compared with the
+    right token. A row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability``
+    the mean probability of the right one, ``agreement`` the share of tokens that are those of the whole network.
+
+    Args:
+        subjects: trained replicas of one task.
+        pairs: how many pairs of operands; null for all.
+        seed: of the sample.
+
+    Raises:
+        UserError: if the network has no decoder layers.
+    """
+
+    columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
+    units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
+
+    def __init__(self, subjects: Sequence[Subject], pairs: int | None = 2048, seed: int = 0) -> None:
+        require_integer("probe.seed", seed, 0)
+        self.subjects = subjects
+        self.task = subjects[0].task
+        self.pairs = sample_pairs(self.task, pairs, seed)
+        network = subjects[0].network
+        decoder = [site for site in layers(network) if site.startswith("dec.")]
+        if not decoder:
+            raise UserError(f"probe=logit_lens: {subjects[0].name} has no decoder layers")
+        self.last = decoder[-1]
+        self.sites = [site for site in ("dec.1.resid_pre",) if site in network.sites()] + decoder
+
+    @torch.no_grad()
+    def rows(self) -> Iterator[dict[str, Any]]:
+        prompt, completion = torch.from_numpy(self.pairs.prompt), torch.from_numpy(self.pairs.completion)
+        answer_in = shift_right(completion)
+        for subject in self.subjects:
+            found = embeddings(subject.network, prompt, answer_in, self.sites)
+            head = Continuation(subject.network, self.last, prompt, answer_in)
+            whole = head(found[self.last]).argmax(-1)  # (N, m)
+            for site in self.sites:
+                logits = head(found[site])  # (N, m, V)
+                token = logits.argmax(-1)
+                probability = logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1)
+                measures = [(token == completion).double(), probability.double(), (token == whole).double()]
+                for position, values in enumerate(zip(*(x.mean(0).tolist() for x in measures), strict=True)):
+                    yield dict(zip(self.columns, (subject.seed, site, position, *values), strict=True))
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Accuracy: a line a site, a column a position; means over the seeds."""
+        wide = self._wide(rows)
+        wide.columns = answer_names(self.task)
+        return wide.map("{:.3f}".format).reset_index()
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """The same as a heat map."""
+        wide = self._wide(rows)
+        figure = canvas(1.6 + 0.55 * len(wide.columns), 1.0 + 0.42 * len(wide))
+        ax = figure.subplots()
+        heat_map(ax, wide.to_numpy(), list(wide.index), answer_names(self.task), numbers=".2f")
+        ax.set(xlabel="answer token")
+        headline(ax, f"Logit lens, {self.task.name}: share of right tokens", seeds_text(rows))
+        return figure
+
+    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
+        mean = rows.groupby(["site", "position"], sort=False)["accuracy"].mean()
+        return mean.unstack("position").loc[list(rows["site"].unique())]

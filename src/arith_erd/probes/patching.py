@@ -1,0 +1,145 @@
+"""Which places carry the answer? Activation patching from a clean into a corrupted forward."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ..errors import bad_value, require_integer
+from ..interp.activations import Continuation, check_sites, embeddings, layers, positions
+from ..interp.subject import Subject
+from ..interp.tokens import answer_names, prompt_names
+from ..models.decoding import shift_right
+from ..plots.heat import heat_map
+from ..plots.style import canvas, seeds_text
+from ..tasks import Examples, Task
+from .probe import Probe
+from .sample import sample_pairs
+
+CORRUPTIONS = ("bit", "pair")
+
+
+class Patching(Probe):
+    """Put what a site gives at one position in the clean forward into the corrupted one, and see what comes back.
+
+    Clean and corrupted inputs are teacher forced, each with its own answer. Where their answers differ, at answer
+    token t, the logit difference is that of the clean token less the corrupted one. ``recovered`` is 0 where the patch
+    changes nothing and 1 where it restores the clean difference: sum(patched - corrupted) / sum(clean - corrupted).
+    ``flipped`` is the share of those tokens that become the clean ones. ``n`` counts them.
+
+    At three bits, ``3 + 5 = 8`` corrupted in bit 0 of a is ``2 + 5 = 7``: all four answer tokens differ.
+
+    Args:
+        subjects: trained replicas of one task.
+        site: one, several, or ``all`` layers.
+        corruption: ``bit`` flips one random bit of the operands, ``pair`` takes another pair.
+        pairs: how many clean pairs.
+        seed: of the sample and the corruption.
+    """
+
+    columns = ("seed", "site", "position", "answer_position", "n", "recovered", "flipped")
+    units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        site: str | Sequence[str] = "all",
+        corruption: str = "bit",
+        pairs: int = 256,
+        seed: int = 0,
+    ) -> None:
+        require_integer("probe.seed", seed, 0)
+        if corruption not in CORRUPTIONS:
+            raise bad_value("probe.corruption", corruption, " or ".join(CORRUPTIONS))
+        self.subjects = subjects
+        self.task = subjects[0].task
+        network = subjects[0].network
+        chosen = [site] if isinstance(site, str) else list(dict.fromkeys(site))
+        self.sites = layers(network) if chosen == ["all"] else chosen
+        check_sites(network, self.sites)
+        self.clean = sample_pairs(self.task, pairs, seed)
+        self.corrupted = corrupt(self.task, self.clean, corruption, seed)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for subject in self.subjects:
+            for site in self.sites:
+                for position, measures in enumerate(self._patch(subject, site)):
+                    for t, values in enumerate(measures):
+                        yield dict(zip(self.columns, (subject.seed, site, position, t, *values), strict=True))
+
+    @torch.no_grad()
+    def _patch(self, subject: Subject, site: str) -> Iterator[list[tuple[int, float, float]]]:
+        """For each position that is patched: ``n``, ``recovered`` and ``flipped`` at each answer token."""
+        inputs, tokens = [], []
+        for examples in (self.clean, self.corrupted):
+            completion = torch.from_numpy(examples.completion)
+            inputs.append((torch.from_numpy(examples.prompt), shift_right(completion)))
+            tokens.append(completion)
+        count = positions(site, *inputs[0])
+        given = [embeddings(subject.network, *x, [site])[site].unflatten(1, (count, -1)) for x in inputs]  # (N, k, ...)
+        differ = (tokens[0] != tokens[1]).double()  # (N, m)
+        rest = Continuation(subject.network, site, *inputs[1])
+
+        def difference(logits: Tensor) -> Tensor:
+            by_token = [logits.gather(-1, x[..., None]).squeeze(-1) for x in tokens]
+            return (by_token[0] - by_token[1]).double() * differ  # (N, m)
+
+        clean, corrupted = difference(subject.network(*inputs[0])).sum(0), difference(rest(given[1].flatten(1))).sum(0)
+        for position in range(count):
+            patched = given[1].clone()
+            patched[:, position] = given[0][:, position]
+            logits = rest(patched.flatten(1))
+            recovered = (difference(logits).sum(0) - corrupted) / (clean - corrupted)
+            flipped = ((logits.argmax(-1) == tokens[0]) * differ).sum(0) / differ.sum(0)
+            yield [(int(n), float(r), float(f)) for n, r, f in zip(differ.sum(0), recovered, flipped, strict=True)]
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """``recovered`` over all answer tokens, in percent: a column for each position; means over the seeds."""
+        wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{100 * x:.0f}")
+        return wide.rename_axis("%").reset_index()
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """The same as heat maps, one for the encoder's positions and one for the answer's."""
+        wide = self._wide(rows)
+        encoder = [site for site in wide.index if site.startswith("enc.")]
+        rest = [site for site in wide.index if site not in encoder]
+        panels = [(sites, names) for sites, names in zip((encoder, rest), self._names(), strict=True) if sites]
+        widths = [len(names) for _, names in panels]
+        figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(len(sites) for sites, _ in panels))
+        axes: list[Axes] = list(figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0])
+        norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
+        for ax, (sites, names) in zip(axes, panels, strict=True):
+            heat_map(ax, wide.loc[sites].iloc[:, : len(names)].to_numpy(), sites, names, norm, numbers=".2f")
+            ax.set_xlabel("patched position")
+        what = f"Patching, {self.task.name}: share of the logit difference\nthat one position recovers"
+        figure.suptitle(f"{what} ({seeds_text(rows)})", fontsize=10)
+        return figure
+
+    def _names(self) -> tuple[list[str], list[str]]:
+        return prompt_names(self.task), answer_names(self.task)
+
+    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Means over the answer tokens, each as often as it differs, and over seeds: (sites, positions)."""
+        weighted = rows.assign(total=rows["recovered"].fillna(0) * rows["n"])
+        sums = weighted.groupby(["seed", "site", "position"], sort=False)[["total", "n"]].sum()
+        mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"], sort=False).mean()
+        return mean.unstack("position").loc[list(rows["site"].unique())]
+
+
+def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples:
+    """The corrupted partner of every clean example: one operand bit flipped, or another pair of operands."""
+    generator = np.random.default_rng([seed, 1])
+    if corruption == "pair":
+        size = 2**task.bits
+        shift = generator.integers(1, size * size, size=len(clean))  # never the pair itself
+        return task.examples(*np.divmod((clean.a * size + clean.b + shift) % size**2, size))
+    bit = generator.integers(2 * task.bits, size=len(clean))
+    flip = np.int64(1) << (bit % task.bits)
+    in_a = bit < task.bits
+    return task.examples(np.where(in_a, clean.a ^ flip, clean.a), np.where(in_a, clean.b, clean.b ^ flip))
