@@ -36,14 +36,13 @@ within() {
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 tiny=()
-experiments=(fig1_learning_curves fig3_splits table3_ablation figE7_nanogpt figC6_bit_order figE8_nanogpt_splits
-    fig2_random_output)
+pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 scale=full tiny=()
+experiments=(fig1 fig3 table3 figE7 figC6 figE8 fig2)
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     sizes=(1) steps=12 # a bigger pack gains nothing on a CPU
 fi
 if [ -n "${DRY:-}" ]; then
-    pack=2 sizes=(1) steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) experiments=(smoke)
+    pack=2 sizes=(1) steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) scale=smoke
 fi
 
 echo "== Does it compute the same?"
@@ -101,7 +100,7 @@ done
 
 echo "== Training"
 learn() { # EXPERIMENT; a job that fails is in the table of the sweep, and the others go on
-    within 86400 python3 train.py -m "experiment=$1" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs || true
+    within 86400 python3 train.py -m "experiment=$1" "scale=$scale" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs || true
 }
 learn "${experiments[0]}"
 for size in "${sizes[@]}"; do

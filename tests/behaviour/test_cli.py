@@ -34,6 +34,11 @@ MORE_BAD_INPUT = {
     "no such reference": ("trainer.max_epochs=${epochs.sub}", r"trainer\.max_epochs: .*epochs\.sub"),
     "no task": ("task=null", "task"),
     "no seed": ("~seed", "seed"),
+    "sweep without -m": (
+        "experiment=fig3 scale=smoke",
+        "experiment=fig3: a sweep of 6 jobs; expected -m: python train.py -m experiment=fig3 scale=smoke",
+    ),
+    "two experiments at once": ("-m experiment=fig1,fig3", "experiment=fig1: .*expected one experiment a command"),
 }
 
 
@@ -116,7 +121,7 @@ def test_bad_input_of_a_probe_of_networks(arguments, message, cli, folder):
 @pytest.mark.parametrize(
     ("program", "groups"),
     [
-        ("train.py", ("task", "split", "model", "ablation", "logger", "experiment")),
+        ("train.py", ("task", "split", "model", "ablation", "logger", "experiment", "scale", "hydra/launcher")),
         ("probe.py", ("task", "split", "probe", "logger", "figure")),
     ],
 )
@@ -128,12 +133,24 @@ def test_help_fits_a_screen_and_names_every_group_and_option(program, groups, li
     assert max(map(len, lines)) <= 80
     for group in groups:
         assert re.search(rf"^\s+{group}\b", result.stdout, re.MULTILINE), group
-        if group in ("experiment", "figure"):  # presets are too many for a screen; the help says where they are
-            assert f"conf/{group}/" in result.stdout
-        else:
-            for path in (root / "conf" / group).glob("*.yaml"):
-                assert re.search(rf"\b{path.stem}\b", result.stdout), path.stem
+        for path in (root / "conf" / group).glob("*.yaml"):
+            assert re.search(rf"\b{path.stem}\b", result.stdout), path.stem
     assert re.search(rf"^\s+python {re.escape(program)}", result.stdout, re.MULTILINE), "no example"
+
+
+def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
+    own = tmp_path / "own" / "task"
+    own.mkdir(parents=True)
+    (own / "sub.yaml").write_text("name: sub\n")
+    assert re.search(
+        r"^  task +add  mul  random_output  sub$",
+        light("train.py", f"--config-dir={own.parent}", "--help").stdout,
+        re.M,
+    )
+
+
+def test_an_experiment_narrowed_to_one_job_needs_no_sweep(light, folder):
+    assert_refused(light("train.py", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder), "^error: seed=4-0", folder)
 
 
 def test_the_configuration_can_be_printed(light):
@@ -202,10 +219,10 @@ def test_a_sweep_with_one_bad_job_does_not_start(light, folder):
 
 
 def test_a_preset_brings_its_own_sweep(light, folder):
-    result = light("train.py", "-m", "experiment=fig1_learning_curves", "seed=4-0", cwd=folder)
+    result = light("train.py", "-m", "experiment=fig1", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "add"), ("1", "mul")]
 
 
 def test_what_is_typed_goes_before_what_a_preset_says(light, folder):
-    result = light("train.py", "-m", "experiment=fig1_learning_curves", "task=mul", "seed=4-0", cwd=folder)
+    result = light("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "mul")]

@@ -1,4 +1,4 @@
-"""The presets of ``conf/experiment/``: which jobs each is, and what it says of itself."""
+"""The files of ``conf/experiment/``: the jobs that each one runs, and the comment that describes it."""
 
 from functools import cache
 from itertools import product
@@ -41,25 +41,21 @@ class Job(NamedTuple):
 
 
 WANTED = {
-    "fig1_learning_curves": [Job(task, max_epochs=EPOCHS[task]) for task in TASKS],
-    "fig2_random_output": [Job("random_output", max_epochs=1000)],
-    "fig3_splits": [Job(task, split, max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
-    "table3_ablation": [
-        Job(task, ablation=name, max_epochs=1000, stop_at=0.95) for name, task in product(ABLATIONS, TASKS)
-    ],
-    "figC6_bit_order": [
+    "fig1": [Job(task, max_epochs=EPOCHS[task]) for task in TASKS],
+    "fig2": [Job("random_output", max_epochs=1000)],
+    "fig3": [Job(task, split, max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
+    "table3": [Job(task, ablation=name, max_epochs=1000, stop_at=0.95) for name, task in product(ABLATIONS, TASKS)],
+    "figC6": [
         Job(task, prompt_order=prompt, completion_order=completion, max_epochs={"add": 150, "mul": 1500}[task])
         for task, completion, prompt in product(TASKS, ORDERS, ORDERS)
     ],
-    "figE7_nanogpt": [Job(task, model="nanogpt", max_epochs=EPOCHS[task]) for task in TASKS],
-    "figE8_nanogpt_splits": [
-        Job(task, split, "nanogpt", max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)
-    ],
+    "figE7": [Job(task, model="nanogpt", max_epochs=EPOCHS[task]) for task in TASKS],
+    "figE8": [Job(task, split, "nanogpt", max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
 }
 
 
 @cache
-def sweep(name: str) -> list[dict]:
+def sweep(name: str, *scale: str) -> list[dict]:
     """The configuration of every job of ``python train.py -m experiment=NAME``, as Hydra's sweeper makes them."""
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
@@ -67,10 +63,12 @@ def sweep(name: str) -> list[dict]:
         parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
         overrides = parser.parse_overrides([f"{key}={values}" for key, values in parameters.items()])
         (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-        configs = [resolve(hydra.compose("train", [f"experiment={name}", *job])) for job in jobs]
+        configs = [resolve(hydra.compose("train", [f"experiment={name}", *scale, *job])) for job in jobs]
     for config in configs:
         check(config)
-    assert compose("train", [f"experiment={name}", *jobs[0]]) == configs[0]  # the strict way, which is slow, once
+    assert (
+        compose("train", [f"experiment={name}", *scale, *jobs[0]]) == configs[0]
+    )  # the strict way, which is slow, once
     return configs
 
 
@@ -80,12 +78,12 @@ def job_of(config: dict) -> Job:
     return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
 
 
-def test_every_experiment_is_looked_at() -> None:
-    assert {*WANTED, "smoke"} == set(EXPERIMENTS)
+def test_every_experiment_has_its_expected_jobs_here() -> None:
+    assert set(WANTED) == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_the_jobs_of_an_experiment_are_those_of_the_paper(name: str) -> None:
+def test_experiment_has_the_jobs_of_the_paper(name: str) -> None:
     configs = sweep(name)
     assert [job_of(config) for config in configs] == WANTED[name]
     for config in configs:
@@ -94,7 +92,7 @@ def test_the_jobs_of_an_experiment_are_those_of_the_paper(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_job_builds_and_has_a_directory_of_its_own(name: str) -> None:
+def test_every_job_builds_and_has_its_own_run_directory(name: str) -> None:
     configs = sweep(name)
     assert len({run_name(config) for config in configs}) == len(configs)
     for config in configs:
@@ -105,25 +103,23 @@ def test_every_job_builds_and_has_a_directory_of_its_own(name: str) -> None:
         build(config["split"])
 
 
-def test_the_cut_has_every_setting_of_every_experiment() -> None:
-    cut = [job_of(config) for config in sweep("smoke")]
-    everything = [job for jobs in WANTED.values() for job in jobs]
-    for field in set(Job._fields) - {"max_epochs"}:
-        assert {getattr(job, field) for job in cut} == {getattr(job, field) for job in everything}
-    for pair in (("model", "split"), ("model", "task"), ("split", "task"), ("prompt_order", "completion_order")):
-        seen, wanted = ({tuple(getattr(job, f) for f in pair) for job in jobs} for jobs in (cut, everything))
-        assert seen == wanted, pair
-
-
-def test_the_cut_is_tiny_and_no_run_of_it_passes_for_one_of_the_paper() -> None:
-    for config in sweep("smoke"):
-        assert config["trainer"]["max_epochs"] == 2
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_smoke_scale_changes_only_sizes_in_every_experiment(name: str) -> None:
+    full, tiny = sweep(name), sweep(name, "scale=smoke")
+    assert [job_of(config) for config in tiny] == [job_of(config)._replace(max_epochs=2) for config in full]
+    for config in tiny:
         assert config["seed"] == "0-2"  # as few as have an interval
-        assert "task.bits=4" in departures(config, load_paper().setup)
+        assert "task.bits=4" in departures(config, load_paper().setup)  # no such run passes for one of the paper's
+
+
+def test_scale_is_no_part_of_the_configuration() -> None:
+    """So the default run keeps its name."""
+    assert run_name(compose("train")) == "add-random-transformer-none-seed0-a7f42b33"
+    assert "scale" not in compose("train", ["scale=smoke"])
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_opens_with_its_command_its_cost_and_what_to_expect(name: str) -> None:
+def test_experiment_file_states_command_cost_and_expectation(name: str) -> None:
     lines = (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()
     comment = "\n".join(line for line in lines if line.startswith("#"))
     assert f"python train.py -m experiment={name}" in comment

@@ -15,7 +15,7 @@ from ..errors import UserError, first_line
 from ..runs import Config
 from ..system.requeue import requeue
 from ..system.signals import Preempted, signals_caught
-from . import slurm, sweep
+from . import help, slurm, sweep
 
 Program = Callable[[Config], None]
 
@@ -54,6 +54,7 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
 
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
+            help.register()
             command = sweep.current = sweep.Sweep(config_name, runs_of)
             with signals_caught():
                 try:

@@ -1,5 +1,6 @@
 """A sweep: all of its jobs are checked before the first one starts, and a table at the end says what became of each."""
 
+import shlex
 import sys
 import time
 import traceback
@@ -74,11 +75,15 @@ class Sweep:
             return  # one that decides as it goes along has no list
         loader = GlobalHydra.instance().config_loader()
         refused = []
+        is_preset = bool(master.hydra.sweeper.params)  # asked before `pick`, which may replace the parameters
         for job in pick(master):
             self.jobs.append(Job(job))
             try:
                 composed = loader.load_sweep_config(master, job)
                 choices = composed.hydra.runtime.choices
+                if composed.hydra.sweeper.params and not is_preset:
+                    experiment = choices.get("experiment")
+                    raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
                 with open_dict(composed):
                     del composed["hydra"]
                 config = accept(self.config_name, composed, choices)
@@ -200,3 +205,7 @@ class CheckJobs(Callback):
             sys.exit(f"error: hydra/launcher={launcher}: expected -m too, also for a single job")
         if config.get("item") is not None:
             sys.exit(f"error: item={config.item}: expected -m too; it is one job of a sweep")
+        if config.hydra.sweeper.params and (jobs := len(pick(config))) > 1:
+            typed = shlex.join(["-m", *config.hydra.overrides.task])
+            name = f"experiment={config.hydra.runtime.choices.get('experiment')}"
+            sys.exit(f"error: {name}: a sweep of {jobs} jobs; expected -m: python train.py {typed}")

@@ -60,7 +60,7 @@ def test_pods_train_what_the_sweep_would(manifests, container, sweep):
 
 
 def test_an_item_of_an_experiment_that_is_a_sweep(sweep):
-    (name,) = sweep("-m", "experiment=fig3_splits", "item=5")
+    (name,) = sweep("-m", "experiment=fig3", "item=5")
     assert name.startswith("mul-vs_v-transformer-none-seed0-4-")
 
 

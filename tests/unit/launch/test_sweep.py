@@ -146,7 +146,7 @@ def test_a_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, t
 
 
 def test_presets_are_checked_with_their_sweep(command, ran, capsys):
-    assert command(finish, "-m", "experiment=fig3_splits", "seed=0,-1") == 1
+    assert command(finish, "-m", "experiment=fig3", "seed=0,-1") == 1
     assert capsys.readouterr().err.count("seed=-1: expected") == 6
     assert not ran
 

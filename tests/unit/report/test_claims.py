@@ -233,4 +233,4 @@ def test_an_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
     commands = missing(verdicts, paper, Path("runs"))
     assert set(commands) == {paper.command(make, Path("runs")) for make in {claim.make for claim in paper.claims}}
     text = markdown(verdicts, paper, Path("runs"))
-    assert "`python train.py -m experiment=fig1_learning_curves`" in text
+    assert "`python train.py -m experiment=fig1`" in text

@@ -98,7 +98,7 @@ def test_a_setting_that_is_not_the_papers_is_named(configuration_of, key: str, v
 
 def test_a_command_points_at_the_folder_that_was_read() -> None:
     paper = load_paper()
-    assert paper.command("fig3", Path("runs")) == "python train.py -m experiment=fig3_splits"
+    assert paper.command("fig3", Path("runs")) == "python train.py -m experiment=fig3"
     assert paper.command("fig3", Path("/data/my runs")).endswith(" runs_dir='/data/my runs'")
     assert paper.command("fig4_mul", Path("elsewhere")).endswith(" run='elsewhere/mul-random-transformer-none-*'")
 

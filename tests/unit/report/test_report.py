@@ -31,9 +31,9 @@ def test_everything_is_written(whole_report) -> None:
 def test_an_empty_folder_gives_a_report_that_says_what_to_run(empty_report) -> None:
     total = len(load_paper().claims)
     assert f"{total} claims: 0 reproduced, 0 differs, {total} not run" in empty_report.text
-    assert "python train.py -m experiment=fig3_splits" in empty_report.text
+    assert "python train.py -m experiment=fig3" in empty_report.text
     page = (empty_report.out / "index.html").read_text()
-    assert "python train.py -m experiment=fig3_splits" in page
+    assert "python train.py -m experiment=fig3" in page
     assert "There is no run in" in page
     assert not list((empty_report.out / "figures").iterdir())
 
