@@ -19,7 +19,7 @@ WORKDIR /app
 COPY deploy/requirements.docker.txt deploy/
 RUN pip install --no-cache-dir --require-hashes -r deploy/requirements.docker.txt
 
-COPY pyproject.toml README.md LICENSE train.py probe.py ./
+COPY pyproject.toml setup.py README.md LICENSE train.py probe.py ./
 COPY src src
 COPY conf conf
 RUN pip install --no-cache-dir --no-deps --no-build-isolation -e . \

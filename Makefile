@@ -2,14 +2,15 @@
 # Options go through ARGS:  make train ARGS="task=mul seed=0-4"   make test ARGS="-k dropout"
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint lock clean
+.PHONY: help train test lint docs lock clean
 
-# A python3.x on the PATH need not run (a pyenv shim, say), so each is tried. PYTHON=... goes first.
+# A python3.x on the PATH may not work (a pyenv shim, for example), so each is tried. PYTHON=... is tried first.
 define find_python
 for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 ''; do \
 	"$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; \
 [ -n "$$python" ] || { echo 'No Python >= 3.11 with venv found: install one, or name it with PYTHON=path.' >&2; exit 1; }
 endef
+pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -17,26 +18,34 @@ help: ## list these targets
 train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
 
-test: .venv/.installed ## run the tests: pytest $(ARGS)
+test: .venv/.installed-dev ## run the tests: pytest $(ARGS)
 	@.venv/bin/python -m pytest $(ARGS)
 
-lint: .venv/.installed ## ruff check, ruff format --check, mypy
+lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-# The stamp is written last, and an environment without it is made anew: an interrupted set-up leaves nothing behind.
-.venv/.installed: requirements.lock pyproject.toml
+docs: .venv/.installed-docs ## build the documentation into site/; a broken link fails (ARGS=--help: mkdocs' options)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
+	@echo 'site/index.html'
+
+# Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
+# repeated. Training needs only the first; tests and documentation add their own tools.
+.venv/.installed: requirements.lock pyproject.toml setup.py
 	@$(find_python); echo 'Setting up .venv (once; a few minutes)...' >&2; \
 	[ -f $@ ] || "$$python" -m venv --clear .venv || exit 1; rm -f $@; \
-	.venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock -e '.[dev,slurm]' && touch $@
+	$(pip_install) -e '.[slurm]' && touch $@
 
-lock: ## resolve the lock files, keeping what they pin (ARGS=--upgrade: the newest of everything)
+.venv/.installed-%: .venv/.installed
+	@echo 'Adding the tools of the $* extra to .venv...' >&2; $(pip_install) -e '.[slurm,$*]' && touch $@
+
+lock: ## resolve the lock files, keeping existing pins (ARGS=--upgrade: newest versions)
 	@$(find_python); tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
 	"$$python" -m venv "$$tmp" && "$$tmp/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	compile() { "$$tmp/bin/uv" pip compile pyproject.toml --quiet --no-annotate --no-emit-index-url \
 		--custom-compile-command 'make lock' "$$@"; } && \
-	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra slurm \
+	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra docs --extra slurm \
 		-o requirements.lock $(ARGS) && \
 	cp requirements.lock requirements.ray.lock && \
 	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra slurm --extra ray \
@@ -44,6 +53,6 @@ lock: ## resolve the lock files, keeping what they pin (ARGS=--upgrade: the newe
 	compile -c requirements.lock --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		-o deploy/requirements.docker.txt $(ARGS)
 
-clean: ## remove .venv and every cache; runs/ stays
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+clean: ## remove .venv, site/ and all caches; keep runs/
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build site src/*.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

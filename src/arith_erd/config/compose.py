@@ -25,7 +25,8 @@ from ..tasks import Task
 from .build import build
 from .checks import HIGHEST, NAMED, NEEDS, RULES
 
-CONF = Path(__file__).parents[3] / "conf"
+_INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
+CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 # Of the launchers in conf/hydra/launcher/: how to get the plugin that each needs.
 PLUGINS = {
     "slurm": "pip install -c requirements.lock -e '.[slurm]'",
