@@ -1,0 +1,127 @@
+"""The worked examples in ``docs/extend.md`` work as printed, and the commands in the documentation are accepted."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arith_erd.config.compose import compose
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# A line that ends with a path, then a code block: (what the line says, the path, the file's text).
+BLOCK = re.compile(r"^([^\n]*)`((?:src|conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+SMALL = ("seed=0", "model.net.d_model=16", "model.net.num_heads=2", "trainer.accelerator=cpu")
+TINY = ("task.bits=4", "trainer.max_epochs=1", "trainer.accelerator=cpu")
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with every file that the page shows."""
+    copy = tmp_path_factory.mktemp("extended")
+    for name in ("src", "conf"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("train.py", "probe.py"):
+        shutil.copy(ROOT / name, copy)
+    for sentence, path, text in BLOCK.findall((ROOT / "docs" / "extend.md").read_text()):
+        assert "append" in sentence or not (copy / path).exists(), f"{path} would be overwritten"
+        with (copy / path).open("a") as file:
+            file.write(text)
+    return copy
+
+
+def run(folder: Path, *command: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(extended: Path) -> Path:
+    """A run of the new task, split, model and logger."""
+    run(
+        extended,
+        "train.py",
+        "task=sub",
+        "split=band",
+        "split.distance=3",
+        "model=mlp",
+        "logger=jsonl",
+        "seed=0-1",
+        *TINY,
+    )
+    (path,) = (extended / "runs").glob("sub-band-mlp-*")
+    return path
+
+
+def test_page_shows_one_example_of_each_kind() -> None:
+    paths = [path for _, path, _ in BLOCK.findall((ROOT / "docs" / "extend.md").read_text())]
+    kinds = {re.sub(r"^(src/arith_erd|conf)/|/.*", "", path) for path in paths}
+    assert kinds == {
+        *("task", "tasks", "split", "splits", "model", "models", "ablation", "probe", "probes"),
+        *("logger", "loggers", "figure", "experiment", "report"),
+    }
+
+
+def test_task_split_model_and_logger_train(trained: Path) -> None:
+    assert (trained / "summary.json").is_file()
+    assert len((trained / "metrics.jsonl").read_text().splitlines()) == 2  # one epoch, two seeds
+
+
+def test_probe_and_figure_draw(extended: Path, trained: Path) -> None:
+    table = run(extended, "probe.py", "figure=layers", f"run={trained}", "probe.pairs=200")
+    assert "operand_values" in table
+    assert (trained / "probes" / "decodability" / "figure.png").is_file()
+
+
+def test_experiment_and_ablation_train(extended: Path) -> None:
+    table = run(extended, "train.py", "-m", "experiment=learning_rate", "scale=smoke", "ablation=two_layers", *SMALL)
+    assert len(re.findall(r"^\d +finished", table, re.M)) == 2
+    runs = [path.name for path in (extended / "runs").glob("add-random-nanogpt-two_layers-*")]
+    assert len(runs) == 2
+
+
+def test_claim_is_in_the_report(extended: Path, trained: Path) -> None:
+    run(extended, "-m", "arith_erd.report", "runs", "--out", "report")
+    assert "Addition, validation token accuracy after 50 epochs" in (extended / "report" / "claims.md").read_text()
+
+
+def commands(program: str) -> list[str]:
+    """Every command line for a program in the code blocks of the documentation, without the pages' own examples."""
+    found = []
+    for page in PAGES:
+        if page.name == "extend.md":
+            continue
+        for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page.read_text(), re.S | re.M):
+            joined = re.sub(r"\\\n\s*", "", block)
+            found += re.findall(rf"^ *python {re.escape(program)} (.*?)\s*(?:#.*)?$", joined, re.M)
+    return sorted(set(found))
+
+
+DOCUMENTED = [(program, line) for program in ("train", "probe") for line in commands(f"{program}.py")]
+
+
+@pytest.mark.parametrize(("program", "line"), DOCUMENTED)
+def test_documented_options_exist(program: str, line: str) -> None:
+    """Composed with the first value of each sweep, and checked as the program does before it trains."""
+    words = [word for word in shlex.split(line) if not word.startswith(("-", "hydra/launcher", "hydra.launcher"))]
+    compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/k8s/README.md"])
+def test_links_to_files_lead_somewhere(page: str) -> None:
+    """``make docs`` checks the links within ``docs/``."""
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text())
+    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
