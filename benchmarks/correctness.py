@@ -15,18 +15,15 @@ from functools import cache, partial
 import torch
 from hydra.errors import HydraException
 
-from arith_erd.config.build import build
 from arith_erd.config.compose import compose
+from arith_erd.config.job import Job
 from arith_erd.errors import UserError, first_line, printable
 from arith_erd.models.decoding import answers, greedy
 from arith_erd.models.dropout import keep_mask
-from arith_erd.runs import Config
 from arith_erd.seeds import parse_seeds
-from arith_erd.splits import Split
 from arith_erd.system.machine import device_name
-from arith_erd.tasks import Task
-from arith_erd.training.data import Batch, TableData, TrainBatches
-from arith_erd.training.train import assemble
+from arith_erd.training.assemble import assemble, table_data
+from arith_erd.training.data import Batch, TrainBatches
 
 STEPS = 20
 TOLERANCE = 1e-3  # of a loss near 0.7: far above what the order of additions changes, far below what a fault would
@@ -108,17 +105,15 @@ def checks(
     yield "bf16-mixed", lambda: distance(eager(), bf16()), Kind.RECORD
 
 
-def configured(model: str, overrides: Sequence[str], seed: str = "0", **trainer: object) -> Config:
+def configured(model: str, overrides: Sequence[str], seed: str = "0", **trainer: object) -> Job:
     options = [f"trainer.{key}={str(value).lower()}" for key, value in trainer.items()]
     return compose("train", [f"model={model}", f"seed={seed}", *options, *overrides])
 
 
-def losses(config: Config, device: torch.device) -> torch.Tensor:
+def losses(job: Job, device: torch.device) -> torch.Tensor:
     """Of every replica in every step, (R, steps)."""
-    module = assemble(config, device).to(device)
-    data = TableData(
-        build(config["task"], Task), build(config["split"], Split), module.pack.seeds, config["data"]["batch_size"]
-    )
+    module = assemble(job, device).to(device)
+    data = table_data(job)
     prompts, completions = (x.to(device) for x in data.train)
 
     def batch_of(step: int) -> Batch:
@@ -126,7 +121,7 @@ def losses(config: Config, device: torch.device) -> torch.Tensor:
         return next(iter(TrainBatches(prompts, completions, data.seeds, data.batch_size, lambda: step)))
 
     optimizer = module.configure_optimizers()
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=config["trainer"]["precision"] == "bf16-mixed")
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=job.trainer.precision == "bf16-mixed")
     found = []
     for step in range(STEPS):
         prompt, completion = batch_of(step)
@@ -140,10 +135,10 @@ def losses(config: Config, device: torch.device) -> torch.Tensor:
     return torch.stack(found, dim=1)
 
 
-def decoding(config: Config, device: torch.device) -> float:
+def decoding(job: Job, device: torch.device) -> float:
     """The share of tokens in which decoding only what teacher forcing fails differs from decoding everything."""
-    module = assemble(config, device).to(device)
-    data = TableData(build(config["task"], Task), build(config["split"], Split), module.pack.seeds)
+    module = assemble(job, device).to(device)
+    data = table_data(job)
     prompt, completion = (x[:512].to(device) for x in data.validation)
     network = module.pack.replica(0)
     everything = greedy(network, prompt, completion.shape[1])

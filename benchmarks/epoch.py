@@ -21,9 +21,9 @@ from rich.console import Console
 from tables import Result, epoch_table, heading, mean_total, pack_table, profile_table
 
 from arith_erd.config.compose import CONF, compose
+from arith_erd.config.job import Job
 from arith_erd.errors import UserError
-from arith_erd.runs import Config
-from arith_erd.seeds import format_seeds, parse_seeds
+from arith_erd.seeds import format_seeds
 from arith_erd.system.files import require_writable
 from arith_erd.system.machine import commit, cpu_name
 
@@ -42,17 +42,17 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(options.threads)
     try:
-        config = compose("train", overrides(options, options.seeds))
+        job = compose("train", overrides(options, options.seeds))
         packs = [compose("train", overrides(options, f"0-{replicas - 1}")) for replicas in options.packs]
         if options.reference is not None:
-            require_comparable(options, config)
+            require_comparable(options, job)
         if options.out is not None:
             require_writable("--out", options.out.parent)
     except (UserError, HydraException) as error:
         parser.exit(2, f"error: {error}\n")
     result: Result = {}
     try:
-        measure_all(options, config, packs, result)
+        measure_all(options, job, packs, result)
     finally:  # what was measured before an interruption is kept
         if options.out is not None and result:
             options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -89,13 +89,13 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def measure_all(options: argparse.Namespace, config: Config, packs: Sequence[Config], result: Result) -> None:
+def measure_all(options: argparse.Namespace, job: Job, packs: Sequence[Job], result: Result) -> None:
     """Measure what was asked for into ``result``, printing each table as soon as it is complete."""
-    seeds = parse_seeds(config["seed"])
+    seeds = job.seeds
     result |= {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cpu": cpu_name(), "cores": cores(), "load": os.getloadavg()},
-        **in_fresh_process("ours.environment", config=config),
+        **in_fresh_process("ours.environment", job=job),
         "task": options.task,
         "model": options.model,
         "overrides": options.overrides,
@@ -107,10 +107,10 @@ def measure_all(options: argparse.Namespace, config: Config, packs: Sequence[Con
         ours, theirs = [], []
         for repeat in range(options.repeats):
             progress.print(f"epoch {repeat + 1}/{options.repeats}: ours")
-            ours.append(in_fresh_process("ours.epochs", config=config, count=options.epochs, fraction=options.fraction))
+            ours.append(in_fresh_process("ours.epochs", job=job, count=options.epochs, fraction=options.fraction))
             if options.reference is not None:
                 progress.print(f"epoch {repeat + 1}/{options.repeats}: theirs")
-                theirs.append(their_epochs(options, config))
+                theirs.append(their_epochs(options, job))
         result["epoch"] = {"seeds": format_seeds(seeds), "ours": ours}
         if theirs:
             result["epoch"] |= {"theirs": theirs, "their_commit": commit(options.reference)}
@@ -122,17 +122,17 @@ def measure_all(options: argparse.Namespace, config: Config, packs: Sequence[Con
         result["packs"] = []
         for replicas, pack in zip(options.packs, packs, strict=True):
             progress.print(f"steps of a pack of {replicas}")
-            measured = in_fresh_process("ours.speed", config=pack, steps=options.steps, repeats=options.repeats)
-            floor = in_fresh_process("ours.matrix_floor", config=pack)
+            measured = in_fresh_process("ours.speed", job=pack, steps=options.steps, repeats=options.repeats)
+            floor = in_fresh_process("ours.matrix_floor", job=pack)
             result["packs"].append({"replicas": replicas, **measured, "floor": floor})
         console.print(pack_table(result["packs"]))
     if options.profile:
         progress.print("profile")
-        result["profile"] = in_fresh_process("ours.operators", config=config, steps=5)
+        result["profile"] = in_fresh_process("ours.operators", job=job, steps=5)
         console.print(profile_table(result["profile"], len(seeds)))
 
 
-def their_epochs(options: argparse.Namespace, config: Config) -> Result:
+def their_epochs(options: argparse.Namespace, job: Job) -> Result:
     script, function = AUTHORS[options.model]
     measured: Result = in_fresh_process(
         "authors.epochs",
@@ -141,12 +141,12 @@ def their_epochs(options: argparse.Namespace, config: Config) -> Result:
         operation=OPERATIONS[options.task],
         count=options.epochs,
         fraction=options.fraction,
-        cpu=config["trainer"]["accelerator"] == "cpu",
+        cpu=job.trainer.accelerator == "cpu",
     )
     return measured
 
 
-def require_comparable(options: argparse.Namespace, config: Config) -> None:
+def require_comparable(options: argparse.Namespace, job: Job) -> None:
     """Refuse a comparison of different things, before anything is timed.
 
     Raises:
@@ -159,7 +159,7 @@ def require_comparable(options: argparse.Namespace, config: Config) -> None:
         raise UserError(f"--reference {options.reference}: expected a clone of their repository; found no {script}")
     usual = compose("train", [f"task={options.task}", f"model={options.model}"])
     for key in ("task", "split", "model", "ablation", "data"):
-        if config[key] != usual[key]:
+        if job.resolved[key] != usual.resolved[key]:
             raise UserError(f"--reference: their code knows only our defaults of {key}.*; leave out {key} overrides")
 
 

@@ -4,6 +4,7 @@ import resource
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,16 @@ from lightning.pytorch.callbacks import Checkpoint
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
-from arith_erd.config.build import build
+from arith_erd.config.job import Job
 from arith_erd.loggers import Logger
-from arith_erd.runs import Config, Run
-from arith_erd.seeds import parse_seeds
-from arith_erd.splits import Split
+from arith_erd.runs import Run
 from arith_erd.system.machine import device_name, versions
-from arith_erd.tasks import Task
+from arith_erd.training.assemble import assemble, make_trainer, table_data, wants_compile
 from arith_erd.training.callbacks import EpochProgress, KeepRows
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.data import TableData, evaluation_batch_size
+from arith_erd.training.finish import parameters
 from arith_erd.training.module import LitPack
-from arith_erd.training.train import assemble, make_trainer, parameters, wants_compile
 
 PRODUCTS = {"32-true": torch.float32, "64-true": torch.float64, "bf16-mixed": torch.bfloat16}
 WARM_UP = 1024  # examples: 8 steps at the default batch size
@@ -72,7 +71,7 @@ class Clock(Checkpoint):
         )
 
 
-def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
+def epochs(job: Job, count: int, fraction: float) -> dict[str, Any]:
     """Time the first ``count`` epochs of a run, with all that a run does: rows, logger, checkpoint.
 
     A warm-up (and with it any compilation) comes first and is undone, so what is trained are a run's own first epochs.
@@ -83,29 +82,28 @@ def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
         to all examples where ``fraction`` is below 1; ``warm_up_seconds``; ``memory``, the peaks in bytes; ``rows``,
         the last epoch's loss and accuracies a seed; ``parameters`` of a replica.
     """
-    module, whole = assemble(config, device_of(config)), examples(config)
+    module, whole = assemble(job, device_of(job)), examples(job)
     full = [len(half[0]) for half in (whole.train, whole.validation)]
     fresh = {name: value.clone() for name, value in module.state_dict().items()}
-    options = config["trainer"] | {"max_epochs": 1}
     # Whole evaluation batches: a size that the warm-up has not met would be compiled in the timed epoch.
-    warm = max(WARM_UP, evaluation_batch_size(device_of(config), len(module.pack.seeds)))
+    warm = max(WARM_UP, evaluation_batch_size(device_of(job), len(module.pack.seeds)))
     start = time.perf_counter()
-    make_trainer(options, [Clock()]).fit(module, examples(config, warm, warm))
+    make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).fit(module, examples(job, warm, warm))
     warm_up = time.perf_counter() - start
     module.load_state_dict(fresh)
 
     kept = [share(size, fraction) for size in full]
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")
-        run.create(config)
+        run.create(job.resolved)
         clock = Clock()
         callbacks = [
             clock,
-            KeepRows(run, build(config["logger"], Logger)),
+            KeepRows(run, job.logger.build(Logger)),
             EpochProgress(run.name),
             ResumePoint(run),
         ]
-        make_trainer(options | {"max_epochs": count}, callbacks).fit(module, examples(config, *kept))
+        make_trainer(replace(job.trainer, max_epochs=count), callbacks).fit(module, examples(job, *kept))
     for epoch in clock.epochs:
         epoch["training"] *= full[0] / kept[0]
         epoch["evaluation"] *= sum(full) / sum(kept)
@@ -119,7 +117,7 @@ def epochs(config: Config, count: int, fraction: float) -> dict[str, Any]:
     }
 
 
-def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
+def speed(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     """Time the same steps in a bare loop and under Lightning, in turn.
 
     Both call the same `LitPack.training_step` on the same batches with the same optimiser; the bare loop leaves out
@@ -128,16 +126,16 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
     Returns:
         seconds of a step under ``bare`` and ``lightning``, one for each of ``repeats``; ``memory``, peaks in bytes.
     """
-    module = assemble(config, device_of(config))
-    batch_size = config["data"]["batch_size"]
-    available = len(examples(config).train[0])
+    module = assemble(job, device_of(job))
+    batch_size = job.data.batch_size
+    available = len(examples(job).train[0])
     used = min(available, steps * batch_size)
     count = -(-steps * batch_size // available)  # epochs
     total = count * -(-used // batch_size)
 
     def under_lightning(count: int, used: int) -> tuple[L.Trainer, TableData, float]:
-        data, clock = examples(config, used, 0), Clock()
-        trainer = make_trainer(config["trainer"] | {"max_epochs": count}, [clock])
+        data, clock = examples(job, used, 0), Clock()
+        trainer = make_trainer(replace(job.trainer, max_epochs=count), [clock])
         trainer.limit_val_batches = 0
         trainer.fit(module, data)
         return trainer, data, sum(epoch["total"] for epoch in clock.epochs)
@@ -152,35 +150,34 @@ def speed(config: Config, steps: int, repeats: int) -> dict[str, Any]:
     return {"steps": total, "seconds_per_step": seconds, "memory": peak_memory()}
 
 
-def matrix_floor(config: Config) -> float:
+def matrix_floor(job: Job) -> float:
     """Seconds that the matrix products of a training step would take, if all ran as fast as a large one.
 
     Products are counted by torch in one replica's step, forward and backward; the large one is of two square matrices
     in the precision of the training, the fastest of a few.
     """
-    device = device_of(config)
-    seeds = parse_seeds(config["seed"])
-    eager = config["trainer"] | {"compile": False}
-    module = assemble(config | {"seed": str(seeds[0]), "trainer": eager}, device).to(device)
-    half = examples(config, config["data"]["batch_size"], 0).train
+    device = device_of(job)
+    eager = replace(job, seeds=job.seeds[:1], trainer=replace(job.trainer, compile=False))
+    module = assemble(eager, device).to(device)
+    half = examples(job, job.data.batch_size, 0).train
     prompt, completion = (x.unsqueeze(0).to(device) for x in half)  # (1, B, P), (1, B, m)
     with FlopCounterMode(display=False) as counter:
         module.pack.losses(prompt, completion, step=0).sum().backward()
     size = 1024 if device.type == "cpu" else 8192
-    square = torch.rand(size, size, device=device, dtype=PRODUCTS[config["trainer"]["precision"]])
+    square = torch.rand(size, size, device=device, dtype=PRODUCTS[job.trainer.precision])
     seconds = []
     for _ in range(5):
         start = now(device)
         torch.mm(square, square)
         seconds.append(now(device) - start)
-    return len(seeds) * counter.get_total_flops() * min(seconds) / (2 * size**3)
+    return len(job.seeds) * counter.get_total_flops() * min(seconds) / (2 * size**3)
 
 
-def operators(config: Config, steps: int, top: int = 15) -> list[dict[str, Any]]:
+def operators(job: Job, steps: int, top: int = 15) -> list[dict[str, Any]]:
     """The operators in which a training step spends most time itself, not in what it calls; milliseconds a step."""
-    module = assemble(config, device_of(config))
-    data = examples(config, steps * config["data"]["batch_size"], 0)
-    trainer = make_trainer(config["trainer"] | {"max_epochs": 1}, [Clock()])
+    module = assemble(job, device_of(job))
+    data = examples(job, steps * job.data.batch_size, 0)
+    trainer = make_trainer(replace(job.trainer, max_epochs=1), [Clock()])
     trainer.limit_val_batches = 0
     trainer.fit(module, data)  # a warm-up, and everything is attached and on its device
     bare = BareLoop(trainer, module, data)
@@ -227,27 +224,26 @@ class BareLoop:
         return now(self.module.device) - start
 
 
-def device_of(config: Config) -> torch.device:
+def device_of(job: Job) -> torch.device:
     """Where Lightning would train it."""
-    return make_trainer(config["trainer"] | {"max_epochs": 1}, [Clock()]).strategy.root_device
+    return make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).strategy.root_device
 
 
-def examples(config: Config, train: int | None = None, validation: int | None = None) -> TableData:
+def examples(job: Job, train: int | None = None, validation: int | None = None) -> TableData:
     """The data of a run; with numbers, only the first few examples of each subset."""
-    seeds = parse_seeds(config["seed"])
-    data = TableData(build(config["task"], Task), build(config["split"], Split), seeds, config["data"]["batch_size"])
+    data = table_data(job)
     data.train = (data.train[0][:train], data.train[1][:train])
     data.validation = (data.validation[0][:validation], data.validation[1][:validation])
     return data
 
 
-def environment(config: Config) -> dict[str, Any]:
+def environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
-    device = device_of(config)
+    device = device_of(job)
     return {
         "device": "CPU" if device.type == "cpu" else device_name(device),
         "threads": torch.get_num_threads(),
-        "compiled": wants_compile(config["trainer"]["compile"], device),
+        "compiled": wants_compile(job.trainer.compile, device),
         "versions": versions(),
     }
 

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Config, Run
+from arith_erd.runs import Run
 from tests.behaviour.interruption import FOUR_EPOCHS
 
 ROOT = Path(__file__).parents[1]
@@ -62,9 +63,7 @@ def train_in() -> Train:
     def trained(folder: Path, *overrides: str) -> Run:
         from arith_erd.training.train import train
 
-        config = compose("train", [*TINY, *overrides, f"runs_dir={folder}"])
-        run = Run.of(config)
-        train(run, config)
+        (run,) = train(compose("train", [*TINY, *overrides, f"runs_dir={folder}"]))
         return run
 
     return trained
@@ -90,9 +89,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, train_in: Train) -> Run:
 
 
 @pytest.fixture
-def config() -> Config:
+def config() -> dict[str, Any]:
     """The default training configuration, resolved; each test has its own."""
-    return compose("train")
+    return compose("train").resolved
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,48 @@
-"""arith_erd: how does a language model compute? Tiny Transformers, binary arithmetic, packs of seeds."""
+"""arith_erd: how does a language model compute? Tiny Transformers, binary arithmetic, packs of seeds.
+
+The names below are the public API. They are loaded on first use: importing the package loads neither torch nor Hydra.
+
+>>> import arith_erd
+>>> arith_erd.compose("train", ["task=mul", "seed=0-4"]).seeds
+(0, 1, 2, 3, 4)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config.compose import compose as compose
+    from .interp.subject import Subject as Subject
+    from .interp.subject import load_run as load_run
+    from .models import Network as Network
+    from .probes.probe import Probe as Probe
+    from .splits import Split as Split
+    from .tasks import Task as Task
+    from .training.train import train as train
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Network": "models",
+    "Probe": "probes.probe",
+    "Split": "splits",
+    "Subject": "interp.subject",
+    "Task": "tasks",
+    "compose": "config.compose",
+    "load_run": "interp.subject",
+    "train": "training.train",
+}
+
+__all__ = ["Network", "Probe", "Split", "Subject", "Task", "__version__", "compose", "load_run", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,6 +1,11 @@
-"""Seeds: what people type, ``0-4,7``, and the independent random streams that grow from each."""
+"""Seeds: what people type, ``0-4,7``, and the independent random streams derived from each.
+
+Every random number of a training run comes from one of the streams of `Stream`, through `derive`; there is no other
+generator state, so a run resumes exactly, and a replica is the same run alone or in a pack.
+"""
 
 import re
+from enum import StrEnum
 
 import numpy as np
 
@@ -11,13 +16,27 @@ MAX_SEED = 2**31 - 1
 MAX_SEEDS = 4096
 
 
-def parse_seeds(spec: object) -> tuple[int, ...]:
-    """``"0-4,7"`` -> ``(0, 1, 2, 3, 4, 7)``; a single integer or a list of integers or ranges work too.
+class Stream(StrEnum):
+    """The random streams of a run; the values are hashed, so renaming one changes every run."""
 
-    The result is sorted, so that every spelling of the same pack has one canonical form.
+    WEIGHTS = "weights"
+    """Initial weights: `training.pack.initialise`."""
+    BATCHES = "batches"
+    """The order of the examples, indexed by epoch: `training.data.TrainBatches.order`."""
+    DROPOUT = "dropout"
+    """The replica's key, indexed by half; `models.dropout` hashes step, site and element into it."""
+
+
+def parse_seeds(spec: object) -> tuple[int, ...]:
+    """Seeds in ascending order, so that every spelling of the same pack has one canonical form.
+
+    >>> parse_seeds("0-4,7")
+    (0, 1, 2, 3, 4, 7)
+    >>> parse_seeds(3), parse_seeds([2, "0-1"])
+    ((3,), (0, 1, 2))
 
     Raises:
-        UserError: if the text is no list of ranges, runs backwards, is negative, names a seed twice, or
+        UserError: if the text is not a list of ranges, runs backwards, is negative, names a seed twice, or
             names more than 4096.
     """
     parts = spec if isinstance(spec, (list, tuple)) else str(spec).split(",")
@@ -39,7 +58,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
         raise bad_value("seed", spec, ACCEPTED)
     if len(set(seeds)) < len(seeds):
         twice = next(seed for seed in seeds if seeds.count(seed) > 1)
-        raise bad_value("seed", spec, f"each seed once, but {twice} stands there twice")
+        raise bad_value("seed", spec, f"each seed once, but {twice} is there twice")
     return tuple(sorted(seeds))
 
 
@@ -54,11 +73,11 @@ def format_seeds(seeds: tuple[int, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def derive(seed: int, stream: str, index: int = 0) -> int:
-    """A 63-bit seed for one named random stream: a pure function of its arguments.
+def derive(seed: int, stream: Stream, index: int = 0) -> int:
+    """A 63-bit seed for one random stream: a pure function of its arguments.
 
     Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
-    are independent, and each can be had again without replaying what came before.
+    are independent, and each can be computed without replaying what came before.
     """
     entropy = [seed, index, *stream.encode()]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -12,11 +12,11 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from arith_erd.config.compose import CONF, build, check, compose, resolve
-from arith_erd.models import Network
+from arith_erd.config.compose import CONF, compose, resolve
+from arith_erd.config.job import Job as TrainJob
+from arith_erd.config.job import read_job
 from arith_erd.report.paper import load_paper
 from arith_erd.report.replicas import departures
-from arith_erd.runs import run_name
 
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
@@ -55,24 +55,21 @@ WANTED = {
 
 
 @cache
-def sweep(name: str, *scale: str) -> list[dict]:
-    """The configuration of every job of ``python train.py -m experiment=NAME``, as Hydra's sweeper makes them."""
+def sweep(name: str, *scale: str) -> list[TrainJob]:
+    """Every job of ``python train.py -m experiment=NAME``, as Hydra's sweeper makes them."""
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
         overrides = parser.parse_overrides([f"{key}={values}" for key, values in parameters.items()])
         (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-        configs = [resolve(hydra.compose("train", [f"experiment={name}", *scale, *job])) for job in jobs]
-    for config in configs:
-        check(config)
-    assert (
-        compose("train", [f"experiment={name}", *scale, *jobs[0]]) == configs[0]
-    )  # the strict way, which is slow, once
-    return configs
+        composed = [read_job(resolve(hydra.compose("train", [f"experiment={name}", *scale, *job]))) for job in jobs]
+    assert compose("train", [f"experiment={name}", *scale, *jobs[0]]) == composed[0]  # the strict way is slow, so once
+    return composed
 
 
-def job_of(config: dict) -> Job:
+def job_of(job: TrainJob) -> Job:
+    config = job.resolved
     groups = (config[group]["name"] for group in ("task", "split", "model", "ablation"))
     orders = (config["task"].get(f"{what}_order", "reverse") for what in ("prompt", "completion"))
     return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
@@ -84,38 +81,35 @@ def test_every_experiment_has_its_expected_jobs_here() -> None:
 
 @pytest.mark.parametrize("name", WANTED)
 def test_experiment_has_the_jobs_of_the_paper(name: str) -> None:
-    configs = sweep(name)
-    assert [job_of(config) for config in configs] == WANTED[name]
-    for config in configs:
-        assert config["seed"] == "0-4"
-        assert departures(config, load_paper().setup) == []  # or the report would leave it out
+    jobs = sweep(name)
+    assert [job_of(job) for job in jobs] == WANTED[name]
+    for job in jobs:
+        assert job.seeds == (0, 1, 2, 3, 4)
+        assert departures(job.resolved, load_paper().setup) == []  # or the report would leave it out
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_job_builds_and_has_its_own_run_directory(name: str) -> None:
-    configs = sweep(name)
-    assert len({run_name(config) for config in configs}) == len(configs)
-    for config in configs:
-        task = build(config["task"])
+    jobs = sweep(name)
+    assert len({job.run.name for job in jobs}) == len(jobs)
+    for job in jobs:
         with torch.device("meta"):
-            network = build(config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
-        assert isinstance(network, Network)
-        build(config["split"])
+            job.network()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_smoke_scale_changes_only_sizes_in_every_experiment(name: str) -> None:
     full, tiny = sweep(name), sweep(name, "scale=smoke")
-    assert [job_of(config) for config in tiny] == [job_of(config)._replace(max_epochs=2) for config in full]
-    for config in tiny:
-        assert config["seed"] == "0-2"  # as few as have an interval
-        assert "task.bits=4" in departures(config, load_paper().setup)  # no such run passes for one of the paper's
+    assert [job_of(job) for job in tiny] == [job_of(job)._replace(max_epochs=2) for job in full]
+    for job in tiny:
+        assert job.seeds == (0, 1, 2)  # as few as have an interval
+        assert "task.bits=4" in departures(job.resolved, load_paper().setup)  # none passes for a run of the paper
 
 
 def test_scale_is_no_part_of_the_configuration() -> None:
     """So the default run keeps its name."""
-    assert run_name(compose("train")) == "add-random-transformer-none-seed0-a7f42b33"
-    assert "scale" not in compose("train", ["scale=smoke"])
+    assert compose("train").run.name == "add-random-transformer-none-seed0-a7f42b33"
+    assert "scale" not in compose("train", ["scale=smoke"]).resolved
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Run
+from arith_erd.runs import run_name
 
 from .world import Case, World
 
@@ -74,6 +74,7 @@ SAYS = {
     "a deferred call": "unexpected keyword",
     "a resolver of the environment": "task.prompt_order=${oc.env:SECRET}: expected",
 }
+REST = "seed: 0, split: {}, model: {}, data: {}, trainer: {}, ablation: {}"
 FILES = {  # config.yaml -> what is said of it
     "aliases that stand for billions": (BOMB, "no run directory"),
     "merges that stand for billions": (MERGES, "no run directory"),
@@ -90,9 +91,10 @@ FILES = {  # config.yaml -> what is said of it
     "bytes that are no text": (b"seed: \xff\xfe\x00", "no run directory"),
     "nothing": ("", "expected a mapping"),
     "a list": ("- seed\n", "expected a mapping"),
-    "keys that are numbers": ("{0: 1, 1: 2}", "is missing in its config.yaml"),
-    "groups that are text": ("{seed: 0, task: add, split: random, model: nanogpt}", "task=add: expected a group"),
-    "groups that are missing": ("{seed: 0, task: {}, split: {}, model: {}}", "_target_=None: expected a class"),
+    "keys that are numbers": ("{0: 1, 1: 2}", "config.yaml: 0: no such key"),
+    "groups that are text": (f"{{task: add, {REST}}}", "task=add: expected a group"),
+    "a group that is empty": (f"{{task: {{}}, {REST}}}", "task._target_=None: expected a class"),
+    "groups that are missing": ("{seed: 0, task: {}, split: {}, model: {}}", "data: missing"),
 }
 VALUES: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what is said of it
     "a gigabyte of bits": ("task.bits", 10**9, "task.bits=1000000000: expected an integer from 2 to 9"),
@@ -155,6 +157,6 @@ def cases() -> Iterator[Case]:
     yield Case("typed: a probe that climbs", lambda world: lambda: compose("probe", ["probe.name=../x"]), "probe.name=")
     yield Case(
         "a name that climbs, not checked before",
-        lambda world: lambda: Run.of(world.data | {"task": {"name": "../../x"}}),
+        lambda world: lambda: run_name(world.data | {"task": {"name": "../../x"}}),
         "task.name=../../x",
     )

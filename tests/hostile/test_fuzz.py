@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.load import load_checkpoint, load_run
+from arith_erd.interp.subject import load_checkpoint, load_run
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import run_name
@@ -182,4 +182,4 @@ def test_whatever_is_typed(data: st.DataObject) -> None:
 
 @cache
 def _keys() -> list[str]:
-    return [".".join(path) for path in paths(compose("train"))]
+    return [".".join(path) for path in paths(compose("train").resolved)]

@@ -28,9 +28,7 @@ fuzz = settings(with_shrinking, phases=[Phase.explicit, Phase.generate])  # an e
 
 
 def trained(folder: Path) -> Run:
-    config = compose("train", [*OVERRIDES, f"runs_dir={folder}"])
-    run = Run.of(config)
-    train(run, config)
+    (run,) = train(compose("train", [*OVERRIDES, f"runs_dir={folder}"]))
     return run
 
 

@@ -18,17 +18,15 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from arith_erd.config.build import build
 from arith_erd.config.compose import compose
+from arith_erd.config.job import Job, read_job
 from arith_erd.errors import UserError
-from arith_erd.interp.load import load_run
-from arith_erd.models import Network
+from arith_erd.interp.subject import load_run
 from arith_erd.report.__main__ import build as build_report
 from arith_erd.report.collect import Collection, collect
 from arith_erd.report.paper import load_paper
 from arith_erd.report.paper_figures import paper_figures
-from arith_erd.runs import METRICS, Config, Run
-from arith_erd.tasks import Add
+from arith_erd.runs import METRICS
 
 SECRET = "s3cr3t-of-the-environment"
 SECONDS = 30  # a case that takes longer hangs
@@ -39,16 +37,14 @@ TINY = (
 
 
 @cache
-def _config() -> Config:
+def _job() -> Job:
     return compose("train", [*TINY, "seed=0-1"])
 
 
 @cache
 def _state() -> dict[str, torch.Tensor]:
-    task = Add(3)
     torch.manual_seed(0)
-    lengths = {"prompt_length": task.prompt_length, "answer_length": task.width}
-    return build(_config()["model"]["net"], Network, **lengths).state_dict()
+    return _job().network().state_dict()
 
 
 class World:
@@ -67,7 +63,7 @@ class World:
         self.victim = folder / "victim"
         self.victim.write_text("precious")
         self.data = self.config | {"runs_dir": str(folder / "runs")}
-        self.run = Run.of(self.data)
+        self.run = read_job(self.data).run
         self.run.create(self.data)
         rows = [dict.fromkeys(METRICS, 0.5) | {"epoch": epoch, "seed": seed} for epoch in (1, 2) for seed in (0, 1)]
         self.run.write_metrics(rows)
@@ -82,8 +78,8 @@ class World:
         self.run.finish(self.summary)
 
     @property
-    def config(self) -> Config:
-        return json.loads(json.dumps(_config()))
+    def config(self) -> dict[str, Any]:
+        return json.loads(json.dumps(_job().resolved))
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
@@ -116,7 +112,7 @@ class World:
         from arith_erd.training.train import train
 
         self.file("summary.json").unlink(missing_ok=True)
-        return lambda: train(self.run, self.data)
+        return lambda: train(read_job(self.data))
 
     def collect(self) -> None:
         """Read the folder of runs as the report does; what could not be read is told as an error would be."""

@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Run
-from arith_erd.training.train import checkpoint, train
+from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.train import train
 
 
 def checkpoint_and_epoch(folder: Path) -> tuple[float, float]:
@@ -15,17 +15,16 @@ def checkpoint_and_epoch(folder: Path) -> tuple[float, float]:
         Seconds that saving the second checkpoint took (the one that also renames the first), and seconds of its epoch.
     """
     took: list[float] = []
-    original = checkpoint.ResumePoint.on_train_epoch_end
+    original = ResumePoint.on_train_epoch_end
 
     def timed(self, trainer, pl_module):  # type: ignore[no-untyped-def]
         started = time.perf_counter()
         original(self, trainer, pl_module)
         took.append(time.perf_counter() - started)
 
-    checkpoint.ResumePoint.on_train_epoch_end = timed  # type: ignore[method-assign]
+    ResumePoint.on_train_epoch_end = timed  # type: ignore[method-assign]
     try:
-        config = compose("train", ["trainer.max_epochs=2", f"runs_dir={folder}"])
-        train.train(Run.of(config), config)
+        (run,) = train(compose("train", ["trainer.max_epochs=2", f"runs_dir={folder}"]))
     finally:
-        checkpoint.ResumePoint.on_train_epoch_end = original  # type: ignore[method-assign]
-    return took[-1], Run.of(config).metrics()[-1]["seconds"]
+        ResumePoint.on_train_epoch_end = original  # type: ignore[method-assign]
+    return took[-1], run.metrics()[-1]["seconds"]

@@ -14,16 +14,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Config, Run
+from arith_erd.config.job import Job
+from arith_erd.runs import Run
 from arith_erd.system.signals import signals_caught
-from arith_erd.training.train import checkpoint, train
+from arith_erd.training import checkpoint, finish, train
 
 TINY = (
     "task.bits=3",
@@ -66,28 +67,28 @@ class Victims:
         torch.set_num_threads(1)  # a child of a process with threads of torch's would wait for them for ever
         self.folder = folder
         self.count = 0
-        self.config = compose("train", [*TINY, f"runs_dir={folder / 'untouched'}"])
+        self.job = compose("train", [*TINY, f"runs_dir={folder / 'untouched'}"])
         started = time.monotonic()
-        self.untouched = Run.of(self.config)
-        status = self.wait(self.start(self.config, mmap.mmap(-1, 2)))
+        self.untouched = self.job.run
+        status = self.wait(self.start(self.job, mmap.mmap(-1, 2)))
         self.lasts = time.monotonic() - started
         if status != 0:
             raise SystemExit(f"a run that nobody disturbs ended with {status}: see {folder / 'log.txt'}")
 
-    def fresh(self) -> Config:
-        """The configuration of a new run of the same seeds."""
+    def fresh(self) -> Job:
+        """A new run of the same seeds."""
         self.count += 1
-        return {**self.config, "runs_dir": str(self.folder / str(self.count))}
+        return replace(self.job, runs_dir=self.folder / str(self.count))
 
-    def start(self, config: Config, flags: mmap.mmap) -> int:
+    def start(self, job: Job, flags: mmap.mmap) -> int:
         """A child that trains; its process id. Of the ``flags`` one says that it listens, one that it is in a save."""
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            self._train(config, flags)
+            self._train(job, flags)
         return child
 
-    def _train(self, config: Config, flags: mmap.mmap) -> None:
+    def _train(self, job: Job, flags: mmap.mmap) -> None:
         status = 1
         try:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -95,7 +96,7 @@ class Victims:
             os.dup2(log, 2)
             with signals_caught(), slow_disk(flags):
                 flags[LISTENING] = 1
-                train.train(Run.of(config), config)
+                train.train(job)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
@@ -112,7 +113,7 @@ class Victims:
 
     def signalled(
         self, number: signal.Signals, moments: random.Random, in_save: bool = False
-    ) -> tuple[Config, int, bool, float]:
+    ) -> tuple[Job, int, bool, float]:
         """Send a signal to a new run, at a moment drawn evenly from the time that a run lasts.
 
         Args:
@@ -121,12 +122,12 @@ class Victims:
             in_save: wait for the next save after that moment, and strike while it goes on.
 
         Returns:
-            Its configuration, its exit status, whether it was inside a save, and the seconds that it took to end. A run
+            The job, its exit status, whether it was inside a save, and the seconds that it took to end. A run
             that was finished by then does not count; another takes its place.
         """
         while True:
-            config, flags = self.fresh(), mmap.mmap(-1, 2)
-            child = self.start(config, flags)
+            job, flags = self.fresh(), mmap.mmap(-1, 2)
+            child = self.start(job, flags)
             self._await(child, flags, LISTENING)  # a SIGTERM before that is the kernel's to answer
             time.sleep(moments.uniform(0, self.lasts))
             if in_save:
@@ -136,7 +137,7 @@ class Victims:
             sent = time.monotonic()
             status = self.wait(child)
             if status != 0:
-                return config, status, flags[SAVING] == 1, time.monotonic() - sent
+                return job, status, flags[SAVING] == 1, time.monotonic() - sent
 
     @staticmethod
     def _await(child: int, flags: mmap.mmap, flag: int) -> None:
@@ -144,24 +145,24 @@ class Victims:
         while flags[flag] == 0 and os.waitid(*ended) is None:
             time.sleep(PAUSE / 20)
 
-    def resumed(self, config: Config) -> bool:
+    def resumed(self, job: Job) -> bool:
         """Start the same run again; whether it came to the same end as the one that nobody disturbed."""
-        status = self.wait(self.start(config, mmap.mmap(-1, 2)))
-        return status == 0 and same(Run.of(config), self.untouched)
+        status = self.wait(self.start(job, mmap.mmap(-1, 2)))
+        return status == 0 and same(job.run, self.untouched)
 
     def killed_and_resumed(self, moments: random.Random, in_save: bool) -> Outcome:
-        config, status, saving, seconds = self.signalled(signal.SIGKILL, moments, in_save)
-        return Outcome(status == -signal.SIGKILL and self.resumed(config), saving, seconds)
+        job, status, saving, seconds = self.signalled(signal.SIGKILL, moments, in_save)
+        return Outcome(status == -signal.SIGKILL and self.resumed(job), saving, seconds)
 
     def terminated_and_resumed(self, moments: random.Random) -> Outcome:
-        config, status, saving, seconds = self.signalled(signal.SIGTERM, moments)
-        return Outcome(status == 128 + signal.SIGTERM and self.resumed(config), saving, seconds)
+        job, status, saving, seconds = self.signalled(signal.SIGTERM, moments)
+        return Outcome(status == 128 + signal.SIGTERM and self.resumed(job), saving, seconds)
 
     def typed_and_resumed(self, moments: random.Random) -> bool:
         """``python train.py``: killed after its first rows, then told to stop, then left alone."""
-        config = self.fresh()
-        run = Run.of(config)
-        command = [sys.executable, str(TRAIN), *TINY, f"runs_dir={config['runs_dir']}"]
+        job = self.fresh()
+        run = job.run
+        command = [sys.executable, str(TRAIN), *TINY, f"runs_dir={job.runs_dir}"]
         with (self.folder / "log.txt").open("a") as log:
             for number, rows in ((signal.SIGKILL, 2), (signal.SIGTERM, 4)):
                 child = subprocess.Popen(command, stdout=log, stderr=log)
@@ -227,6 +228,6 @@ def slow_disk(flags: mmap.mmap) -> Iterator[None]:
     checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
     Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
     train.save_weights = marked(train.save_weights)
-    train.finish = marked(train.finish)
-    train.learning_curves = lambda *_, **__: Drawn()  # Matplotlib's seconds are no save, and half of such a run
+    train.write_summary = marked(train.write_summary)
+    finish.learning_curves = lambda *_, **__: Drawn()  # Matplotlib's seconds are no save, and half of such a run
     yield  # for good: the process ends here

@@ -1,71 +1,114 @@
-"""Objects from configurations: the one place where a name in a file becomes a class that is called.
+"""From a name in a file to an object: the one place where a ``_target_`` becomes a class that is called.
 
-A configuration may come with a run directory from anywhere. So a name reaches the classes of this package and the
-optimizers of torch, nothing else: many a class of torch opens files, loads libraries or starts programs when it is
-made. And the arguments are values: nothing in them is instantiated, interpolated or looked up, as Hydra's own
-``instantiate`` would.
+A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package and
+the optimizers of torch: many classes of torch open files, load libraries or start programs when they are made. And
+arguments are values: nothing in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
 """
 
 import importlib
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from ..errors import UserError, bad_value
+from ..runs import require_name
+from .rules import Reader
 
 PACKAGES = ("arith_erd", "torch.optim")
 EXPECTED = f"a class of {' or '.join(PACKAGES)}, once, at the head of its group"
-NO_ARGUMENTS = ("_target_", "name", "needs")
+METADATA = ("_target_", "name")  # not passed on
+
+Kind = TypeVar("Kind")
 
 
-def build(node: Any, kind: type = object, *arguments: Any, **named: Any) -> Any:
-    """``{"_target_": "arith_erd.tasks.Add", "bits": 3}`` -> ``Add(bits=3)``; every `_target_` goes through here.
+@dataclass(frozen=True)
+class Factory:
+    """A class by its dotted name, and the arguments that its group gives it; nothing is imported before `build`.
 
-    ``name`` and ``needs`` are for people and programs, and no arguments. What a constructor refuses becomes a
-    `UserError`.
-
-    Args:
-        node: of a configuration.
-        kind: what the class must be a subclass of.
-        arguments: passed on, before those of the node.
-        named: passed on with them.
-
-    Raises:
-        UserError: if the target is no such class of this package or of torch.optim, or does not take the arguments.
+    >>> from arith_erd.tasks import Task
+    >>> Factory.read("task", {"_target_": "arith_erd.tasks.Add", "name": "add", "bits": 3}).build(Task).bits
+    3
     """
-    if not isinstance(node, dict):
-        raise bad_value("configuration", node, "a group of keys with a _target_")
-    options = {str(key): value for key, value in node.items() if key not in NO_ARGUMENTS}
-    for target in _targets(options):
-        raise bad_value("_target_", target, EXPECTED)
-    made = _class(node.get("_target_"), kind)
-    try:
-        return made(*arguments, **{**options, **named})
-    except UserError:
-        raise
-    except Exception as error:  # of a constructor that does not take these values, whichever it raises
-        raise UserError(f"{node['_target_']}: {error}") from error
+
+    target: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    """Of the option, as in file names."""
+
+    @classmethod
+    def read(
+        cls, key: str, group: Any, rules: Mapping[str, Reader] | None = None, metadata: tuple[str, ...] = ()
+    ) -> "Factory":
+        """The factory that a group of keys describes.
+
+        Args:
+            key: of the group.
+            group: its value.
+            rules: for arguments that are checked before the class is imported.
+            metadata: keys besides ``name`` that are not arguments.
+
+        Raises:
+            UserError: if the target is outside `PACKAGES`, a second one is nested in the arguments, or a rule refuses
+                a value.
+        """
+        if not isinstance(group, dict):
+            raise bad_value(key, group, "a group of keys")
+        name = group.get("name")
+        if "name" in group:
+            require_name(f"{key}.name", name)
+        arguments = {str(k): value for k, value in group.items() if k not in (*METADATA, *metadata)}
+        for k, reader in (rules or {}).items():
+            if k in arguments:
+                reader(f"{key}.{k}", arguments[k])
+        for nested in _targets(arguments):
+            raise bad_value(f"{key}._target_", nested, EXPECTED)
+        target = group.get("_target_")
+        if not re.fullmatch(rf"({'|'.join(map(re.escape, PACKAGES))})(\.[A-Za-z_]\w*)+", str(target), re.ASCII):
+            raise bad_value(f"{key}._target_", target, EXPECTED)
+        return cls(str(target), arguments, name)
+
+    def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
+        """An object of the class.
+
+        Args:
+            kind: what the class must be a subclass of.
+            positional: passed on.
+            named: passed on with the factory's own arguments, and before them where both have a name.
+
+        Raises:
+            UserError: if there is no such class, or it refuses the arguments.
+        """
+        made = self._class(kind)
+        try:
+            return made(*positional, **{**self.arguments, **named})
+        except UserError:
+            raise
+        except Exception as error:  # constructors raise anything when they do not take a value
+            raise UserError(f"{self.target}: {error}") from error
+
+    def _class(self, kind: type[Kind]) -> type[Kind]:
+        """The class, if it is defined in an allowed package; re-exports are refused."""
+        module, _, name = self.target.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise bad_value("_target_", self.target, f"{EXPECTED}, but there is none of that name") from error
+        if not isinstance(found, type) or not f"{found.__module__}.".startswith(tuple(f"{p}." for p in PACKAGES)):
+            raise bad_value("_target_", self.target, EXPECTED)
+        if not issubclass(found, kind):
+            raise bad_value("_target_", self.target, f"a {kind.__name__}")
+        return found
+
+
+def factory(rules: Mapping[str, Reader] | None = None) -> Reader:
+    """A `Reader` of open groups; see `Factory.read`."""
+    return lambda key, group: Factory.read(key, group, rules)
 
 
 def _targets(value: Any) -> Iterator[Any]:
     """Every `_target_` in a tree of dictionaries and lists."""
     if isinstance(value, dict):
-        yield from (item for key, item in value.items() if key == "_target_")
+        yield from (item for k, item in value.items() if k == "_target_")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _targets(child)
-
-
-def _class(target: Any, kind: type) -> type:
-    """The class of that name, if it is defined where it may be; another module's may stand in an allowed one."""
-    if not re.fullmatch(rf"({'|'.join(map(re.escape, PACKAGES))})(\.[A-Za-z_]\w*)+", str(target), re.ASCII):
-        raise bad_value("_target_", target, EXPECTED)
-    module, _, name = str(target).rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise bad_value("_target_", target, f"{EXPECTED}, but there is none of that name") from error
-    if not isinstance(found, type) or not f"{found.__module__}.".startswith(tuple(f"{p}." for p in PACKAGES)):
-        raise bad_value("_target_", target, EXPECTED)
-    if not issubclass(found, kind):
-        raise bad_value("_target_", target, f"a {kind.__name__}")
-    return found

@@ -1,8 +1,19 @@
-"""A trained network with all that a probe needs to question it."""
+"""A trained network with what a probe needs to question it, and how to load one from a run directory."""
 
+import glob
 from dataclasses import dataclass
+from pathlib import Path
 
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ..config.job import read_run
+from ..errors import UserError
+from ..models.authors_weights import load_official
 from ..models.network import Network
+from ..models.weights import checked_state, load_tensors
+from ..runs import Run
 from ..splits import Split
 from ..tasks import Task
 
@@ -16,6 +27,66 @@ class Subject:
     seed: int
     task: Task
     network: Network
-    """In evaluation mode."""
+    """In evaluation mode, on the CPU."""
     split: Split | None
-    """None where it is not known which examples were held out: weights without a run."""
+    """None if it is not known which examples were held out: weights without a run."""
+
+
+def load_run(path: Path | str, seed: int | None = None) -> Subject:
+    """One trained replica of a run; of a run that is still training, as its last checkpoint has it.
+
+    Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
+
+    Args:
+        path: of the run directory.
+        seed: of the replica; by default the run's first.
+
+    Raises:
+        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no weights.
+    """
+    run = Run(path)
+    job = read_run(run)
+    seed = job.seeds[0] if seed is None else seed
+    if seed not in job.seeds:
+        raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
+    with torch.device("meta"):  # without memory: a configuration may ask for any size, and only weights that fit count
+        shapes = {name: p.shape for name, p in job.network().state_dict().items()}
+    state = _state(run, seed, job.seeds.index(seed), len(job.seeds), shapes)
+    network = job.network()
+    network.load_state_dict(state)
+    return Subject(name=run.name, seed=seed, task=job.task, network=network.eval(), split=job.split)
+
+
+def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
+    """Every seed of every run that a folder or a glob names, each with its run directory."""
+    found = [pattern] if Path(pattern).is_dir() else glob.glob(pattern)
+    paths = sorted(Path(path) for path in found if path == pattern or Path(path, "config.yaml").is_file())
+    if not paths:
+        raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
+    return [(path, load_run(path, seed)) for path in paths for seed in read_run(Run(path)).seeds]
+
+
+def load_checkpoint(path: Path | str, task: Task) -> Subject:
+    """The network in a state dict of the paper's authors; it is not known which examples it was trained on."""
+    return Subject(name=Path(path).name, seed=0, task=task, network=load_official(path, task).eval(), split=None)
+
+
+def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
+    """Final weights, or those of the last checkpoint while the run is still training."""
+    weights = run.weights(seed)
+    try:
+        if weights.is_file():
+            return checked_state(load_file(weights), shapes, run.path)
+        # Between two renames there is only the previous one.
+        checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
+        if checkpoint.is_file():
+            saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
+            stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+            stacked = {name: torch.Size((replicas, *shape)) for name, shape in shapes.items()}
+            stacks = checked_state(stacks, stacked, run.path)
+            return {name: stack[index].clone() for name, stack in stacks.items()}
+    except UserError:
+        raise
+    except Exception as error:  # damaged bytes can make an unpickler raise anything
+        raise UserError(f"{run.path}: the weights of seed {seed} cannot be read ({type(error).__name__})") from error
+    raise UserError(f"{run.path}: no weights of seed {seed}, neither weights/ nor last.ckpt")

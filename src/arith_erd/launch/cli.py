@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from typing import Any, cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -10,18 +11,18 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ..config.compose import CONF, accept, explain
+from ..config.compose import CONF, accept, refusal
 from ..errors import UserError, first_line
-from ..runs import Config
 from ..system.requeue import requeue
 from ..system.signals import Preempted, signals_caught
 from . import help, slurm, sweep
 
-Program = Callable[[Config], None]
+Program = Callable[[Any], None]
+"""Takes a `Job`, or a `ProbeJob`."""
 
 
-def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> Callable[[Program], Callable[[], None]]:
-    """Turn a function of a resolved, checked configuration into a command-line program over ``conf/``.
+def entry_point(config_name: str) -> Callable[[Program], Callable[[], None]]:
+    """Turn a function of a job into a command-line program over ``conf/``.
 
     A `UserError` ends the program with its one line and status 1. A sweep starts when all its jobs have been checked;
     one that fails then, with whatever error, leaves the others running, a table at the end says what became of each,
@@ -29,7 +30,6 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
 
     Args:
         config_name: of the primary configuration, ``train`` or ``probe``.
-        runs_of: the run directories that a configuration stands for; they tell what became of a job.
     """
 
     def decorate(program: Program) -> Callable[[], None]:
@@ -37,7 +37,7 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
             number = HydraConfig.get().job.num if HydraConfig.get().mode == RunMode.MULTIRUN else 0
             with signals_caught():  # again, for a job that a launcher runs in a process of its own
                 try:
-                    program(accept(config_name, composed, HydraConfig.get().runtime.choices))
+                    program(accept(config_name, composed, cast(DictConfig, HydraConfig.get())))
                 except Preempted as stop:
                     if sweep.current is None:  # in a process that a launcher started
                         requeue(stop.signal)
@@ -55,7 +55,7 @@ def entry_point(config_name: str, runs_of: sweep.RunsOf = lambda config: ()) -> 
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
             help.register()
-            command = sweep.current = sweep.Sweep(config_name, runs_of)
+            command = sweep.current = sweep.Sweep(config_name)
             with signals_caught():
                 try:
                     _launch(command, job)
@@ -91,15 +91,8 @@ def _launch(command: sweep.Sweep, job: Callable[[DictConfig], None]) -> None:
                 slurm.wait_for_all(command.slurm_folder)
             sys.exit(1)
         if isinstance(error, HydraException) or (isinstance(error, ValueError) and not HydraConfig.initialized()):
-            sys.exit(f"error: {explain(command.config_name, error, sys.argv[1:])}")
+            sys.exit(f"error: {refusal(command.config_name, error, sys.argv[1:])}")
         raise  # a fault of ours, not of the configuration
-
-
-def overridden(*groups: str) -> list[str]:
-    """What the command line says about these groups: ``["task=mul", "task.bits=5"]``."""
-    if not HydraConfig.initialized():
-        return []
-    return [o for o in HydraConfig.get().overrides.task if o.lstrip("+~").replace("=", ".").split(".")[0] in groups]
 
 
 def _ends_here(error: Exception) -> bool:

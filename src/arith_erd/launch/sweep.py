@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,12 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..config.compose import accept, explain
+from ..config import job as jobs
+from ..config.compose import accept, refusal, without_hydra
 from ..errors import UserError, first_line, printable
-from ..runs import Config, Run
 from . import slurm
-
-RunsOf = Callable[[Config], Sequence[Run]]
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Job:
     """One job of a sweep."""
 
     overrides: list[str]
-    config: Config | None = None
+    accepted: jobs.Job | jobs.ProbeJob | None = None
     """None until it has been accepted."""
     finished_before: bool = False
 
@@ -50,11 +47,9 @@ class Sweep:
 
     Args:
         config_name: of the primary configuration.
-        runs_of: the run directories that a configuration stands for.
     """
 
     config_name: str
-    runs_of: RunsOf
     jobs: list[Job] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
@@ -80,21 +75,18 @@ class Sweep:
             self.jobs.append(Job(job))
             try:
                 composed = loader.load_sweep_config(master, job)
-                choices = composed.hydra.runtime.choices
                 if composed.hydra.sweeper.params and not is_preset:
-                    experiment = choices.get("experiment")
+                    experiment = composed.hydra.runtime.choices.get("experiment")
                     raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-                with open_dict(composed):
-                    del composed["hydra"]
-                config = accept(self.config_name, composed, choices)
+                accepted = accept(self.config_name, *without_hydra(composed))
             except UserError as error:
                 refused.append((len(self.jobs) - 1, str(error)))
             except (HydraException, ValueError) as error:
-                refused.append((len(self.jobs) - 1, explain(self.config_name, error, job)))
+                refused.append((len(self.jobs) - 1, str(refusal(self.config_name, error, job))))
             else:
-                runs = self.runs_of(config)
+                runs = accepted.runs()
                 finished = bool(runs) and all(run.finished for run in runs)
-                self.jobs[-1] = Job(job, config, finished)
+                self.jobs[-1] = Job(job, accepted, finished)
         for number, message in refused:
             print(f"error: {self.title(number)}{message}", file=sys.stderr)
         if refused:
@@ -144,7 +136,7 @@ class Sweep:
             return "failed"
         if job.finished_before:
             return "skipped"
-        runs = self.runs_of(job.config) if job.config else ()  # asked again: it may have become several packs
+        runs = job.accepted.runs() if job.accepted else ()  # asked again: it may have become several packs
         if number in self.done or (all(run.finished for run in runs) if runs else self.returned):
             return "finished"
         for run in runs:

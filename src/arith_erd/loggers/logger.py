@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from ..runs import Config, Row
+from ..runs import Row
 
 
 class Logger:
     """Told of a run's start, of each epoch's rows and of its end; does nothing with them."""
 
-    def start(self, name: str, seeds: Sequence[int], config: Config, folder: Path) -> None:
+    def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         """A run begins, or goes on. ``folder`` is the run directory."""
 
     def log(self, rows: Sequence[Row]) -> None:

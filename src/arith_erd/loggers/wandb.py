@@ -16,9 +16,9 @@ import pandas as pd
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its own telemetry would wait at exit for a silent server
 import wandb
 
-from ..config.checks import MODES, Mode
+from ..config.rules import MODES, Mode
 from ..errors import UserError, bad_value, first_line
-from ..runs import Config, Row
+from ..runs import Row
 from .logger import Logger
 
 
@@ -49,7 +49,7 @@ class Wandb(Logger):
         self.runs: dict[int, Any] = {}
         self.failed = False
 
-    def start(self, name: str, seeds: Sequence[int], config: Config, folder: Path) -> None:
+    def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         self._go_online(folder)
         for place, seed in enumerate(seeds):
             run = self._open(name, seed, folder, len(seeds) - place, config={**config, "seed": seed})
@@ -66,7 +66,7 @@ class Wandb(Logger):
         if self.mode == "online" and not _answers(wandb.setup().settings.base_url, self.timeout):
             self._stay_offline(f"no answer within {self.timeout:g} s")
 
-    def _open(self, name: str, seed: int, folder: Path, sharing: int, config: Config | None = None) -> Any:
+    def _open(self, name: str, seed: int, folder: Path, sharing: int, config: dict[str, Any] | None = None) -> Any:
         """The W&B run of one seed; it has the same id each time, so that a resumed run or a probe goes on with it."""
         try:
             return self._init(name, seed, folder, sharing, config)
@@ -76,7 +76,7 @@ class Wandb(Logger):
             self._stay_offline("the server refused the API key" if "401" in str(error) else first_line(error))
             return self._init(name, seed, folder, sharing, config)
 
-    def _init(self, name: str, seed: int, folder: Path, sharing: int, config: Config | None) -> Any:
+    def _init(self, name: str, seed: int, folder: Path, sharing: int, config: dict[str, Any] | None) -> Any:
         online = self.mode == "online"
         run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")
         left = max(self.until - time.monotonic(), 0.1)

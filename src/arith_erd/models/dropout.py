@@ -1,4 +1,4 @@
-"""Dropout without a generator: a mask is a pure function of (seed, step, place in the network, element).
+"""Dropout without a generator: a mask is a pure function of (seed, step, site in the network, element).
 
 So a replica drops the same activations alone or in a pack, on any device, and after any interruption.
 """
@@ -28,7 +28,7 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
     One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second.
 
     Args:
-        key: (2,) int32, another one for each seed, step and place.
+        key: (2,) int32, a different one for each seed, step and site.
     """
     count = shape.numel()
     half = (count + 1) // 2
@@ -46,18 +46,24 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Inverted dropout whose mask follows from ``key``, a buffer that whoever trains sets before each step."""
+    """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step.
 
-    key: Tensor  # (2,) int32
+    Raises:
+        RuntimeError: in training mode without a key, for then every step would drop the same elements.
+    """
+
+    key: Tensor | None  # (2,) int32
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.register_buffer("key", torch.zeros(2, dtype=torch.int32), persistent=False)
+        self.register_buffer("key", None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
+        if self.key is None:
+            raise RuntimeError("Dropout in training mode needs a key for each step: set `key`, or call `eval()`")
         return x * keep_mask(self.key, x.shape, self.p)
 
     def extra_repr(self) -> str:
@@ -71,6 +77,6 @@ def dropout_sites(network: nn.Module) -> list[str]:
 
 def dropout_keys(replica_keys: Tensor, step: int, sites: int) -> Tensor:
     """Keys for one training step: replica keys (R, 2) int32 -> (R, sites, 2) int32."""
-    place = torch.arange(sites, dtype=torch.int32, device=replica_keys.device)
+    site = torch.arange(sites, dtype=torch.int32, device=replica_keys.device)
     in_step = hash32(replica_keys + step, replica_keys.flip(-1))  # (R, 2)
-    return hash32(in_step[:, None, :] + place[:, None], in_step.flip(-1)[:, None, :])
+    return hash32(in_step[:, None, :] + site[:, None], in_step.flip(-1)[:, None, :])

@@ -30,7 +30,7 @@ def load_tensors(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def fitting(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], run: Path) -> dict[str, Tensor]:
+def checked_state(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], run: Path) -> dict[str, Tensor]:
     """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import UserError
-from ..runs import METRICS, Config, Row, Run, identity, require_name
+from ..runs import METRICS, Row, Run, identity, require_name
 from ..seeds import parse_seeds
 from ..system.files import read_text
 
@@ -86,9 +86,9 @@ def read_run(run: Run, name: str, setup: Mapping[str, Any], problems: dict[str, 
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
     metrics = _read_metrics(run)
     last = metrics.groupby("seed")["epoch"].max()
-    summary: Config = {}
+    summary: dict[str, Any] = {}
     by_seed: dict[int, Row] = {}
-    if run.finished:
+    if run.has_summary:
         try:
             summary = run.summary()
             by_seed = {int(row["seed"]): _numbers(row) for row in summary["seeds"]}
@@ -108,7 +108,7 @@ def read_run(run: Run, name: str, setup: Mapping[str, Any], problems: dict[str, 
     return rows, metrics
 
 
-def departures(config: Config, setup: Mapping[str, Any]) -> list[str]:
+def departures(config: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
     """Where a configuration is not the published one: ``["model.optimizer.lr=0.001"]``.
 
     ``setup["all"]`` holds settings by dotted key, and so do ``setup["model"]["nanogpt"]`` and the like, which come
@@ -126,7 +126,7 @@ def kind_of(options: Mapping[str, Any]) -> str:
     return " ".join(str(options[name]) for name in ("task", *DEFAULTS))
 
 
-def _of_the_run(summary: Config, replicas: int) -> Row:
+def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
     """What a summary says of all its replicas; minutes are those of one, of a run that trained them together."""
     versions = {key: summary["versions"].get(key) for key in ("arith_erd", "commit", "python", "torch", "lightning")}
     return {
@@ -193,7 +193,7 @@ def _same(a: Any, b: Any) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _at(config: Config, key: str) -> Any:
+def _at(config: Mapping[str, Any], key: str) -> Any:
     node: Any = config
     for part in key.split("."):
         if not isinstance(node, Mapping) or part not in node:

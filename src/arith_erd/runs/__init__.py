@@ -1,5 +1,7 @@
 """What lies on disk: run directories, their names, their rows, and which packs a list of seeds becomes."""
 
-from .directory import METRICS, Config, Row, Run, epochs_to, identity, require_name, run_name
+from .directory import Run
+from .identity import identity, require_name, run_name
+from .rows import METRICS, Row, epochs_to, read_metrics
 
-__all__ = ["METRICS", "Config", "Row", "Run", "epochs_to", "identity", "require_name", "run_name"]
+__all__ = ["METRICS", "Row", "Run", "epochs_to", "identity", "read_metrics", "require_name", "run_name"]

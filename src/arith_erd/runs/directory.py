@@ -1,26 +1,20 @@
-"""A run directory as files: its name, its metrics, its summary. Imports no torch.
+"""A run directory as files.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
-``metrics.csv``                   a row per epoch and seed (`METRICS`)
+``metrics.csv``                   a row per epoch and seed (`rows.METRICS`)
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
 ``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
-``summary.json``                  written last, atomically: its presence is what "finished" means
+``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
 ``probes/<probe>/``               one folder per probe: ``rows.csv`` and ``figure.png``
 ``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
-
-Accuracies are fractions in [0, 1], times are in seconds, epochs count from 1.
 """
 
-import csv
-import hashlib
-import io
 import json
 import math
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,59 +22,11 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, bad_value
-from ..seeds import format_seeds, parse_seeds
+from ..errors import UserError
 from ..system.files import read_text, write_atomically
+from .rows import Row, append_metrics, read_metrics, write_metrics
 
-METRICS = (
-    "epoch",
-    "seed",
-    "train_loss",
-    "train_token_acc",
-    "train_seq_acc",
-    "val_token_acc",
-    "val_seq_acc",
-    "seconds",
-)
-INTEGERS = ("epoch", "seed")
-
-Config = dict[str, Any]
-Row = dict[str, Any]
-
-
-def identity(config: Config) -> Config:
-    """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
-
-    Paths, the logger, the launcher, checkpointing, the device and compilation are left out.
-    """
-    trainer = config["trainer"]
-    return {
-        **{key: config[key] for key in ("task", "split", "model", "ablation", "data")},
-        "trainer": {key: trainer[key] for key in ("max_epochs", "stop_at", "precision")},
-        "seed": format_seeds(parse_seeds(config["seed"])),
-    }
-
-
-def require_name(key: str, value: object) -> str:
-    """Refuse what cannot stand in the name of a file, in a page and in the title of a plot.
-
-    Raises:
-        UserError: naming the key.
-    """
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII):
-        raise bad_value(key, value, "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit")
-    return value
-
-
-def run_name(config: Config) -> str:
-    """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
-    who = identity(config)
-    digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
-    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
-    seeds = who["seed"].replace(",", "+")
-    if len(seeds) > 40:
-        seeds = f"{seeds[:30]}+more"
-    return "-".join([*parts, f"seed{seeds}", digest])
+FINISHED = "finished"
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -100,18 +46,10 @@ class PlainDumper(yaml.SafeDumper):
 
 
 class Run:
-    """The files of one run.
-
-    Nothing is written before `create`, so a refused configuration leaves nothing behind.
-    """
+    """The files of one run. Nothing is written before `create`."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-
-    @classmethod
-    def of(cls, config: Config) -> "Run":
-        """The directory of a resolved configuration: ``runs_dir`` / `run_name`."""
-        return cls(Path(config["runs_dir"]) / run_name(config))
 
     @property
     def name(self) -> str:
@@ -141,16 +79,26 @@ class Run:
         return self.path / "probes" / name
 
     @property
-    def finished(self) -> bool:
+    def has_summary(self) -> bool:
         return (self.path / "summary.json").is_file()
 
-    def create(self, config: Config) -> None:
-        """Make the directory and write ``config.yaml``."""
+    @property
+    def finished(self) -> bool:
+        """Whether the summary can be read, says so, and the weights of all the seeds that it lists are there."""
+        try:
+            summary = self.summary()
+            weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
+            return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
+        except (UserError, OSError, KeyError, TypeError, ValueError, OverflowError):
+            return False
+
+    def create(self, resolved: dict[str, Any]) -> None:
+        """Make the directory and write ``config.yaml``, the resolved configuration."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "config.yaml", yaml.dump(config, Dumper=PlainDumper, sort_keys=False))
+        write_atomically(self.path / "config.yaml", yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
 
     def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it; to be asked before anything is written there.
+        """Refuse a run directory with links or pipes in it; call it before anything is written there.
 
         Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
         what W&B keeps in ``wandb/``.
@@ -169,11 +117,11 @@ class Run:
             if folder == str(self.path) and "wandb" in inside:
                 inside.remove("wandb")
 
-    def config(self) -> Config:
-        """The resolved configuration of the run.
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration of the run, unchecked; `config.job.read_run` makes a job of it.
 
         Raises:
-            UserError: if there is none, or it is no YAML mapping.
+            UserError: if there is none, or it is not a YAML mapping.
         """
         path = self.path / "config.yaml"
         try:
@@ -185,57 +133,41 @@ class Run:
         return config
 
     def metrics(self) -> list[Row]:
-        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended.
-
-        A last line without its end was cut off by a kill, and does not count.
-        """
-        try:
-            text = read_text(self.path / "metrics.csv")
-            rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))
-            return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
-        except FileNotFoundError:
-            return []
-        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-            raise UserError(f"{self.path / 'metrics.csv'}: not the columns {', '.join(METRICS)}") from error
+        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
+        return read_metrics(self.path / "metrics.csv")
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
         """Replace ``metrics.csv``."""
-        lines = [",".join(METRICS), *(_line(row) for row in rows)]
-        write_atomically(self.path / "metrics.csv", "\n".join(lines) + "\n")
+        write_metrics(self.path / "metrics.csv", rows)
 
     def append_metrics(self, rows: Iterable[Row]) -> None:
-        """Add the rows of one epoch to ``metrics.csv``, on the disk before any checkpoint that counts on them."""
-        with (self.path / "metrics.csv").open("a") as file:
-            file.write("".join(_line(row) + "\n" for row in rows))
-            file.flush()
-            os.fsync(file.fileno())
+        """Add the rows of one epoch to ``metrics.csv``."""
+        append_metrics(self.path / "metrics.csv", rows)
 
-    def summary(self) -> Config:
-        """The contents of ``summary.json``; the run must be finished."""
+    def summary(self) -> dict[str, Any]:
+        """The contents of ``summary.json``.
+
+        Raises:
+            UserError: if there is none, or it is not a JSON object.
+        """
         try:
-            summary: Config = json.loads(read_text(self.path / "summary.json"))
+            summary = json.loads(read_text(self.path / "summary.json"))
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
+        if not isinstance(summary, dict):
+            raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
         return summary
 
-    def finish(self, summary: Config) -> None:
-        """Write ``summary.json``: the run is finished."""
-        write_atomically(self.path / "summary.json", json.dumps(_finite(summary), indent=2) + "\n")
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
+        text = json.dumps(_finite({"status": FINISHED, **summary}), indent=2)
+        write_atomically(self.path / "summary.json", f"{text}\n")
         for path in (self.previous_checkpoint, self.error):
             path.unlink(missing_ok=True)
 
 
-def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
-    """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
-    return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
-
-
-def _line(row: Row) -> str:
-    return ",".join(str(row[key]) if key in INTEGERS else f"{row[key]:.9g}" for key in METRICS)
-
-
 def _finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity: null instead."""
+    """JSON has neither NaN nor infinity: null instead."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

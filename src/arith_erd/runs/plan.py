@@ -1,50 +1,41 @@
-"""Which packs the seeds of a configuration are trained in: ``seed=0-255`` may be more than a device holds."""
+"""Which packs a list of seeds is trained in: ``seed=0-255`` may be more than a device holds."""
 
-import contextlib
 from collections.abc import Callable
 
-from ..errors import UserError
-from ..seeds import format_seeds, parse_seeds
-from .directory import Config, Run
+Seeds = tuple[int, ...]
 
 
-def packs(config: Config, fitting: Callable[[Config], int] | None = None) -> list[Config]:
-    """One configuration for each pack, at most ``pack.max_replicas`` seeds in each.
+def plan_packs(
+    seeds: Seeds, limit: int | str, begun: Callable[[Seeds], bool], capacity: Callable[[], int] | None = None
+) -> list[Seeds]:
+    """The seeds of each pack, at most ``limit`` in one.
 
-    Where that is ``auto``, what has begun decides first: free memory changes from one day to the next, and the same
-    command must find its runs again. So sizes are powers of two, each pack's ``config.yaml`` says of which seeds it is
-    a part, and a split whose first pack has begun is kept.
+    Where the limit is ``auto``, a plan already begun is reused: free memory changes from day to day, and the same
+    command must find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
+
+    >>> plan_packs((0, 1, 2, 3, 4), 2, begun=lambda seeds: False)
+    [(0, 1), (2, 3), (4,)]
+    >>> plan_packs((0, 1, 2, 3, 4), "auto", begun=lambda seeds: False, capacity=lambda: 3)
+    [(0, 1), (2, 3), (4,)]
 
     Args:
-        fitting: how many replicas the device holds; asked only where nothing else decides. Without it: all of them.
+        seeds: in ascending order.
+        limit: a number, or ``auto``.
+        begun: whether a pack of these seeds, made for this list, has an epoch behind it.
+        capacity: how many replicas the device holds; called only where nothing else decides. None: all of them.
     """
-    seeds = parse_seeds(config["seed"])
-    limit = config["pack"]["max_replicas"]
     if limit != "auto":
-        return _split(config, limit)
-    if len(seeds) == 1 or _has_begun(config):
-        return [config]
+        return split_evenly(seeds, int(limit))
+    if len(seeds) == 1 or begun(seeds):
+        return [seeds]
     sizes = [2**power for power in reversed(range((len(seeds) - 1).bit_length()))]  # below the number of seeds
     for size in sizes:
-        if _has_begun(_split(config, size)[0]):
-            return _split(config, size)
-    fit = len(seeds) if fitting is None else fitting(config)
-    return [config] if fit >= len(seeds) else _split(config, next((size for size in sizes if size <= fit), 1))
+        if begun(seeds[:size]):
+            return split_evenly(seeds, size)
+    fit = len(seeds) if capacity is None else capacity()
+    return [seeds] if fit >= len(seeds) else split_evenly(seeds, next((size for size in sizes if size <= fit), 1))
 
 
-def _split(config: Config, size: int) -> list[Config]:
-    seeds = parse_seeds(config["seed"])
-    if len(seeds) <= size:
-        return [config]
-    part = config | {"pack": config["pack"] | {"part_of": format_seeds(seeds)}}
-    return [part | {"seed": format_seeds(seeds[i : i + size])} for i in range(0, len(seeds), size)]
-
-
-def _has_begun(config: Config) -> bool:
-    """Whether a pack, as part of the same seeds, has an epoch behind it."""
-    run = Run.of(config)
-    if not (run.finished or run.checkpoint.is_file()):
-        return False
-    with contextlib.suppress(UserError, AttributeError):  # a configuration that cannot be read is refused later
-        return bool(run.config().get("pack", {}).get("part_of") == config["pack"].get("part_of"))
-    return False
+def split_evenly(seeds: Seeds, size: int) -> list[Seeds]:
+    """Consecutive groups of ``size``; the last may be smaller."""
+    return [seeds[i : i + size] for i in range(0, len(seeds), size)]

@@ -1,1 +1,1 @@
-"""One run, from a configuration to a finished directory."""
+"""One run, from a job to a finished directory."""

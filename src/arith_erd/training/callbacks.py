@@ -1,4 +1,4 @@
-"""What happens around an epoch: rows are kept, progress is shown, or the run ends early."""
+"""What happens around an epoch: rows are written, progress is shown, or the run ends early."""
 
 import time
 from statistics import mean
@@ -10,7 +10,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ..loggers import Logger
 from ..runs import Row, Run
-from .checkpoint import place
 from .module import LitPack
 
 
@@ -23,7 +22,7 @@ class KeepRows(L.Callback):
         self.started: float | None = None
         """When the epoch began, for `time.perf_counter`; None before training."""
         self.spent = 0.0
-        """Seconds that were spent on this epoch before an interruption."""
+        """Seconds spent on this epoch before an interruption."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self._seconds()}
@@ -32,11 +31,7 @@ class KeepRows(L.Callback):
         self.spent = float(state_dict["seconds"])
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Forget the rows of epochs that ended after the checkpoint from which this run goes on."""
         self.started = time.perf_counter() - self.spent
-        if trainer.global_step > 0:
-            print(f"{self.run.path}: resuming from {place(trainer)}")
-        self.run.write_metrics([row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch])
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter()
@@ -54,24 +49,16 @@ class KeepRows(L.Callback):
 class StopAtAccuracy(L.Callback):
     """End the run when the validation sequence accuracy of every replica has reached ``accuracy``."""
 
-    def __init__(self, run: Run, accuracy: float) -> None:
-        self.run = run
+    def __init__(self, accuracy: float) -> None:
         self.accuracy = accuracy
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A run that was interrupted after its last epoch has nothing left to train."""
-        self._stop(trainer, [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch])
-
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._stop(trainer, _rows(pl_module))
-
-    def _stop(self, trainer: L.Trainer, rows: list[Row]) -> None:
-        if rows and all(row["val_seq_acc"] >= self.accuracy for row in rows):
+        if all(row["val_seq_acc"] >= self.accuracy for row in _rows(pl_module)):
             trainer.should_stop = True
 
 
 class EpochProgress(L.Callback):
-    """A bar that moves once per epoch, with the mean over the replicas; silent when nobody watches a terminal."""
+    """A bar that moves once per epoch, with the mean over the replicas; silent unless standard error is a terminal."""
 
     def __init__(self, title: str, console: Console | None = None) -> None:
         self.title = title

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..seeds import derive
+from ..seeds import Stream, derive
 from ..splits import Split
 from ..tasks import Task
 
@@ -15,17 +15,17 @@ Batch = tuple[Tensor, Tensor]
 
 
 class TrainBatches:
-    """The training batches of an epoch for R replicas, each in an order of its own.
+    """The training batches of an epoch for R replicas, each in its own order.
 
-    A batch is a pure function of (seed, step), so that a replica sees the same ones alone, in a pack, or after an
+    A batch is a pure function of (seed, step), so a replica sees the same ones alone, in a pack, or after an
     interruption. The last batch of an epoch may be smaller; it is trained on like the others.
 
     Args:
         prompt: (N, P).
         completion: (N, m).
         seeds: of the replicas.
-        batch_size: examples a replica sees in a step.
-        step: how many optimiser steps have been taken; iteration goes on from there to the end of the epoch.
+        batch_size: examples that one replica sees in a step.
+        step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class TrainBatches:
         return -(-len(self.prompt) // self.batch_size)
 
     def order(self, seed: int, epoch: int) -> Tensor:
-        """The permutation (N,) in which a seed meets the examples; drawn on the CPU for every device alike."""
-        generator = torch.Generator().manual_seed(derive(seed, "batches", epoch))
+        """The permutation (N,) in which a seed sees the examples; drawn on the CPU, whatever the device."""
+        generator = torch.Generator().manual_seed(derive(seed, Stream.BATCHES, epoch))
         return torch.randperm(len(self.prompt), generator=generator)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -73,7 +73,7 @@ class TableData(L.LightningDataModule):
         task: makes the table.
         split: says which examples are held out for validation.
         seeds: of the replicas, for the order of their batches.
-        batch_size: examples a replica sees in a step.
+        batch_size: examples that one replica sees in a step.
     """
 
     def __init__(self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128) -> None:
@@ -104,12 +104,12 @@ class TableData(L.LightningDataModule):
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:
-    """Examples in one forward without gradients; a CPU wants what stays in its caches, a GPU wants to be busy.
+    """Examples in one forward pass without gradients: few enough for a CPU's caches, enough to keep a GPU busy.
 
     A power of two up to 4096, so that the paper's 12,288 and 4096 examples make batches of one size: each further size
-    is a compilation more.
+    costs one more compilation.
     """
     if device.type == "cpu":
         return 256
-    fitting = max(256, 32768 // replicas)  # about two gigabytes of activations
-    return min(4096, 1 << fitting.bit_length() - 1)
+    examples = max(256, 32768 // replicas)  # about two gigabytes of activations
+    return min(4096, 1 << examples.bit_length() - 1)

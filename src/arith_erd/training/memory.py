@@ -1,4 +1,4 @@
-"""How many replicas a device's memory holds, told from one network without running it."""
+"""How many replicas fit into a device's memory, estimated from one network without running it."""
 
 import gc
 import os
@@ -8,22 +8,26 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
+from ..models.dropout import Dropout
 from ..system.machine import device_name
 
 PLANNED = 0.6  # of the free memory; the rest is for what a backward pass and an evaluation need in passing
 
 
 def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int:
-    """What a replica keeps in memory during a training step, all on the ``meta`` device, so that nothing is computed.
+    """Bytes that one replica keeps during a training step; all on the ``meta`` device, so that nothing is computed.
 
-    Four times its weights (gradients and Adam's two moments beside them), and what the backward pass reads again.
+    Four times its weights (gradients, and Adam's two moments), and what the backward pass reads again.
 
     Args:
-        network: in training mode.
+        network: in training mode; its dropout layers are given keys.
         prompt: (B, P).
         answer_in: (B, m).
     """
-    saved: dict[int, int] = {}  # bytes by storage: many saved tensors are views of one
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.key = torch.zeros(2, dtype=torch.int32, device=prompt.device)
+    saved: dict[int, int] = {}  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -40,16 +44,22 @@ def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that a program may still take: on CUDA what the driver says, elsewhere half of the machine's."""
+    """Memory that a program may still take: on CUDA as the driver reports it, elsewhere half of the machine's."""
     if device.type == "cuda":
         gc.collect()
-        torch.cuda.empty_cache()  # what an earlier job of a sweep has left
+        torch.cuda.empty_cache()  # left by an earlier job of a sweep
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def fitting(wanted: int, replica: int, device: torch.device) -> int:
-    """How many of the ``wanted`` replicas, of ``replica`` bytes each, to train at once; says so if it is not all."""
+def replicas_that_fit(wanted: int, replica: int, device: torch.device) -> int:
+    """How many of the ``wanted`` replicas to train at once, at least one; prints a line if that is not all.
+
+    Args:
+        wanted: number of replicas.
+        replica: bytes of one.
+        device: where they are trained.
+    """
     free = free_bytes(device)
     count = max(1, int(PLANNED * free / replica))
     if count < wanted:

@@ -59,7 +59,7 @@ class LitPack(L.LightningModule):
         self.register_buffer("loss_sum", torch.zeros(replicas))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []
-        """What was measured after the last epoch, a row a seed; without the seconds."""
+        """What was measured after the last epoch: one row for each seed, without the seconds."""
 
     @property
     def accuracies(self) -> tuple[MetricCollection, MetricCollection]:
@@ -67,7 +67,7 @@ class LitPack(L.LightningModule):
         return self.train_accuracy, self.val_accuracy
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Weight decay, if any, on matrices only; what is a matrix is told by the plain shape, not by the stack's."""
+        """Weight decay, if any, on matrices only; matrices are recognised by their unstacked shape."""
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
         matrices = [p for p in parameters if p.dim() - 1 >= 2]
         vectors = [p for p in parameters if p.dim() - 1 < 2]

@@ -16,22 +16,22 @@ from torch.nn import functional as F
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network
-from ..seeds import derive
+from ..seeds import Stream, derive
 
 
-def initialise(build: Callable[[], Network], seed: int) -> Network:
+def initialise(make_network: Callable[[], Network], seed: int) -> Network:
     """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "weights"))
-        return build()
+        torch.manual_seed(derive(seed, Stream.WEIGHTS))
+        return make_network()
 
 
 class Pack(nn.Module):
-    """R replicas of the network that ``build`` makes, one for each of ``seeds``.
+    """R replicas of one network, one for each of ``seeds``.
 
     Args:
-        build: makes one network, with PyTorch's global generator as its only randomness.
-        seeds: one a replica.
+        make_network: makes one network, with PyTorch's global generator as its only randomness.
+        seeds: one for each replica.
         compile: compile the forward pass and the loss of the whole pack, and with them the backward pass
             (`torch.compile` goes outside `vmap`).
         cuda_graphs: with ``compile`` on CUDA, launch each pass as one graph instead of kernel by kernel.
@@ -40,12 +40,16 @@ class Pack(nn.Module):
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
 
     def __init__(
-        self, build: Callable[[], Network], seeds: Sequence[int], compile: bool = False, cuda_graphs: bool = False
+        self,
+        make_network: Callable[[], Network],
+        seeds: Sequence[int],
+        compile: bool = False,
+        cuda_graphs: bool = False,
     ) -> None:
         super().__init__()
-        self.build = build
+        self.make_network = make_network
         self.seeds = tuple(seeds)
-        networks = [initialise(build, seed) for seed in seeds]
+        networks = [initialise(make_network, seed) for seed in seeds]
         stacks, _ = stack_module_state(networks)
         self.stacked = networks[0]  # a network's own module tree, so that each stack has the plain parameter's name
         for name, stack in stacks.items():
@@ -53,9 +57,9 @@ class Pack(nn.Module):
             setattr(self.stacked.get_submodule(owner), leaf, nn.Parameter(stack.detach()))
         with torch.device("meta"):
             # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
-            self._skeleton = (build(),)
+            self._skeleton = (make_network(),)
         self._sites = dropout_sites(self.stacked)
-        keys = [[derive(seed, "dropout", half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
+        keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         self._evaluate, self._train = self._replicas, self._mean_losses
@@ -112,11 +116,11 @@ class Pack(nn.Module):
     ) -> Tensor:
         (skeleton,) = self._skeleton
         skeleton.train(training)
-        places = [f"{site}.key" for site in self._sites]
-        constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in places}
+        key_buffers = [f"{site}.key" for site in self._sites]
+        constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}
 
         def one(parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor) -> Tensor:
-            buffers = constants | dict(zip(places, keys.unbind(), strict=True))
+            buffers = constants | dict(zip(key_buffers, keys.unbind(), strict=True))
             logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
             return logits
 
@@ -134,6 +138,6 @@ class Pack(nn.Module):
 
     def replica(self, index: int) -> Network:
         """One replica as a plain network in evaluation mode, on the pack's device."""
-        network = self.build()
+        network = self.make_network()
         network.load_state_dict(self.replica_state(index))
         return network.to(self.replica_keys.device).eval()

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from arith_erd.launch.cli import entry_point
-from arith_erd.runs import Run
 
 Sweep = Callable[..., list[str]]
 
@@ -35,7 +34,7 @@ def sweep(monkeypatch, tmp_path) -> Sweep:
         names: list[str] = []
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
         with pytest.raises(SystemExit) as ended:
-            entry_point("train")(lambda config: names.append(Run.of(config).name))()
+            entry_point("train")(lambda job: names.append(job.run.name))()
         assert ended.value.code in (0, None), ended.value.code
         return names
 

@@ -2,21 +2,19 @@
 
 import os
 import time
-from pathlib import Path
 
+from arith_erd.config.job import Job
 from arith_erd.launch.cli import entry_point
-from arith_erd.runs import Config, Run
 
 JOBS = 4
 PATIENCE = 600  # seconds, on a busy machine
 
 
-@entry_point("train", runs_of=lambda config: [Run.of(config)])
-def main(config: Config) -> None:
-    run = Run.of(config)
-    devices = Path(config["runs_dir"]).with_name("devices")
+@entry_point("train")
+def main(job: Job) -> None:
+    devices = job.runs_dir.with_name("devices")
     devices.mkdir(exist_ok=True)
-    (devices / run.name).write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+    (devices / job.run.name).write_text(os.environ["CUDA_VISIBLE_DEVICES"])
     deadline = time.monotonic() + PATIENCE
     while len(list(devices.iterdir())) < JOBS:
         if time.monotonic() > deadline:
@@ -24,7 +22,7 @@ def main(config: Config) -> None:
         time.sleep(0.1)
     from arith_erd.training.train import train
 
-    train(run, config)
+    train(job)
 
 
 if __name__ == "__main__":

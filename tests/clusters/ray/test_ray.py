@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.config.compose import PLUGINS
+from arith_erd.config.explain import PLUGINS
 
 pytestmark = pytest.mark.slow
 

@@ -1,19 +1,24 @@
 """Every option can be chosen and built; every value that could not be trained with is refused by its key."""
 
+import re
+from dataclasses import fields
+
 import pytest
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bits import START
-from arith_erd.config.build import build
-from arith_erd.config.checks import RULES
+from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
+from arith_erd.config.job import Checkpointing, Data, Packing, Training, read_job
+from arith_erd.config.rules import LOGGER, NETWORK, OPTIMIZER
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.loggers import Logger
-from arith_erd.models import Network, Transformer
+from arith_erd.models import Transformer
+from arith_erd.models.dropout import Dropout
 from arith_erd.probes.probe import Probe
-from arith_erd.tasks import Add, Task
+from arith_erd.tasks import Add
 from tests.hostile.malformed import OTHERS, VALUES, malformed
 
 
@@ -22,12 +27,12 @@ def options(group: str) -> list[str]:
 
 
 MODELS, ABLATIONS = options("model"), options("ablation")
+OPEN = {"model.net": NETWORK, "model.optimizer": OPTIMIZER, "logger": LOGGER}
 IMPOSSIBLE = {("nanogpt", "squeezed_encoder")}
 
 
-def network_of(config) -> Network:
-    task: Task = build(config["task"])
-    return build(config["model"]["net"], prompt_length=task.prompt_length, answer_length=task.width)
+def build(node, kind: type = object):
+    return Factory.read("group", node).build(kind)
 
 
 # Every option
@@ -52,17 +57,14 @@ def test_the_groups_are_those_of_the_design():
 @pytest.mark.parametrize("name", options("task"))
 @pytest.mark.parametrize("order", ["reverse", "plain"])
 def test_every_task_builds(name, order):
-    config = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}"])
-    task = build(config["task"])
-    assert (task.name, task.bits, task.prompt_order) == (name, 3, order) == (config["task"]["name"], 3, order)
+    task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}"]).task
+    assert (task.name, task.bits, task.prompt_order) == (name, 3, order)
     assert len(task.examples()) == 64
 
 
 @pytest.mark.parametrize("name", options("split"))
 def test_every_split_builds(name):
-    config = compose("train", [f"split={name}"])
-    assert config["split"]["name"] == name
-    assert build(config["split"])(Add(3).examples()).sum() == 16
+    assert compose("train", [f"split={name}"]).split(Add(3).examples()).sum() == 16
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -70,10 +72,13 @@ def test_every_split_builds(name):
 def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     if (model, ablation) in IMPOSSIBLE:
         return
-    config = compose("train", [f"model={model}", f"ablation={ablation}"])
-    assert (config["model"]["name"], config["ablation"]["name"]) == (model, ablation)
-    network = network_of(config)
-    optimizer = build(config["model"]["optimizer"], torch.optim.Optimizer, network.parameters())
+    job = compose("train", [f"model={model}", f"ablation={ablation}"])
+    assert (job.model.name, job.ablation.name) == (model, ablation)
+    network = job.network()
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.key = torch.zeros(2, dtype=torch.int32)
+    optimizer = job.model.optimizer.build(torch.optim.Optimizer, network.parameters())
     prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
     network(prompt, answer_in).square().mean().backward()
     optimizer.step()
@@ -85,7 +90,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
 def test_an_ablation_changes_the_network_and_nothing_else(model, ablation):
     if (model, ablation) in IMPOSSIBLE:
         return
-    full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]) for name in ("none", ablation))
+    full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]).resolved for name in ("none", ablation))
     assert full["model"]["net"] != ablated["model"]["net"]
     assert {key for key in full if full[key] != ablated[key]} == {"ablation", "model"}
     assert {key for key in full["model"] if full["model"][key] != ablated["model"][key]} == {"net"}
@@ -98,7 +103,7 @@ def test_squeezing_the_encoder_of_a_decoder_only_model_is_refused():
 
 @pytest.mark.parametrize("name", options("logger"))
 def test_every_logger_builds(name):
-    assert isinstance(build(compose("train", [f"logger={name}"])["logger"]), Logger)
+    assert isinstance(compose("train", [f"logger={name}"]).logger.build(Logger), Logger)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +117,9 @@ def subject() -> Subject:
 
 
 def built_probe(overrides: list[str], subject: Subject) -> Probe:
-    config = compose("probe", overrides)
-    things = {"task": build(config["task"]), "split": build(config["split"]), "subjects": [subject]}
-    return build(config["probe"], **{need: things[need] for need in config["probe"]["needs"]})
+    job = compose("probe", overrides)
+    things = {"task": job.task, "split": job.split, "subjects": [subject]}
+    return job.probe.build(Probe, **{need: things[need] for need in job.needs})
 
 
 @pytest.mark.parametrize("name", options("probe"))
@@ -128,34 +133,23 @@ def test_every_figure_preset_builds(name, subject):
 
 
 def test_defaults_are_those_of_the_paper():
-    config = compose("train")
-    assert (config["task"]["name"], config["split"]["name"], config["model"]["name"]) == (
-        "add",
-        "random",
-        "transformer",
-    )
-    assert config["data"]["batch_size"] == 128
-    assert config["model"]["optimizer"] | {"_target_": ""} == {
-        "_target_": "",
-        "lr": 1e-4,
-        "betas": [0.9, 0.98],
-        "eps": 1e-9,
-        "weight_decay": 0.0,
-        "fused": True,
-    }
-    nanogpt = compose("train", ["model=nanogpt"])["model"]
-    assert nanogpt["optimizer"]["lr"] == 1e-3
-    assert nanogpt["optimizer"]["weight_decay"] == 0.1
-    assert nanogpt["gradient_clip"] == 1.0
+    job = compose("train")
+    assert job.title == "add, random, transformer"
+    assert job.data.batch_size == 128
+    paper = {"lr": 1e-4, "betas": [0.9, 0.98], "eps": 1e-9, "weight_decay": 0.0, "fused": True}
+    assert job.model.optimizer.arguments == paper
+    nanogpt = compose("train", ["model=nanogpt"]).model
+    assert (nanogpt.optimizer.arguments["lr"], nanogpt.optimizer.arguments["weight_decay"]) == (1e-3, 0.1)
+    assert nanogpt.gradient_clip == 1.0
 
 
 @pytest.mark.parametrize(("task", "epochs"), [("add", 50), ("mul", 250), ("random_output", 1000)])
 def test_each_task_is_trained_as_long_as_it_takes(task, epochs):
-    assert compose("train", [f"task={task}"])["trainer"]["max_epochs"] == epochs
+    assert compose("train", [f"task={task}"]).trainer.max_epochs == epochs
 
 
 def test_nothing_is_left_to_interpolate():
-    assert "${" not in str(compose("train")) + str(compose("probe"))
+    assert "${" not in str(compose("train").resolved) + str(compose("probe").resolved)
 
 
 # Keys that do not exist
@@ -213,9 +207,48 @@ def test_bad_names_and_needs_of_a_probe(override):
         compose("probe", [override])
 
 
-def test_every_rule_has_a_value_that_it_refuses():
-    refused = {key for _, key in malformed()} | {"out"}
-    assert {key for key, _, _ in RULES} <= refused
+def test_every_key_that_is_checked_here_has_a_value_that_it_refuses():
+    groups = {"data": Data, "trainer": Training, "pack": Packing, "checkpoint": Checkpointing}
+    closed = {f"{group}.{f.name}" for group, kind in groups.items() for f in fields(kind)}
+    opened = {f"{group}.{key}" for group, rules in OPEN.items() for key in rules}
+    assert closed | opened <= {key for _, key in malformed()} | {"pack.part_of"}
+
+
+@pytest.mark.parametrize(("typed", "hint"), [("taks=mul", "task"), ("modle=nanogpt", "model"), ("spilt=vs_t", "split")])
+def test_a_misspelt_group_is_recognised(typed, hint):
+    with pytest.raises(UserError, match=rf"^\w+: no such key; did you mean {hint}\?$"):
+        compose("train", [typed])
+
+
+@pytest.mark.parametrize(
+    ("group", "extra", "key"),
+    [
+        ("model", {"scheduler": {"_target_": "torch.optim.lr_scheduler.StepLR"}}, "model.scheduler"),
+        ("model", {"label_smoothing": 0.1}, "model.label_smoothing"),
+        ("trainer", {"gradient_clip": 1.0}, "trainer.gradient_clip"),
+        ("ablation", {"note": "mine"}, "ablation.note"),
+    ],
+)
+def test_a_key_that_nothing_reads_is_refused_also_in_a_file(group, extra, key, config):
+    config[group] |= extra
+    with pytest.raises(UserError, match=rf"^{re.escape(key)}: no such key; (did you mean|expected one of) "):
+        read_job(config)
+
+
+@pytest.mark.parametrize(
+    ("group", "key"), [("model", "gradient_clip"), ("model", "net"), ("trainer", "max_epochs"), (None, "split")]
+)
+def test_a_missing_key_is_named(group, key, config):
+    del (config[group] if group else config)[key]
+    with pytest.raises(UserError, match=rf"{key}: missing; expected a value for it"):
+        read_job(config)
+
+
+@pytest.mark.parametrize("target", ["arith_erd.models.Transformer", "arith_erd.tasks.Add", "torch.optim.Adam"])
+def test_a_split_of_another_kind_is_refused(target, config):
+    config["split"] = {"name": "x", "_target_": target}
+    with pytest.raises(UserError, match=target):
+        read_job(config)
 
 
 @pytest.mark.parametrize(

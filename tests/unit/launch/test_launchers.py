@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from arith_erd.config.compose import PLUGINS
+from arith_erd.config.explain import PLUGINS
 
 INSTALLED = {"slurm": "submitit", "ray_gpus": "ray"}
 

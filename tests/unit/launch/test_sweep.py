@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch import sweep
 from arith_erd.launch.cli import entry_point
-from arith_erd.runs import Config, Run
+from arith_erd.runs import Run
 
-Job = Callable[[Config], None]
+Job = Callable[[TrainJob], None]
 
 
 @pytest.fixture
@@ -32,13 +33,13 @@ def command(monkeypatch, tmp_path, ran):
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(job: Job, *arguments: str) -> int:
-        def program(config: Config) -> None:
-            ran.append(str(config["seed"]))
-            job(config)
+        def program(accepted: TrainJob) -> None:
+            ran.append(",".join(map(str, accepted.seeds)))
+            job(accepted)
 
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments, f"runs_dir={tmp_path / 'runs'}"])
         with pytest.raises(SystemExit) as ended:
-            entry_point("train", runs_of=lambda config: [Run.of(config)])(program)()
+            entry_point("train")(program)()
         return int(ended.value.code or 0)
 
     return run
@@ -50,19 +51,23 @@ def verdicts(printed: str) -> dict[str, str]:
     return {overrides: verdict for verdict, overrides in rows}
 
 
-def finish(config: Config) -> None:
-    run = Run.of(config)
-    run.create(config)
-    run.finish({"seeds": []})
+def finish(job: TrainJob) -> None:
+    finish_run(job.run, job.resolved)
+
+
+def finish_run(run: Run, resolved: dict) -> None:
+    run.create(resolved)
+    run.weights(0).touch()
+    run.finish({"seeds": [{"seed": 0}]})
 
 
 def fails_for(*seeds: int, error: Exception) -> Job:
-    def job(config: Config) -> None:
-        if config["seed"] in seeds:
+    def run(job: TrainJob) -> None:
+        if job.seeds[0] in seeds:
             raise error
-        finish(config)
+        finish(job)
 
-    return job
+    return run
 
 
 def test_one_failed_job_leaves_the_others_running(command, ran, capsys):
@@ -96,10 +101,10 @@ def test_the_same_command_again_runs_what_is_missing(command, ran, capsys):
     ran.clear()
     capsys.readouterr()
 
-    def only_what_is_missing(config: Config) -> None:
-        if not Run.of(config).finished:
-            assert config["seed"] == 1
-            finish(config)
+    def only_what_is_missing(job: TrainJob) -> None:
+        if not job.run.finished:
+            assert job.seeds == (1,)
+            finish(job)
 
     assert command(only_what_is_missing, "-m", "seed=0,1,2") == 0
     assert verdicts(capsys.readouterr().out) == {"seed=0": "skipped", "seed=1": "finished", "seed=2": "skipped"}
@@ -114,12 +119,12 @@ def test_fail_fast(command, ran, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_whole_sweep(command, ran, capsys, number):
-    def job(config: Config) -> None:
-        if config["seed"] == 1:
+    def run(job: TrainJob) -> None:
+        if job.seeds == (1,):
             os.kill(os.getpid(), number)
-        finish(config)
+        finish(job)
 
-    assert command(job, "-m", "seed=0,1,2") == 128 + number
+    assert command(run, "-m", "seed=0,1,2") == 128 + number
     assert ran == ["0", "1"]
     said = capsys.readouterr()
     assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
@@ -180,7 +185,7 @@ def test_a_failed_job_keeps_nothing_alive(command):
 
     alive: list[weakref.ref] = []
 
-    def job(config: Config) -> None:
+    def job(job: TrainJob) -> None:
         gc.collect()
         assert not any(reference() for reference in alive)
         model = Model()

@@ -24,7 +24,7 @@ from arith_erd.report.__main__ import build, main
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
 from arith_erd.report.paper_figures import PaperFigure
-from arith_erd.runs import METRICS, Config, Run
+from arith_erd.runs import METRICS, Run, run_name
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul, RandomOutput
@@ -40,11 +40,11 @@ TOKEN_CURVE, VALUE_CURVE = (0.96, 0.82, 0.61, 0.74, 0.8, 0.96), (0.25, 0.74, 0.8
 
 
 @cache
-def _default() -> Config:
-    return compose("train")
+def _default() -> dict[str, Any]:
+    return compose("train").resolved
 
 
-def configuration(*overrides: str) -> Config:
+def configuration(*overrides: str) -> dict[str, Any]:
     """What ``train.py`` would make of ``task=mul``, ``ablation=one_head`` or ``task.prompt_order=plain``; Hydra would
     take a quarter of a second for each."""
     config = copy.deepcopy(_default())
@@ -62,7 +62,7 @@ def configuration(*overrides: str) -> Config:
     return config
 
 
-def put(config: Config, key: str, value: Any) -> None:
+def put(config: dict[str, Any], key: str, value: Any) -> None:
     *groups, last = key.split(".")
     for group in groups:
         config = config[group]
@@ -118,7 +118,7 @@ class Synthetic:
         config["trainer"]["max_epochs"] = epochs if finished else 2 * epochs
         for key, value in (settings or {}).items():
             put(config, key, value)
-        run = Run.of(config)
+        run = Run(self.root / run_name(config))
         run.create(config)
         task, model = config["task"]["name"], config["model"]["name"]
         ends = _each(final, len(numbers))
@@ -221,7 +221,7 @@ class Synthetic:
 
 
 @pytest.fixture(scope="session")
-def configuration_of() -> Callable[..., Config]:
+def configuration_of() -> Callable[..., dict[str, Any]]:
     """``configuration_of("task=mul")``: a configuration of one's own."""
     return configuration
 

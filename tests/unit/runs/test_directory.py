@@ -10,7 +10,7 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run, epochs_to, identity, run_name
 
-CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"])
+CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved
 
 # What may change without changing the weights; `epochs` only does through trainer.max_epochs.
 HARMLESS = (
@@ -148,15 +148,30 @@ def test_other_columns_are_refused(text, tmp_path):
         Run(tmp_path).metrics()
 
 
-def test_a_summary_is_what_finished_means(tmp_path, config):
+def test_a_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tmp_path, config):
     run = Run(tmp_path / "run")
     run.create(config)
     assert not run.finished
     with pytest.raises(UserError, match="not finished"):
         run.summary()
-    run.finish({"status": "finished", "seeds": [{"seed": 0, "val_mae": math.nan, "train_loss": math.inf}]})
+    run.finish({"seeds": [{"seed": 0, "val_mae": math.nan, "train_loss": math.inf}, {"seed": 1}]})
+    entries = [{"seed": 0, "val_mae": None, "train_loss": None}, {"seed": 1}]
+    assert run.summary() == {"status": "finished", "seeds": entries}
+    for seed in (0, 1):
+        assert not run.finished
+        run.weights(seed).touch()
     assert run.finished
-    assert run.summary() == {"status": "finished", "seeds": [{"seed": 0, "val_mae": None, "train_loss": None}]}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "{}", '{"status": "finished"}', '{"status": "running", "seeds": [{"seed": 0}]}']
+)
+def test_a_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_path, config):
+    run = Run(tmp_path)
+    run.create(config)
+    run.weights(0).touch()
+    (tmp_path / "summary.json").write_text(text)
+    assert not run.finished
 
 
 def test_the_configuration_comes_back(tmp_path, config):
@@ -167,7 +182,7 @@ def test_the_configuration_comes_back(tmp_path, config):
 
 
 @pytest.mark.parametrize("text", [None, "- 1\n- 2\n", "a: [", "\udcff"])
-def test_what_is_no_run_is_refused(text, tmp_path):
+def test_a_folder_that_is_not_a_run_is_refused(text, tmp_path):
     if text is not None:
         (tmp_path / "config.yaml").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=str(tmp_path)):
@@ -175,8 +190,7 @@ def test_what_is_no_run_is_refused(text, tmp_path):
 
 
 def test_nothing_is_made_before_create(tmp_path, config):
-    run = Run.of({**config, "runs_dir": str(tmp_path / "runs")})
-    assert run.path.parent == tmp_path / "runs"
+    run = Run(tmp_path / "runs" / run_name(config))
     assert run.metrics() == []
     assert not run.finished
     assert not list(tmp_path.iterdir())

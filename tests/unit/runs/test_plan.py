@@ -10,73 +10,76 @@ from torch.profiler import ProfilerActivity, profile
 
 from arith_erd.config.compose import compose
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.runs import Run
-from arith_erd.runs.plan import packs
-from arith_erd.seeds import parse_seeds
-from arith_erd.training.train import fitting_replicas, memory
+from arith_erd.models.dropout import Dropout
+from arith_erd.runs.plan import plan_packs
+from arith_erd.training import memory
+from arith_erd.training.assemble import capacity
 
 
-def never(config):
+def never(*_):
     raise AssertionError("the device was asked, though something else decides")
 
 
 @given(
-    seeds=st.lists(st.integers(0, 500), min_size=1, max_size=60, unique=True),
+    seeds=st.lists(st.integers(0, 500), min_size=1, max_size=60, unique=True).map(sorted).map(tuple),
     limit=st.one_of(st.just("auto"), st.integers(1, 70)),
     fit=st.integers(1, 70),
 )
-def test_every_seed_is_in_one_pack_and_none_holds_too_many(config_at, seeds, limit, fit):
-    config = config_at("nowhere") | {"seed": seeds, "pack": {"max_replicas": limit}}
-    parts = [parse_seeds(pack["seed"]) for pack in packs(config, lambda config: fit)]
-    assert sorted(itertools.chain.from_iterable(parts)) == sorted(seeds)
-    assert max(map(len, parts)) <= (fit if limit == "auto" else limit)
+def test_every_seed_is_in_one_pack_and_no_pack_is_too_large(seeds, limit, fit):
+    packs = plan_packs(seeds, limit, lambda seeds: False, lambda: fit)
+    assert tuple(itertools.chain.from_iterable(packs)) == seeds
+    assert max(map(len, packs)) <= (fit if limit == "auto" else limit)
 
 
-def begin(config):
+def begin(job):
     """What a run has on disk after its first epoch."""
-    run = Run.of(config)
-    run.create(config)
-    run.checkpoint.touch()
+    job.run.create(job.resolved)
+    job.run.checkpoint.touch()
 
 
-@pytest.fixture(scope="module")
-def config_at():
-    config = compose("train", ["task.bits=3"])
-    return lambda folder: config | {"runs_dir": str(folder)}
+@pytest.fixture
+def job_of(tmp_path):
+    return lambda seed, *overrides: compose(
+        "train", ["task.bits=3", f"runs_dir={tmp_path}", f"seed='{seed}'", *overrides]
+    )
 
 
-def test_what_has_begun_goes_on_in_the_same_packs_however_much_memory_is_free(config_at, tmp_path):
-    config = config_at(tmp_path) | {"seed": "0-19"}
-    first = packs(config, lambda config: 11)
-    assert [pack["seed"] for pack in first] == ["0-7", "8-15", "16-19"]
+def test_a_plan_already_begun_is_reused_however_much_memory_is_free(job_of):
+    first = job_of("0-19").packs(lambda job: 11)
+    assert [pack.resolved["seed"] for pack in first] == ["0-7", "8-15", "16-19"]
+    assert {pack.pack.part_of for pack in first} == {"0-19"}
     begin(first[0])
-    assert packs(config, never) == packs(config) == first
+    assert job_of("0-19").packs(never) == job_of("0-19").packs() == first
 
 
-def test_one_pack_that_has_begun_is_not_split(config_at, tmp_path):
-    config = config_at(tmp_path) | {"seed": "0-19"}
-    begin(config)
-    assert packs(config, never) == [config]
+def test_one_pack_that_has_begun_is_not_split(job_of):
+    begin(job_of("0-19"))
+    assert job_of("0-19").packs(never) == [job_of("0-19")]
 
 
-def test_a_run_of_the_first_seeds_alone_splits_nothing(config_at, tmp_path):
+def test_a_run_of_the_first_seeds_alone_splits_nothing(job_of):
     for seeds in ("0", "0-1"):
-        begin(config_at(tmp_path) | {"seed": seeds})
-    config = config_at(tmp_path) | {"seed": "0-19"}
-    assert packs(config, lambda config: 20) == [config]
+        begin(job_of(seeds))
+    assert job_of("0-19").packs(lambda job: 20) == [job_of("0-19")]
 
 
-def test_a_pack_that_never_ended_an_epoch_may_be_split_after_all(config_at, tmp_path):
-    config = config_at(tmp_path) | {"seed": "0-3"}
-    Run.of(config).create(config)
-    assert len(packs(config, lambda config: 2)) == 2
+def test_a_pack_that_never_ended_an_epoch_may_be_split_after_all(job_of):
+    job = job_of("0-3")
+    job.run.create(job.resolved)
+    assert len(job.packs(lambda job: 2)) == 2
 
 
-def test_a_number_and_a_single_seed_ask_no_device(config_at, tmp_path):
-    config = config_at(tmp_path)
-    assert packs(config, never) == [config]
-    parts = packs(config | {"seed": "0-4", "pack": {"max_replicas": 2}}, never)
-    assert [part["seed"] for part in parts] == ["0-1", "2-3", "4"]
+def test_a_number_and_a_single_seed_ask_no_device(job_of):
+    assert job_of("0").packs(never) == [job_of("0")]
+    packs = job_of("0-4", "pack.max_replicas=2").packs(never)
+    assert [pack.seeds for pack in packs] == [(0, 1), (2, 3), (4,)]
+
+
+def with_keys(network):
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.key = torch.zeros(2, dtype=torch.int32)
+    return network
 
 
 def on_meta(network, batch):
@@ -96,7 +99,7 @@ def test_memory_of_a_replica_is_four_times_its_weights_and_so_much_an_example(ne
 
 def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     """Against the allocator: bytes that live between a forward pass and its backward pass."""
-    network = Transformer(15, 8)
+    network = with_keys(Transformer(15, 8))
     tokens = [torch.zeros(64, n, dtype=torch.int64) for n in (15, 8)]
     counted = on_meta(Transformer, 64) - 4 * 4 * sum(p.numel() for p in network.parameters())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
@@ -106,11 +109,10 @@ def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     assert counted == pytest.approx(kept, rel=0.1)
 
 
-def test_the_device_is_asked_in_a_line(config_at, tmp_path, monkeypatch, capsys):
+def test_packs_that_do_not_fit_are_announced_in_one_line(job_of, monkeypatch, capsys):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 2**30)
-    config = compose("train", ["seed=0-255", "trainer.accelerator=cpu", f"runs_dir={tmp_path}"])
-    parts = packs(config, fitting_replicas)
-    assert len(parts) in (64, 128, 256)  # 1 GiB holds two to four
+    packs = job_of("0-255", "task.bits=7", "trainer.accelerator=cpu").packs(capacity)
+    assert len(packs) in (64, 128, 256)  # 1 GiB holds two to four
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("pack.max_replicas=auto: 0.")
     assert line.endswith("; 256 replicas become several packs")

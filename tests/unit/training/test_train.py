@@ -9,12 +9,12 @@ import torch
 import yaml
 
 from arith_erd.errors import UserError
-from arith_erd.interp.load import load_run
+from arith_erd.interp.subject import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
+from arith_erd.training.assemble import wants_compile
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from arith_erd.training.train import wants_compile
 from tests.behaviour.interruption import LEARNS, assert_same, weights_of
 
 # Same run, same bits

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from arith_erd.errors import UserError
-from arith_erd.interp.load import load_run, load_runs
+from arith_erd.interp.subject import load_run, load_runs
 from arith_erd.models.decoding import shift_right
 from arith_erd.runs import Run
 

@@ -1,0 +1,39 @@
+"""What Hydra refuses, in one line that says what to type instead."""
+
+import re
+from collections.abc import Callable, Set
+
+from omegaconf.errors import OmegaConfBaseException
+
+from ..errors import bad_value, first_line
+from .rules import no_such_key
+
+GROUPS = ("task", "split", "model", "logger", "probe")
+"""Groups whose options define keys; the others only set them."""
+
+PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
+    "slurm": "pip install -c requirements.lock -e '.[slurm]'",
+    "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
+}
+
+
+def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
+    """Hydra's message, with a nearer hint where a key or an option is misspelt.
+
+    Args:
+        error: what Hydra raised.
+        known: gives the keys that exist, those of the launcher included.
+    """
+    text = str(error).strip()
+    if text.startswith("Config group override must be"):  # Hydra does not say which
+        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
+    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
+    if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
+    if misspelt := re.search(r"Could not override '([^']+)'", text):
+        in_launcher = misspelt[1].startswith("hydra.launcher.")
+        keys = {key for key in known() if key.startswith("hydra.launcher.") == in_launcher}
+        return str(no_such_key(misspelt[1], keys))
+    cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+    return text.split("Config search path")[0].strip() + cause

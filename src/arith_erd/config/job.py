@@ -1,0 +1,325 @@
+"""Jobs: what a configuration asks for, as typed objects. Nothing above this folder reads a configuration itself.
+
+`read_job` and `read_probe_job` turn a resolved configuration into a `Job` or a `ProbeJob`, once. The task and the
+split are built here, since that is quick and checks their options; what needs torch is a `Factory`, built later.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from ..errors import UserError, bad_value
+from ..runs import Run, require_name, run_name
+from ..runs.plan import plan_packs
+from ..seeds import format_seeds, parse_seeds
+from ..splits import Split
+from ..tasks import Task
+from .build import Factory, factory
+from .rules import (
+    ACCURACY,
+    FOLDER,
+    LOGGER,
+    NETWORK,
+    OPTIMIZER,
+    POSITIVE,
+    SWITCH,
+    accepting,
+    count,
+    is_count,
+    leaves,
+    nullable,
+    one_of,
+    read_group,
+    require_keys,
+)
+
+if TYPE_CHECKING:
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What was cut out of the model; its effect is in the model's own options."""
+
+    name: Annotated[str, require_name]
+
+
+@dataclass(frozen=True)
+class Model:
+    name: Annotated[str, require_name]
+    net: Annotated[Factory, factory(NETWORK)]
+    optimizer: Annotated[Factory, factory(OPTIMIZER)]
+    gradient_clip: Annotated[float | None, nullable(POSITIVE)]
+    """Largest norm of one replica's gradient."""
+
+
+@dataclass(frozen=True)
+class Data:
+    batch_size: Annotated[int, count()]
+    """Examples that one replica sees in a step."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The group ``trainer``."""
+
+    max_epochs: Annotated[int, count()]
+    stop_at: Annotated[float | None, nullable(ACCURACY)]
+    """Validation sequence accuracy of every replica that ends the run early."""
+    precision: Annotated[str, one_of("32-true", "64-true", "bf16-mixed")]
+    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "cuda", "mps")] = "auto"
+    compile: Annotated[bool | str, accepting("auto, true or false", lambda x: x == "auto" or isinstance(x, bool))] = (
+        "auto"
+    )
+    cuda_graphs: Annotated[bool, SWITCH] = False
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The group ``pack``."""
+
+    max_replicas: Annotated[
+        int | str, accepting("auto, or an integer of at least 1", lambda x: x == "auto" or is_count(x))
+    ] = "auto"
+    part_of: Annotated[str | None, nullable(accepting("seeds", lambda x: isinstance(x, str)))] = None
+    """All seeds of the job of which this run trains some; written by us, never typed."""
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """The group ``checkpoint``."""
+
+    every_n_epochs: Annotated[int, count()] = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, or the several that its seeds become (`packs`)."""
+
+    seeds: tuple[int, ...]
+    task: Task = field(compare=False)
+    split: Split = field(compare=False)
+    model: Model
+    ablation: Ablation
+    data: Data
+    trainer: Training
+    pack: Packing
+    checkpoint: Checkpointing
+    logger: Factory
+    runs_dir: Path
+    fail_fast: bool
+    resolved: dict[str, Any] = field(repr=False)
+    """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
+
+    @cached_property
+    def run(self) -> Run:
+        """The directory of the run, whether it is there or not."""
+        return Run(self.runs_dir / run_name(self.resolved))
+
+    @property
+    def title(self) -> str:
+        """``add, random, transformer``."""
+        return ", ".join(self.resolved[group]["name"] for group in ("task", "split", "model"))
+
+    def network(self) -> "Network":
+        """A new network, with initial weights from PyTorch's global generator. Loads torch."""
+        from ..models.network import Network
+
+        lengths = {"prompt_length": self.task.prompt_length, "answer_length": self.task.width}
+        return self.model.net.build(Network, **lengths)
+
+    def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
+        """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
+
+        Args:
+            capacity: how many replicas the device holds; asked only where ``max_replicas`` is ``auto`` and no run
+                that began earlier decides. Without it, the device is taken to hold all of them.
+        """
+        asked = None if capacity is None else partial(capacity, self)
+        return [self._part(seeds) for seeds in plan_packs(self.seeds, self.pack.max_replicas, self._begun, asked)]
+
+    def runs(self) -> list[Run]:
+        """The directories of all packs, as far as that can be told without asking the device."""
+        return [pack.run for pack in self.packs()]
+
+    def _part(self, seeds: tuple[int, ...]) -> "Job":
+        if seeds == self.seeds:
+            return self
+        pack = replace(self.pack, part_of=format_seeds(self.seeds))
+        group = self.resolved["pack"] | {"part_of": pack.part_of}
+        return replace(
+            self, seeds=seeds, pack=pack, resolved=self.resolved | {"seed": format_seeds(seeds), "pack": group}
+        )
+
+    def _begun(self, seeds: tuple[int, ...]) -> bool:
+        """Whether these seeds, as a part of ours, have an epoch behind them."""
+        part = self._part(seeds)
+        if not (part.run.finished or part.run.checkpoint.is_file()):
+            return False
+        try:
+            return bool(part.run.config().get("pack", {}).get("part_of") == part.pack.part_of)
+        except (UserError, AttributeError):  # a configuration that cannot be read is refused later
+            return False
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """One question: a probe, and what it is asked about."""
+
+    probe: Factory
+    needs: tuple[str, ...]
+    """Of `NEEDS`: what the probe is built with."""
+    task: Task = field(compare=False)
+    split: Split = field(compare=False)
+    names: Mapping[str, str]
+    """Of the chosen task and split."""
+    typed: tuple[str, ...]
+    """Overrides of ``task`` and ``split`` that were typed: ``("task=mul", "task.bits=5")``."""
+    run: str | None
+    """A run directory, or a glob."""
+    checkpoint: str | None
+    out: Path | None
+    runs_dir: Path
+    logger: Factory
+    fail_fast: bool
+    resolved: dict[str, Any] = field(repr=False)
+
+    def runs(self) -> list[Run]:
+        """None: a probe leaves no run that could tell whether it has finished."""
+        return []
+
+
+NEEDS = ("task", "split", "subjects")
+COMMON = ("task", "split", "logger", "runs_dir", "item", "fail_fast")
+JOB = ("seed", "data", "epochs", "trainer", "pack", "checkpoint", "model", "ablation", *COMMON)
+LEFT_OUT = ("epochs", "pack", "checkpoint", "logger", "runs_dir", "item", "fail_fast")  # by runs of other versions
+PROBE_JOB = ("run", "checkpoint", "out", "probe", *COMMON)
+CSV = {"_target_": "arith_erd.loggers.Csv", "name": "csv"}
+
+
+def read_job(config: dict[str, Any]) -> Job:
+    """The job of a resolved configuration, from the command line or from the ``config.yaml`` of a run.
+
+    Raises:
+        UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
+    """
+    require_keys("", config, JOB, set(JOB) - set(LEFT_OUT))
+    _require_printable(config)
+    task = _task(config["task"])
+    job = Job(
+        seeds=parse_seeds(config["seed"]),
+        task=task,
+        split=_split(config["split"], task),
+        model=read_group(Model, "model", config["model"]),
+        ablation=read_group(Ablation, "ablation", config["ablation"]),
+        data=read_group(Data, "data", config["data"]),
+        trainer=read_group(Training, "trainer", config["trainer"]),
+        pack=read_group(Packing, "pack", config.get("pack", {})),
+        checkpoint=read_group(Checkpointing, "checkpoint", config.get("checkpoint", {})),
+        logger=Factory.read("logger", config.get("logger", CSV), LOGGER),
+        runs_dir=Path(FOLDER("runs_dir", config.get("runs_dir", "runs"))),
+        fail_fast=SWITCH("fail_fast", config.get("fail_fast", False)),
+        resolved=config,
+    )
+    for name, epochs in _group("epochs", config.get("epochs", {})).items():
+        count()(f"epochs.{name}", epochs)
+    net = job.model.net.arguments
+    if net.get("d_model", 0) % net.get("num_heads", 1):
+        raise bad_value("model.net.d_model", net["d_model"], f"a multiple of model.net.num_heads={net['num_heads']}")
+    return job
+
+
+def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> ProbeJob:
+    """The job of a resolved configuration of ``probe.py``.
+
+    Args:
+        config: resolved.
+        overrides: what was typed.
+
+    Raises:
+        UserError: as `read_job`.
+    """
+    require_keys("", config, PROBE_JOB, PROBE_JOB)
+    _require_printable(config)
+    needs = _group("probe", config["probe"]).get("needs", [])
+    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
+        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
+    task = _task(config["task"])
+    out = nullable(FOLDER)("out", config["out"])
+    typed = [o for o in overrides if o.lstrip("+~").replace("=", ".").split(".")[0] in ("task", "split")]
+    return ProbeJob(
+        probe=_named("probe", config["probe"], "needs"),
+        needs=tuple(needs),
+        task=task,
+        split=_split(config["split"], task),
+        names={group: config[group]["name"] for group in ("task", "split")},
+        typed=tuple(typed),
+        run=_text("run", config["run"], "a run directory, a glob of them in quotes, or null"),
+        checkpoint=_text("checkpoint", config["checkpoint"], "a file, or null"),
+        out=None if out is None else Path(out),
+        runs_dir=Path(FOLDER("runs_dir", config["runs_dir"])),
+        logger=Factory.read("logger", config["logger"], LOGGER),
+        fail_fast=SWITCH("fail_fast", config["fail_fast"]),
+        resolved=config,
+    )
+
+
+def read_run(run: Run) -> Job:
+    """The job that a run directory was made by.
+
+    Raises:
+        UserError: if there is no such run, or its ``config.yaml`` is not one that could have been trained.
+    """
+    config = run.config()
+    try:
+        return read_job(config)
+    except UserError as error:
+        raise UserError(f"{run.path / 'config.yaml'}: {error}") from error
+
+
+def _task(group: Any) -> Task:
+    return _named("task", group).build(Task)
+
+
+def _split(group: Any, task: Task) -> Split:
+    """The split, once it has been seen to answer."""
+    made = _named("split", group)
+    split: Split = made.build(Split)
+    try:
+        held_out = np.asarray(split(task.examples([0], [0])))
+    except UserError:
+        raise
+    except Exception as error:  # a class of another kind that can be called with examples may raise anything
+        raise UserError(f"split._target_={made.target}: {error}") from error
+    if held_out.dtype != bool or held_out.shape != (1,):
+        raise bad_value("split._target_", made.target, "a split: True or False for each example")
+    return split
+
+
+def _named(name: str, group: Any, *metadata: str) -> Factory:
+    made = Factory.read(name, group, metadata=metadata)
+    if made.name is None:
+        raise UserError(f"{name}.name: missing; expected a value for it")
+    return made
+
+
+def _group(name: str, group: Any) -> dict[str, Any]:
+    if not isinstance(group, dict):
+        raise bad_value(name, group, "a group of keys")
+    return group
+
+
+def _text(name: str, value: Any, accepted: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise bad_value(name, value, accepted)
+    return value
+
+
+def _require_printable(config: dict[str, Any]) -> None:
+    for name, value in leaves(config):
+        if isinstance(value, str) and not value.isprintable():
+            raise bad_value(name, value, "text without control characters")

@@ -1,0 +1,47 @@
+"""What makes two runs the same run: the part of a configuration that can change the weights, and its hash."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import bad_value
+from ..seeds import format_seeds, parse_seeds
+
+HASHED = ("task", "split", "model", "ablation", "data")
+HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
+
+
+def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
+
+    Paths, the logger, the launcher, checkpointing, the device and compilation are left out.
+    """
+    return {
+        **{key: resolved[key] for key in HASHED},
+        "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
+        "seed": format_seeds(parse_seeds(resolved["seed"])),
+    }
+
+
+def run_name(resolved: Mapping[str, Any]) -> str:
+    """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
+    who = identity(resolved)
+    digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
+    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
+    seeds = who["seed"].replace(",", "+")
+    if len(seeds) > 40:
+        seeds = f"{seeds[:30]}+more"
+    return "-".join([*parts, f"seed{seeds}", digest])
+
+
+def require_name(key: str, value: object) -> str:
+    """Raise unless ``value`` can be part of a file's name, of a page and of a plot's title.
+
+    Raises:
+        UserError: naming the key.
+    """
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII):
+        raise bad_value(key, value, "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit")
+    return value

@@ -1,0 +1,22 @@
+"""The command ``arith-train``, which ``train.py`` is too: see ``python train.py --help``."""
+
+from ..config.job import Job
+from ..launch.cli import entry_point
+from ..system.files import require_writable
+
+
+@entry_point("train")
+def main(job: Job) -> None:
+    runs = job.runs()
+    if all(run.finished for run in runs):
+        for run in runs:
+            print(f"{run.path}: finished already, skipped")
+        return
+    require_writable("runs_dir", job.runs_dir)
+    from .train import train  # torch is loaded only for a job that was accepted and has work left
+
+    train(job)
+
+
+if __name__ == "__main__":
+    main()

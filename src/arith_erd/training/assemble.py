@@ -1,0 +1,90 @@
+"""From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
+
+import logging
+import warnings
+from functools import partial
+
+import lightning as L
+import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from ..config.job import Job, Training
+from ..errors import UserError
+from . import memory
+from .checkpoint import CheckpointFile
+from .data import TableData
+from .module import LitPack
+from .pack import Pack
+
+
+def assemble(job: Job, device: torch.device) -> LitPack:
+    """The pack of a job, ready to be trained on a device.
+
+    Raises:
+        UserError: if the network or the optimizer does not take its options.
+    """
+    compile = wants_compile(job.trainer.compile, device)
+    if compile:
+        torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
+    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs)
+    optimizer = partial(job.model.optimizer.build, torch.optim.Optimizer)
+    module = LitPack(pack, optimizer, job.model.gradient_clip)
+    if job.trainer.precision == "64-true":
+        module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
+    try:
+        module.configure_optimizers()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"model.optimizer={job.model.optimizer.target}: {error}") from error
+    return module
+
+
+def table_data(job: Job) -> TableData:
+    """The task's table, cut in two by the split."""
+    return TableData(job.task, job.split, job.seeds, job.data.batch_size)
+
+
+def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
+    """A trainer that logs, saves and shows nothing of its own: our callbacks do, once an epoch.
+
+    Raises:
+        UserError: if the device is not there, or does not have the precision.
+    """
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    torch.set_float32_matmul_precision("high")
+    try:
+        return L.Trainer(
+            max_epochs=options.max_epochs,
+            precision=options.precision,  # type: ignore[arg-type]
+            accelerator=options.accelerator,
+            devices=1,
+            callbacks=callbacks,
+            # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
+            plugins=[LightningEnvironment(), CheckpointFile()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+        )
+    except (MisconfigurationException, RuntimeError, ValueError) as error:
+        options_given = f"trainer.accelerator={options.accelerator}, trainer.precision={options.precision}"
+        raise UserError(f"{options_given}: {error}") from error
+
+
+def wants_compile(option: bool | str, device: torch.device) -> bool:
+    """``auto`` compiles for CUDA only: on a CPU it costs more than a minute."""
+    return device.type == "cuda" if option == "auto" else bool(option)
+
+
+def capacity(job: Job) -> int:
+    """How many replicas of a job its device holds, at least one."""
+    device = make_trainer(job.trainer, []).strategy.root_device
+    with torch.device("meta"):
+        network = job.network()
+        if job.trainer.precision == "64-true":
+            network.double()
+        lengths = (job.task.prompt_length, job.task.width)
+        prompt, answer_in = (torch.zeros(job.data.batch_size, n, dtype=torch.int64) for n in lengths)
+        replica = memory.training_bytes(network, prompt, answer_in)
+    return memory.replicas_that_fit(len(job.seeds), replica, device)

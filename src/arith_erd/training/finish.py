@@ -1,0 +1,90 @@
+"""The end of a run: final weights, one evaluation that decodes, curves, and the summary that makes it finished."""
+
+import numpy as np
+from safetensors.torch import save
+
+from ..config.job import Job
+from ..errors import UserError
+from ..models.decoding import answers
+from ..plots.style import learning_curves
+from ..runs import Row, Run, epochs_to
+from ..system.files import replacing
+from ..system.machine import device_name, versions
+from .data import TableData
+from .pack import Pack
+
+
+def save_weights(run: Run, pack: Pack) -> None:
+    """Write ``weights/seed=K.safetensors`` for every replica.
+
+    Raises:
+        UserError: if a weight is not finite; then none is written.
+    """
+    states = {seed: pack.replica_state(index) for index, seed in enumerate(pack.seeds)}
+    for seed, state in states.items():
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+            raise UserError(f"the weights of seed {seed} are not finite; a lower model.optimizer.lr may help")
+    for seed, state in states.items():
+        with replacing(run.weights(seed)) as beside:
+            beside.write_bytes(save(state))  # raises an OSError if the disk is full, unlike the library's own writer
+
+
+def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
+    """What ``summary.json`` says of each replica; only here, and only where a sequence fails, is anything decoded."""
+    rows = run.metrics()
+    return [_summarise(rows, pack, data, index) for index in range(len(pack.seeds))]
+
+
+def _summarise(rows: list[Row], pack: Pack, data: TableData, index: int) -> Row:
+    seed = pack.seeds[index]
+    last = next(row for row in reversed(rows) if row["seed"] == seed)
+    prompt, completion = data.validation
+    decoded = answers(pack.replica(index), prompt, completion).cpu()
+    error = data.task.decode(decoded.numpy()) - data.task.decode(completion.cpu().numpy())
+    return {
+        **{key: last[key] for key in ("seed", "train_loss", "train_token_acc", "train_seq_acc")},
+        **{key: last[key] for key in ("val_token_acc", "val_seq_acc")},
+        "val_token_acc_autoregressive": float((decoded == completion.cpu()).double().mean()),
+        "val_mae": float(np.abs(error).mean()),
+        "epochs_to_95": epochs_to(rows, seed, 0.95),
+    }
+
+
+def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row]) -> None:
+    """Draw ``curves.png`` and write ``summary.json``."""
+    run, rows = job.run, job.run.metrics()
+    with replacing(run.curves) as beside:
+        learning_curves(rows, title=job.title).savefig(beside, format="png")
+    epochs = rows[-1]["epoch"]
+    run.finish(
+        {
+            "params": parameters(pack),
+            "epochs": epochs,
+            "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
+            "train_flops": training_flops(pack, data, epochs),
+            "device": device_name(pack.replica_keys.device),
+            "versions": versions(),
+            "seeds": summaries,
+        }
+    )
+
+
+def parameters(pack: Pack) -> int:
+    """Learnable parameters of one replica."""
+    return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
+
+
+def training_flops(pack: Pack, data: TableData, epochs: int) -> int:
+    """Of one replica: six operations for each parameter and token, the usual estimate."""
+    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
+    return 6 * parameters(pack) * tokens
+
+
+def describe(summary: Row) -> str:
+    """One line for people."""
+    reached = summary["epochs_to_95"]
+    return (
+        f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "
+        f"sequences, mean absolute error {summary['val_mae']:.3g}, "
+        + (f"95% at epoch {reached}" if reached else "95% not reached")
+    )

@@ -1,0 +1,139 @@
+"""Resuming: everything that continues an interrupted run is here.
+
+`find_checkpoint` decides where a run continues, after checking that the file is whole and fits; `Resumption` does what
+is left once Lightning has loaded it. Random streams need nothing: they are functions of the step (`arith_erd.seeds`).
+"""
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+
+from ..errors import UserError, first_line
+from ..models.weights import is_plain, load_tensors
+from ..runs import Run
+from .checkpoint import position
+from .module import LitPack
+
+KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
+
+
+class Resumption(L.Callback):
+    """Drops the rows of epochs that ended after the checkpoint, and says where the run resumes.
+
+    Args:
+        run: to be continued, or started.
+        stop_at: the validation sequence accuracy at which the run was to end early.
+    """
+
+    def __init__(self, run: Run, stop_at: float | None = None) -> None:
+        self.run = run
+        self.stop_at = stop_at
+        self.started = False
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.started = True
+        if trainer.global_step > 0:
+            print(f"{self.run.path}: resuming from {position(trainer)}")
+        rows = [row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch]
+        self.run.write_metrics(rows)
+        last = [row for row in rows if row["epoch"] == trainer.current_epoch]
+        if self.stop_at is not None and last and all(row["val_seq_acc"] >= self.stop_at for row in last):
+            trainer.should_stop = True  # it was interrupted after its last epoch
+
+    @contextmanager
+    def refusing(self, checkpoint: Path | None) -> Iterator[None]:
+        """Within the block Lightning loads ``checkpoint``; raise a `UserError` if it cannot."""
+        try:
+            yield
+        except Exception as error:
+            if checkpoint is None or self.started or isinstance(error, UserError):
+                raise
+            reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
+            raise UserError(f"{checkpoint}: {reason}") from error
+
+
+def find_checkpoint(run: Run, module: LitPack, trainer: L.Trainer) -> Path | None:
+    """The checkpoint to continue from; None for a run that starts.
+
+    If the last one is damaged, or missing because of a kill between two renames, the previous one takes its place.
+
+    Raises:
+        UserError: if no checkpoint that is there can be read, or ``metrics.csv`` lacks epochs before it.
+    """
+    last, previous = run.checkpoint, run.previous_checkpoint
+    there = [path for path in (last, previous) if path.is_file()]
+    if not there:
+        return None
+    usable = next(((path, n) for path in there if (n := epochs_in(path, module, trainer)) is not None), None)
+    if usable is None:
+        are, them = ("are", "them") if len(there) > 1 else ("is", "it")
+        names = " and ".join(path.name for path in there)
+        raise UserError(f"{run.path}: {names} {are} damaged, or of another version; delete {them} to start again")
+    path, epochs = usable
+    if path == previous:
+        if last in there:
+            print(f"{last}: damaged; the run resumes from the previous checkpoint")
+        previous.replace(last)
+    rows = {(row["epoch"], row["seed"]) for row in run.metrics()}
+    for epoch in range(1, epochs + 1):
+        if not all((epoch, seed) in rows for seed in module.pack.seeds):
+            raise UserError(f"{run.path}: metrics.csv lacks epoch {epoch}; delete {last.name} to start again")
+    return last
+
+
+def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | None:
+    """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module."""
+    shapes = {name: value.shape for name, value in module.state_dict().items()}
+    try:
+        saved = load_tensors(checkpoint)
+        with zipfile.ZipFile(checkpoint) as archive:
+            if archive.testzip() is not None:  # the checksums, which `torch.load` ignores
+                return None
+        (state,) = saved["optimizer_states"]
+        whole = (
+            saved.keys() >= KEYS
+            and {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
+            and _are_counts(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())
+            and _is_state_of(module.configure_optimizers(), state)
+        )
+        return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
+    except Exception:  # damaged bytes can make an unpickler raise anything
+        return None
+
+
+def _are_counts(saved: Any, own: Any) -> bool:
+    """Whether a tree of counts, as Lightning's loops keep them, has the branches of another one."""
+    if isinstance(own, dict):
+        return saved.keys() == own.keys() and all(_are_counts(saved[key], value) for key, value in own.items())
+    return isinstance(saved, int) and 0 <= saved < 2**31
+
+
+def _is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> bool:
+    """Whether a saved state is one that the optimizer could have: fused kernels write where it says, unchecked.
+
+    It is compared with the state after one step with gradients of zero, on copies of the parameters.
+    """
+    for group in optimizer.param_groups:
+        group["params"] = [torch.zeros_like(p, requires_grad=True) for p in group["params"]]
+        for p in group["params"]:
+            p.grad = torch.zeros_like(p)
+    optimizer.step()
+    own = optimizer.state_dict()
+    return saved["param_groups"] == own["param_groups"] and _alike(saved["state"], own["state"])
+
+
+def _alike(saved: Any, own: Any) -> bool:
+    """Whether two trees have the same branches, and their leaves the same types, and tensors the same layout.
+
+    Numbers may have another precision: loading converts them.
+    """
+    if isinstance(own, dict):
+        return saved.keys() == own.keys() and all(_alike(saved[key], value) for key, value in own.items())
+    if not isinstance(own, torch.Tensor):
+        return type(saved) is type(own)
+    return is_plain(saved) and (saved.shape, saved.stride()) == (own.shape, own.stride())
