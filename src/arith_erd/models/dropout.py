@@ -63,7 +63,9 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if self.key is None:
-            raise RuntimeError("Dropout in training mode needs a key for each step: set `key`, or call `eval()`")
+            raise RuntimeError(
+                "Dropout in training mode needs a key: call `set_dropout_keys` before each step, or `eval()`"
+            )
         return x * keep_mask(self.key, x.shape, self.p)
 
     def extra_repr(self) -> str:
@@ -73,6 +75,19 @@ class Dropout(nn.Module):
 def dropout_sites(network: nn.Module) -> list[str]:
     """Names of the `Dropout` modules, in the order in which the network defines them."""
     return [name for name, module in network.named_modules() if isinstance(module, Dropout)]
+
+
+def set_dropout_keys(network: nn.Module, key: Tensor, step: int = 0) -> None:
+    """Give every `Dropout` of one network its key for a training step; a pack does this by itself.
+
+    Args:
+        network: not a pack.
+        key: (2,) int32, of the replica.
+        step: of training.
+    """
+    sites = dropout_sites(network)
+    for site, site_key in zip(sites, dropout_keys(key[None], step, len(sites))[0], strict=True):
+        network.get_submodule(site).key = site_key
 
 
 def dropout_keys(replica_keys: Tensor, step: int, sites: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
-from ..models.dropout import Dropout
+from ..models.dropout import set_dropout_keys
 from ..system.machine import device_name
 
 PLANNED = 0.6  # of the free memory; the rest is for what a backward pass and an evaluation need in passing
@@ -24,9 +24,7 @@ def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int
         prompt: (B, P).
         answer_in: (B, m).
     """
-    for module in network.modules():
-        if isinstance(module, Dropout):
-            module.key = torch.zeros(2, dtype=torch.int32, device=prompt.device)
+    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32, device=prompt.device))
     saved: dict[int, int] = {}  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:

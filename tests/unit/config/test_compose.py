@@ -16,7 +16,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.loggers import Logger
 from arith_erd.models import Transformer
-from arith_erd.models.dropout import Dropout
+from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.probes.probe import Probe
 from arith_erd.tasks import Add
 from tests.hostile.malformed import OTHERS, VALUES, malformed
@@ -75,9 +75,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     job = compose("train", [f"model={model}", f"ablation={ablation}"])
     assert (job.model.name, job.ablation.name) == (model, ablation)
     network = job.network()
-    for module in network.modules():
-        if isinstance(module, Dropout):
-            module.key = torch.zeros(2, dtype=torch.int32)
+    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
     optimizer = job.model.optimizer.build(torch.optim.Optimizer, network.parameters())
     prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
     network(prompt, answer_in).square().mean().backward()

@@ -152,10 +152,16 @@ def test_a_mask_is_a_pure_function_of_its_key(first, second, shape):
     torch.set_rng_state(state)
 
 
+def with_key(p: float) -> Dropout:
+    dropout = Dropout(p)
+    dropout.key = torch.tensor([7, 9], dtype=torch.int32)
+    return dropout
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 3, 4), (128, 8, 15, 15)])
 def test_any_shape(shape):
     x = torch.randn(shape)
-    dropped = Dropout(0.5)(x)
+    dropped = with_key(0.5)(x)
     assert dropped.shape == x.shape
     assert torch.equal(dropped[dropped != 0], 2 * x[dropped != 0])
 
@@ -163,7 +169,12 @@ def test_any_shape(shape):
 def test_evaluation_is_the_identity():
     x = torch.randn(64, 8)
     assert Dropout(0.5).eval()(x) is x
-    assert not torch.equal(Dropout(0.5).train()(x), x)
+    assert not torch.equal(with_key(0.5)(x), x)
+
+
+def test_training_without_a_key_is_refused():
+    with pytest.raises(RuntimeError, match="needs a key"):
+        Dropout(0.5).train()(torch.randn(3))
 
 
 def test_no_dropout_is_the_identity():
@@ -173,7 +184,7 @@ def test_no_dropout_is_the_identity():
 
 def test_gradients_pass_where_activations_do():
     x = torch.randn(1000, requires_grad=True)
-    dropout = Dropout(0.25)
+    dropout = with_key(0.25)
     dropout(x).sum().backward()
     assert torch.equal(x.grad, keep_mask(dropout.key, x.shape, 0.25))
 

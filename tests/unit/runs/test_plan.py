@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from arith_erd.config.compose import compose
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.dropout import Dropout
+from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.runs.plan import plan_packs
 from arith_erd.training import memory
 from arith_erd.training.assemble import capacity
@@ -75,13 +75,6 @@ def test_a_number_and_a_single_seed_ask_no_device(job_of):
     assert [pack.seeds for pack in packs] == [(0, 1), (2, 3), (4,)]
 
 
-def with_keys(network):
-    for module in network.modules():
-        if isinstance(module, Dropout):
-            module.key = torch.zeros(2, dtype=torch.int32)
-    return network
-
-
 def on_meta(network, batch):
     with torch.device("meta"):
         net = network(15, 8)
@@ -99,7 +92,8 @@ def test_memory_of_a_replica_is_four_times_its_weights_and_so_much_an_example(ne
 
 def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     """Against the allocator: bytes that live between a forward pass and its backward pass."""
-    network = with_keys(Transformer(15, 8))
+    network = Transformer(15, 8)
+    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
     tokens = [torch.zeros(64, n, dtype=torch.int64) for n in (15, 8)]
     counted = on_meta(Transformer, 64) - 4 * 4 * sum(p.numel() for p in network.parameters())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
