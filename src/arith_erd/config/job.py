@@ -146,13 +146,17 @@ class Job:
         """The directories of all packs, as far as that can be told without asking the device."""
         return [pack.run for pack in self.packs()]
 
+    def with_seeds(self, seeds: tuple[int, ...]) -> "Job":
+        """The same job for other seeds."""
+        return replace(self, seeds=seeds, resolved=self.resolved | {"seed": format_seeds(seeds)})
+
     def _part(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
             return self
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
-        group = self.resolved["pack"] | {"part_of": pack.part_of}
+        part = self.with_seeds(seeds)
         return replace(
-            self, seeds=seeds, pack=pack, resolved=self.resolved | {"seed": format_seeds(seeds), "pack": group}
+            part, pack=pack, resolved=part.resolved | {"pack": self.resolved["pack"] | {"part_of": pack.part_of}}
         )
 
     def _begun(self, seeds: tuple[int, ...]) -> bool:

@@ -2,10 +2,12 @@
 
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
+from ..system.threads import settle_threads
 
 
 @entry_point("probe")
 def main(job: ProbeJob) -> None:
+    settle_threads()
     from .ask import answer  # slow imports only for a job that was accepted
 
     answer(job)

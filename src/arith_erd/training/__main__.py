@@ -3,6 +3,7 @@
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..system.files import require_writable
+from ..system.threads import settle_threads
 
 
 @entry_point("train")
@@ -13,6 +14,7 @@ def main(job: Job) -> None:
             print(f"{run.path}: finished already, skipped")
         return
     require_writable("runs_dir", job.runs_dir)
+    settle_threads()
     from .train import train  # torch is loaded only for a job that was accepted and has work left
 
     train(job)

@@ -1,0 +1,53 @@
+"""The trained networks behind `results/`: finished run directories that come with a checkout."""
+
+from collections import defaultdict
+from pathlib import Path
+
+from ..config.job import Job, read_run
+from ..errors import UserError, bad_value
+from ..runs import Run
+from .subject import Subject, load_run
+
+BOX = Path(__file__).parents[3] / "results" / "runs"
+
+
+def load_pretrained(name: str, seed: int = 0, box: Path = BOX) -> Subject:
+    """A trained network by its short name, such as ``add-transformer``, ``add-vs_v-nanogpt``.
+
+    The name has the task, the split unless it is random, the model, and the ablation unless there is none.
+
+    Args:
+        name: one of `pretrained`.
+        seed: of the replica.
+        box: the folder of run directories.
+
+    Raises:
+        UserError: if there is no such network, or not with this seed.
+    """
+    known = pretrained(box)
+    if name not in known:
+        raise bad_value("name", name, " or ".join(known) or f"a name, but {box} holds no finished run")
+    if seed not in known[name]:
+        raise bad_value("seed", seed, f"{', '.join(map(str, known[name]))} for {name}")
+    return load_run(known[name][seed], seed)
+
+
+def pretrained(box: Path = BOX) -> dict[str, dict[int, Path]]:
+    """The trained networks that are there: short name -> seed -> run directory."""
+    found: dict[str, dict[int, Path]] = defaultdict(dict)
+    for path in sorted(box.glob("*/summary.json")):
+        run = Run(path.parent)
+        try:
+            job = read_run(run)
+        except UserError:
+            continue
+        if run.finished:
+            found[short_name(job)] |= dict.fromkeys(job.seeds, run.path)
+    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(found.items())}
+
+
+def short_name(job: Job) -> str:
+    """``add-transformer``: what `load_pretrained` calls the networks of a job."""
+    task, split, model = (job.resolved[group]["name"] for group in ("task", "split", "model"))
+    parts = [task, "" if split == "random" else split, model, "" if job.ablation.name == "none" else job.ablation.name]
+    return "-".join(part for part in parts if part)

@@ -1,0 +1,221 @@
+"""Work through a list of runs, unattended: ``python -m arith_erd.launch.queue --help``.
+
+A list is a file of ``conf/queue/``, runs in order of value. Every run is a program of its own, so a run that fails or
+is killed leaves the others alone. The same command again skips what is finished and resumes what was interrupted.
+"""
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import mean, median
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from ..config.compose import CONF, compose
+from ..config.job import Job, read_run
+from ..errors import UserError, bad_value
+from ..runs import Run
+from ..seeds import format_seeds
+from ..system.files import read_text
+
+Kind = tuple[str, str, str]
+"""Task, model and ablation: what the time of an epoch depends on most."""
+MARGIN = 30.0
+"""Seconds before the limit at which the run in progress is asked to stop: it finishes its step and saves."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of the list."""
+
+    words: tuple[str, ...]
+    """Of the list: what sets the run apart from others."""
+    extra: tuple[str, ...]
+    """What every run is told besides."""
+    job: Job
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.job)
+
+    @property
+    def epochs_done(self) -> int:
+        return max((row["epoch"] for row in self.job.run.metrics()), default=0)
+
+    @property
+    def title(self) -> str:
+        return " ".join(self.words)
+
+
+def kind_of(job: Job) -> Kind:
+    """``("add", "transformer", "none")``."""
+    return job.task.name, job.model.name, job.ablation.name
+
+
+def read_queue(name: str, pack: int | None, extra: Sequence[str] = ()) -> list[Entry]:
+    """The runs of ``conf/queue/{name}.yaml`` in order, each once.
+
+    Args:
+        name: of the list.
+        pack: seeds in a run; None for all that an entry names.
+        extra: overrides that every run is given too.
+
+    Raises:
+        UserError: if there is no such list, or one of its runs is refused.
+    """
+    known = sorted(path.stem for path in (CONF / "queue").glob("*.yaml"))
+    if name not in known:
+        raise bad_value("queue", name, " or ".join(known))
+    entries: dict[Path, Entry] = {}
+    for line in yaml.safe_load(read_text(CONF / "queue" / f"{name}.yaml")):
+        for words in expand(line):
+            whole = compose("train", [*words, *extra])
+            for seeds in batched(whole.seeds, pack):
+                job = whole.with_seeds(seeds)
+                title = (*(word for word in words if not word.startswith("seed=")), f"seed={format_seeds(seeds)}")
+                entries.setdefault(job.run.path, Entry(title, tuple(extra), job))
+    return list(entries.values())
+
+
+def expand(line: str) -> Iterator[tuple[str, ...]]:
+    """``"task=add,mul seed=0"`` -> ``("task=add", "seed=0")``, ``("task=mul", "seed=0")``."""
+    words = [word.partition("=") for word in line.split()]
+    for values in product(*(value.split(",") for _, _, value in words)):
+        yield tuple(f"{key}={value}" for (key, _, _), value in zip(words, values, strict=True))
+
+
+def batched(seeds: tuple[int, ...], pack: int | None) -> list[tuple[int, ...]]:
+    """``(0, 1, 2)`` in packs of two: ``[(0, 1), (2,)]``."""
+    size = pack or len(seeds)
+    return [seeds[i : i + size] for i in range(0, len(seeds), size)]
+
+
+def timings(runs_dir: Path) -> dict[Kind, float]:
+    """Seconds of an epoch of one replica, the median over the runs of a kind that this machine's folder holds."""
+    found: dict[Kind, list[float]] = defaultdict(list)
+    for path in sorted(runs_dir.glob("*/metrics.csv")):
+        try:
+            job = read_run(Run(path.parent))
+            rows = Run(path.parent).metrics()
+        except UserError:
+            continue
+        if rows:
+            found[kind_of(job)].append(mean(row["seconds"] for row in rows) / len(job.seeds))
+    return {kind: median(seconds) for kind, seconds in found.items()}
+
+
+def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
+    """Seconds that a run still takes at most; None if nothing comparable has been timed here.
+
+    The nearest timings count: of the same kind, else of the same task and model, else of the same model.
+    """
+    left = len(entry.job.seeds) * (entry.job.trainer.max_epochs - entry.epochs_done)
+    task, model, _ = entry.kind
+    for alike in (
+        lambda kind: kind == entry.kind,
+        lambda kind: kind[:2] == (task, model),
+        lambda kind: kind[1] == model,
+    ):
+        if seconds := [value for kind, value in measured.items() if alike(kind)]:
+            return median(seconds) * left
+    return None
+
+
+def show(entries: Iterable[Entry], measured: Mapping[Kind, float]) -> None:
+    """Print what there is to do and what it will cost at most."""
+    table = Table("run", "epochs", "hours", box=None, header_style="bold", pad_edge=False)
+    total, unknown = 0.0, 0
+    for entry in entries:
+        seconds = 0.0 if entry.job.run.finished else cost(entry, measured)
+        total += seconds or 0.0
+        unknown += seconds is None
+        hours = "finished" if entry.job.run.finished else "?" if seconds is None else f"{seconds / 3600:.1f}"
+        table.add_row(entry.title, f"{entry.epochs_done}/{entry.job.trainer.max_epochs}", hours)
+    console = Console()
+    console.print(table)
+    more = f"; {unknown} runs of models that were never timed here are not counted" if unknown else ""
+    console.print(f"At most {total / 3600:.0f} hours, by the timings in the runs folder{more}.", highlight=False)
+
+
+def work(entries: Sequence[Entry], seconds: float | None) -> int:
+    """Train what is not finished, one run after another, until the time is up.
+
+    Returns:
+        The exit status: 0, or 1 if a run failed. The time limit is not a failure.
+    """
+    end = None if seconds is None else time.monotonic() + seconds - MARGIN
+    failed = []
+    for number, entry in enumerate(entries, 1):
+        if entry.job.run.finished:
+            continue
+        if end is not None and time.monotonic() >= end:
+            print("the time is up; the same command continues from here")
+            break
+        print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
+        status = train((*entry.words, *entry.extra), None if end is None else end - time.monotonic())
+        if status == -signal.SIGTERM or status > 128:  # stopped by the limit, or by whoever stopped us
+            print("stopped; the same command continues from here")
+            break
+        if status:
+            failed.append(entry)
+    for entry in failed:
+        print(f"failed: {entry.title}; see {entry.job.run.error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def train(overrides: Sequence[str], seconds: float | None) -> int:
+    """Train one run in a process of its own; at the limit it gets SIGTERM, saves, and stops."""
+    process = subprocess.Popen([sys.executable, "-m", "arith_erd.training", *overrides], stdin=subprocess.DEVNULL)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        return process.wait()
+    except BaseException:  # Ctrl-C reaches the process too, another signal does not
+        process.terminate()
+        process.wait()
+        raise
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA GPU seems to be there, without loading torch."""
+    return shutil.which("nvidia-smi") is not None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and work through the list."""
+    parser = argparse.ArgumentParser(
+        prog="python -m arith_erd.launch.queue",
+        description="Train the runs of a list in order of value. Finished runs are skipped, interrupted ones resume.",
+        epilog="Example: python -m arith_erd.launch.queue paper --hours 8 trainer.compile=true",
+    )
+    parser.add_argument("name", help="a list of conf/queue/, such as paper")
+    parser.add_argument("--hours", type=float, help="stop, resumably, after this time")
+    parser.add_argument("--pack", type=int, help="seeds in a run; default: 1 on a CPU, all of an entry on a GPU")
+    parser.add_argument("--list", action="store_true", help="print the runs and their cost, and train nothing")
+    parser.add_argument("overrides", nargs="*", help="KEY=VALUE for every run, as train.py takes them")
+    given = parser.parse_intermixed_args(arguments)  # overrides before and after options
+    try:
+        for option in ("hours", "pack"):
+            if getattr(given, option) is not None and not getattr(given, option) > 0:
+                raise bad_value(f"--{option}", getattr(given, option), "a number above 0")
+        entries = read_queue(given.name, given.pack or (None if has_gpu() else 1), given.overrides)
+        show(entries, timings(entries[0].job.runs_dir))
+        return 0 if given.list else work(entries, given.hours and given.hours * 3600)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
