@@ -32,6 +32,11 @@ def from_bits(bits: npt.ArrayLike) -> Array:
     return bits @ (np.int64(1) << np.arange(bits.shape[-1]))
 
 
+def partial(values: Array, width: int) -> Array:
+    """Integers (N,) -> the numbers their lowest t + 1 bits spell (N, width): 6 at width 3 is ``0 2 6``."""
+    return values[:, None] & ((np.int64(2) << np.arange(width)) - 1)
+
+
 def reorder(bits: Array, order: Order) -> Array:
     """Bits least significant first <-> bits as written in ``order``; its own inverse."""
     return bits if order == "reverse" else bits[..., ::-1]

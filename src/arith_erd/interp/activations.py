@@ -50,6 +50,18 @@ def check_sites(network: Network, sites: Iterable[str]) -> None:
         raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set probe.site")
 
 
+def chosen_sites(networks: Sequence[Network], site: str | Sequence[str]) -> list[str]:
+    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers of the networks.
+
+    Raises:
+        UserError: if a network lacks one of them.
+    """
+    sites = layers(networks[0]) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
+    for network in networks:
+        check_sites(network, sites)
+    return sites
+
+
 @contextmanager
 def capture(network: Network, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context each forward leaves the whole outputs (B, T, ...) of ``sites`` in the yielded dictionary.
@@ -202,9 +214,15 @@ class Continuation:
             known = known[:, : -self.positions].clone()  # a clone lets go of the rest
         return memory, known, outputs[self.site].movedim(position_axis(sites[self.site]), 1).shape
 
-    @torch.no_grad()
     def __call__(self, embedding: Tensor) -> Tensor:
-        """Embeddings (N, k * ...), of any floating type -> logits (N, m, V)."""
+        """Embeddings (N, k * ...), of any floating type -> logits (N, m, V), with a gradient if those have one.
+
+        The network's weights get none if you ask for the gradient with ``backward(inputs=...)`` or `autograd.grad`.
+        """
+        with torch.set_grad_enabled(torch.is_grad_enabled() and embedding.requires_grad):
+            return self._run(embedding)
+
+    def _run(self, embedding: Tensor) -> Tensor:
         sites = self.network.sites()
         dtype = next(self.network.parameters()).dtype
         logits = []

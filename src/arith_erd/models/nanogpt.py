@@ -15,7 +15,7 @@ from ..bits import VOCAB_SIZE
 from .attention import Heads, require_heads, split_heads
 from .dropout import Dropout
 from .hook_point import HookPoint
-from .network import Network
+from .network import Network, Tree
 
 
 class CausalSelfAttention(nn.Module):
@@ -144,23 +144,34 @@ class NanoGPT(Network):
         """A decoder-only model has no encoder: the prompt itself."""
         return prompt
 
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
         """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V).
 
         Only answer positions have logits, so a loss over them ignores the prompt, as the authors' does.
         """
         x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
         length = x.shape[-2]
+        where, future = self._layout(length, tree)
         if self.positions is not None:
-            x = x + self.positions.weight[:length]
+            x = x + self.positions.weight[where]
         x = self.dropout(x)
-        future = self.future[:length, :length]  # (P + t, P + t)
         *lower, last = self.blocks
         for block in lower:
             x = block(x, future)
         x = last(x, future[self.prompt_length :])  # (B, t, C): nothing reads what it would give for the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
+
+    def _layout(self, length: int, tree: Tree | None) -> tuple[slice | Tensor, Tensor]:
+        """Positions of P prompt and t answer tokens, and where each must not look, (P + t, P + t)."""
+        if tree is None:
+            return slice(length), self.future[:length, :length]
+        prompt = torch.arange(self.prompt_length, device=tree.positions.device)
+        future = tree.future.new_zeros(length, length)
+        future[: self.prompt_length] = True  # the prompt sees nothing of an answer
+        future[: self.prompt_length, : self.prompt_length] = self.future[: self.prompt_length, : self.prompt_length]
+        future[self.prompt_length :, self.prompt_length :] = tree.future
+        return torch.cat([prompt, self.prompt_length + tree.positions]), future
 
     def sites(self) -> dict[str, nn.Module]:
         """``dec.1 .. dec.5``, (B, P + m, C), ``dec.6``, only the last m positions, and what lies inside them."""

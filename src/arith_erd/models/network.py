@@ -1,6 +1,24 @@
 """What every architecture offers to training and to probes."""
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Several continuations of one answer, decoded in a single pass: where each token is, and what it may look at.
+
+    ``<start> 1 0`` with ``0`` as another first bit is the sequence ``<start> 1 0 | 0 0`` at the positions
+    ``0 1 2 | 1 2``; the tokens after the bar see ``<start>`` and each other, not the first branch.
+
+    Args:
+        positions: (T,) int64, the position of each token in its own answer.
+        future: (T, T) bool, True where a token must not look.
+    """
+
+    positions: Tensor
+    future: Tensor
 
 
 class Network(nn.Module):
@@ -14,8 +32,11 @@ class Network(nn.Module):
         """Prompt tokens (B, P) -> whatever `decode` wants of them; once per prompt, however long the answer."""
         raise NotImplementedError
 
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        """What `encode` gave and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V)."""
+    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+        """What `encode` gave and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V).
+
+        With a `Tree` of T tokens, ``answer_in`` is (B, T) and the logits are (B, T, V): of the token after each.
+        """
         raise NotImplementedError
 
     def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:

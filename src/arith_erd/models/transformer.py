@@ -14,7 +14,7 @@ from ..bits import VOCAB_SIZE
 from .attention import MultiHeadAttention
 from .dropout import Dropout
 from .hook_point import HookPoint
-from .network import Network
+from .network import Network, Tree
 
 
 class SinusoidalPositions(nn.Module):
@@ -29,8 +29,9 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
         self.register_buffer("table", table, persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.table[: x.shape[-2]]  # (B, T, C)
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Embeddings (B, T, C) at the positions 0 .. T - 1, or at those given (T,)."""
+        return x + (self.table[: x.shape[-2]] if positions is None else self.table[positions])  # (B, T, C)
 
 
 class FeedForward(nn.Module):
@@ -167,13 +168,18 @@ class Transformer(Network):
             x = layer(x)
         return x
 
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
         """Memory (B, P, C) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
         steps = answer_in.shape[-1]
-        x = self.answer_dropout(self.positions(self.answer_embedding(answer_in)))
+        x = self.answer_embedding(answer_in)
+        x = self.answer_dropout(self.positions(x) if tree is None else self._at(x, tree.positions))
+        future = self.future[:steps, :steps] if tree is None else tree.future
         for layer in self.decoder:
-            x = layer(x, memory, self.future[:steps, :steps])
+            x = layer(x, memory, future)
         return self.head(x)
+
+    def _at(self, x: Tensor, positions: Tensor) -> Tensor:
+        return self.positions(x, positions) if isinstance(self.positions, SinusoidalPositions) else x
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ class Probe(ABC):
     (trained networks), and the options there. It knows neither logger nor path.
     """
 
-    columns: ClassVar[tuple[str, ...]]
+    columns: tuple[str, ...]
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from .. import bits
 from ..bits import Array
 from .task import Task
 
@@ -29,6 +30,21 @@ class Add(Task):
         """Carry out of each bit (N, bits), least significant first; the last one is the top bit of the sum."""
         low = (np.int64(2) << np.arange(self.bits)) - 1  # the lowest i + 1 bits
         return ((np.asarray(a)[:, None] & low) + (np.asarray(b)[:, None] & low) > low).astype(np.int64)
+
+    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
+        """Beside the operands' bits, ``xor`` of those, ``carry`` into bit t, ``sum`` and ``partial_sum`` mod 2^(t+1).
+
+        For ``3 + 5 = 8`` at three bits: a_bit ``1 1 0 0``, b_bit ``1 0 1 0``, xor ``0 1 1 0``, carry ``0 1 1 1``,
+        sum ``8 8 8 8``, partial_sum ``0 0 0 8``. Bit t of the sum is xor ^ carry.
+        """
+        a, b = np.asarray(a), np.asarray(b)
+        total = self.answer(a, b)
+        return super().variables(a, b) | {
+            "xor": bits.to_bits(a ^ b, self.width),
+            "carry": bits.to_bits(a ^ b ^ total, self.width),
+            "sum": np.repeat(total[:, None], self.width, axis=1),
+            "partial_sum": bits.partial(total, self.width),
+        }
 
     def _concepts(self) -> dict[str, Callable[[Array, Array], Array]]:
         return super()._concepts() | {"carries": self.carries}

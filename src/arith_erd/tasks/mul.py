@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from .. import bits
 from ..bits import Array
 from .task import Task
 
@@ -22,3 +23,25 @@ class Mul(Task):
 
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return np.multiply(a, b, dtype=np.int64)
+
+    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
+        """The operands' bits, the columns of long multiplication, ``product``, and ``partial_product`` mod 2^(t+1).
+
+        ``column_sum`` counts the pairs i + j = t with a_i = b_j = 1; ``column_carry`` is what the columns below t
+        carry into it, which may exceed 1. Bit t of the product is the parity of their sum. For ``3 x 5 = 15`` at three
+        bits: column_sum ``1 1 1 1 0 0``, column_carry ``0 0 0 0 0 0``.
+        """
+        a, b = np.asarray(a), np.asarray(b)
+        product = self.answer(a, b)
+        columns = np.zeros((len(a), self.width), dtype=np.int64)
+        bits_a, bits_b = bits.to_bits(a, self.bits), bits.to_bits(b, self.bits)
+        for i in range(self.bits):
+            columns[:, i : i + self.bits] += bits_a[:, i, None] * bits_b
+        below = np.cumsum(columns << np.arange(self.width), axis=1)[:, :-1]  # of the columns 0 .. t - 1, at t >= 1
+        carries = np.pad(below >> np.arange(1, self.width), [(0, 0), (1, 0)])
+        return super().variables(a, b) | {
+            "column_sum": columns,
+            "column_carry": carries,
+            "product": np.repeat(product[:, None], self.width, axis=1),
+            "partial_product": bits.partial(product, self.width),
+        }

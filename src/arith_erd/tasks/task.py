@@ -98,6 +98,19 @@ class Task(ABC):
             "operand_values": lambda a, b: np.stack([a, b], axis=1),
         }
 
+    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
+        """What an algorithm may compute on its way to bit t of the answer: name -> (N, width), a column for each t.
+
+        ``a_bit`` and ``b_bit`` are the operands' own bits t, 0 beyond their width. A task adds what it has more.
+        """
+        a, b = np.asarray(a), np.asarray(b)
+        return {"a_bit": bit.to_bits(a, self.width), "b_bit": bit.to_bits(b, self.width)}
+
+    @property
+    def variable_names(self) -> tuple[str, ...]:
+        """The keys of `variables`."""
+        return tuple(self.variables([0], [0]))
+
     @property
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""

@@ -1,0 +1,57 @@
+"""What a subspace has to be compared with before anyone believes in it."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from ..models.network import Network
+from .erasure import Whitened, random_basis
+from .interchange import Subspace
+
+
+def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
+    """Subspaces of the span of real embeddings, uniformly distributed."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(number):
+        yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
+
+
+def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
+    """The subspace with the signs of its coordinates along the principal axes drawn at random.
+
+    The embeddings' covariance is diagonal there. So within each of these subspaces they have the very covariance that
+    they have in the original one: same rank, variance and spectrum, another direction.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
+    for _ in range(number):
+        signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
+        yield Subspace(x.axes @ (signs * coordinates))
+
+
+def untrained(network: Network, seed: int) -> Network:
+    """The same architecture with weights drawn afresh, each layer by its own rule in PyTorch.
+
+    For nanoGPT that is not how its training starts (its weights start smaller), but it has learned as little.
+    """
+    fresh = deepcopy(network).cpu()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in fresh.modules():
+            if callable(redraw := getattr(module, "reset_parameters", None)):
+                redraw()
+    return fresh.to(next(network.parameters()).device).eval()
+
+
+def natural_distances(natural: Tensor, states: Tensor) -> tuple[float, float]:
+    """How far states (n, d) and natural states (N, d) are from the nearest (other) natural one: two medians.
+
+    In units of the root mean squared deviation of natural states from their mean.
+    """
+    unit = (natural - natural.mean(dim=0)).square().sum(dim=1).mean().sqrt()
+    own = torch.cdist(natural[: len(states)], natural)
+    own.fill_diagonal_(torch.inf)
+    foreign = torch.cdist(states.to(natural), natural)
+    return float(foreign.amin(dim=1).median() / unit), float(own.amin(dim=1).median() / unit)

@@ -1,0 +1,192 @@
+"""Couples of runs at one place of a network, and the search for directions that a variable is carried in there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..bits import ZERO, Array
+from ..errors import UserError
+from .causal import WHOLE, CausalTask
+from .das import SPREAD, Lesson, align, balanced, covarying
+from .erasure import Whitened, whiten
+from .interchange import Patched, Position, Runs, Subspace
+
+ENOUGH = 0.02  # the smallest rank that is this near to the best one is taken
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is spent on a search.
+
+    Attributes:
+        train, validation, test: couples; those three share no operand.
+        steps: of the optimiser.
+        batch: couples in one of them.
+        random: random and as many sign-flipped subspaces.
+        controlled: test couples on which those are measured.
+    """
+
+    train: int = 1000
+    validation: int = 500
+    test: int = 500
+    steps: int = 50
+    batch: int = 128
+    random: int = 20
+    controlled: int = 200
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all places of a network have in common.
+
+    Attributes:
+        pairs: of its task.
+        runs: of the pairs in the pools.
+        pools: indices of the pairs for training, validation and test, without a common operand.
+        bases: of each pool, the bases of its couples.
+        budget: couples and steps.
+        seed: of the couples and the searches.
+    """
+
+    pairs: CausalTask
+    runs: Runs
+    pools: Sequence[Array]
+    bases: Sequence[Array]
+    budget: Budget
+    seed: int
+
+
+class Place:
+    """A site and a position, with the runs of all couples' bases ready to go on from there."""
+
+    def __init__(self, setting: Setting, site: str, position: Position) -> None:
+        self.site, self.position, self.setting = site, position, setting
+        self.pairs = setting.pairs
+        self.read = list(range(self.pairs.task.width)) if position is None else [position]
+        self.runs = setting.runs
+        self.natural = self.runs.at(site, np.concatenate(setting.pools), position)
+        self.x: Whitened = whiten(self.runs.at(site, setting.pools[0], position), SPREAD)
+        self.batches = [
+            (base, self.runs.continuation(site, base, position))
+            for base in np.array_split(setting.bases[0], max(1, len(setting.bases[0]) // setting.budget.batch))
+        ]
+        self.few = self.runs.continuation(site, setting.bases[2][: setting.budget.controlled], position)
+        self.patched = [self.runs.continuation(site, base, position) for base in setting.bases]
+
+    def exams(self, variable: str, arbitrary: bool = False) -> "list[Exam]":
+        """Training, validation and test couples of a variable; with arbitrary labels if so wanted."""
+        if self.position is None and variable not in WHOLE:
+            raise UserError(
+                f"probe.variable={variable}: expected {' or '.join(WHOLE)} where all positions are exchanged"
+            )
+        rng = np.random.default_rng(self.setting.seed + 1)
+        labels = rng.integers(2, size=self.pairs.values["answer"].shape) if arbitrary else None
+        return [
+            self._exam(variable, base, pool, patched, labels, rng)
+            for base, pool, patched in zip(self.setting.bases, self.setting.pools, self.patched, strict=True)
+        ]
+
+    def _exam(
+        self, variable: str, base: Array, pool: Array, patched: Patched, labels: Array | None, rng: np.random.Generator
+    ) -> "Exam":
+        candidates = pool[rng.integers(len(pool), size=(8, len(base)))]
+        unchanged = self.pairs.values["answer"][base][:, self.read]
+
+        def predicted(source: Array) -> Array:
+            if labels is not None:
+                return unchanged ^ labels[base][:, self.read] ^ labels[source][:, self.read]
+            return self.pairs.predict(variable, base, source)[:, self.read]
+
+        # The first candidate that moves the answer, or leaves it, whichever a coin wants; the last one if none does.
+        wanted = rng.integers(2, size=len(base)).astype(bool)
+        source = candidates[-1].copy()
+        for candidate in candidates[:-1][::-1]:
+            fits = (predicted(candidate) != unchanged).any(axis=1) == wanted
+            source[fits] = candidate[fits]
+        at = self.runs.at
+        lesson = Lesson(
+            patched,
+            at(self.site, base, self.position),
+            at(self.site, source, self.position),
+            self.position,
+            self.read,
+            torch.as_tensor(predicted(source) + ZERO, device=self.natural.device),
+        )
+        tokens = [
+            torch.as_tensor(x, device=self.natural.device) for x in (unchanged, self.pairs.values["answer"][source])
+        ]
+        own = self.runs.tokens[torch.as_tensor(base)][:, self.read]
+        return Exam(lesson, tokens[0] + ZERO, tokens[1][:, self.read] + ZERO, own)
+
+    def choose(self, searched: dict[int, Subspace], exams: "list[Exam]") -> Subspace:
+        """The subspace of the smallest rank within 0.02 of the best on the validation couples."""
+        scores = {rank: exams[1].score(subspace) for rank, subspace in searched.items()}
+        return searched[min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)]
+
+    def fewer(self, test: "Exam") -> "Exam":
+        """The test couples that serve controls."""
+        n, lesson = self.setting.budget.controlled, test.lesson
+        first = Lesson(self.few, lesson.base[:n], lesson.source[:n], self.position, self.read, lesson.expected[:n])
+        return Exam(first, test.unchanged[:n], test.source[:n], test.own[:n])
+
+    def search(self, exams: "list[Exam]", variable: str, rank: int) -> Subspace:
+        """The subspace that is best on the validation couples, of searches from several starts."""
+        train, validation, _ = exams
+        lessons = self._lessons(train)
+        found = [
+            align(lessons, self.x, rank, start, self.setting.budget.steps, seed=self.setting.seed)
+            for start in self._starts(variable, rank)
+        ]
+        return max(found, key=validation.score)
+
+    def _lessons(self, train: "Exam") -> list[Lesson]:
+        ends = np.cumsum([len(base) for base, _ in self.batches])[:-1].tolist()
+        whole = train.lesson
+        parts = zip(*(torch.tensor_split(x, ends) for x in (whole.base, whole.source, whole.expected)), strict=True)
+        return [
+            Lesson(patched, base, source, self.position, self.read, expected)
+            for (_, patched), (base, source, expected) in zip(self.batches, parts, strict=True)
+        ]
+
+    def _starts(self, variable: str, rank: int) -> list[Tensor]:
+        """Where embeddings covary with the variable; of one that has many values, also where with the bit it makes."""
+        pool = self.setting.pools[0]
+        column = 0 if self.position is None else self.position
+        values = torch.as_tensor(self.pairs.values[variable][pool][:, [column]])
+        bits = torch.as_tensor(self.pairs.values["answer"][pool][:, self.read])
+        number, answer = (covarying(self.x, z) for z in (values, bits))
+        if values.max() <= 1:  # a bit
+            return [number]
+        return [number, answer] if rank == 1 else [torch.cat([number, answer], dim=1)]
+
+
+@dataclass(frozen=True)
+class Exam:
+    """Couples of one set with what is expected of them.
+
+    Attributes:
+        lesson: all of them.
+        unchanged: right answers (n, k) of the bases; ``source``: of the sources.
+        own: what the network answers (n, k) without an exchange.
+    """
+
+    lesson: Lesson
+    unchanged: Tensor
+    source: Tensor
+    own: Tensor
+
+    def score(self, subspace: Subspace | None) -> float:
+        """Balanced accuracy with a subspace exchanged, or the whole embedding."""
+        return balanced(self.lesson.tokens(subspace), self.lesson.expected, self.unchanged)
+
+    def score_unchanged(self) -> float:
+        """The same with nothing exchanged."""
+        return balanced(self.own, self.lesson.expected, self.unchanged)
+
+    def strength(self, subspace: Subspace | None) -> float:
+        """Of the answers that should change to what the source's run gives too: how many do. NaN without any."""
+        counted = (self.lesson.expected != self.unchanged) & (self.lesson.expected == self.source)
+        return float((self.lesson.tokens(subspace) == self.lesson.expected)[counted].double().mean())

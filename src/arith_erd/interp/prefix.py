@@ -1,0 +1,145 @@
+"""Give a network a wrong prefix, and see whether its next token changes.
+
+All pairs of a task, each position t >= 1, teacher forced; only the answer tokens before t are changed::
+
+    flip      r_(t-1) inverted
+    neutral   its embedding replaced by the mean of the embeddings of 0 and 1
+    start     replaced by <start>
+    far       one earlier token inverted, each in turn
+    random    all tokens of the prefix drawn at random
+
+A network may follow a lie and yet not miss the truth: ``flip`` tells whether it is sensitive to the prefix, ``neutral``
+whether it needs it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..bits import ONE, START, UNUSED, ZERO, Array, from_bits
+from ..models.decoding import shift_right
+from ..models.network import Network
+from .branches import BATCH, Branch, answers_to, neutral_token
+from .causal import CausalTask
+
+INTERVENTIONS = ("flip", "neutral", "start", "far", "random")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a network answers at one position, after one kind of prefix.
+
+    Attributes:
+        position: t.
+        intervention: one of `INTERVENTIONS`.
+        tokens: (N,), the likeliest at t.
+        prefix: (N, t) bits that the network was given, or None where a token was no bit.
+    """
+
+    position: int
+    intervention: str
+    tokens: Array
+    prefix: Array | None
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The tokens (N, m) after right prefixes, and those after wrong ones."""
+
+    clean: Array
+    changed: list[Reading]
+
+
+def read_prefixes(
+    network: Network, pairs: CausalTask, draws: int = 2, seed: int = 0, batch_size: int = BATCH
+) -> Readings:
+    """Every intervention at every position, for all N pairs of a task.
+
+    Args:
+        network: in evaluation mode.
+        pairs: of its task.
+        draws: random prefixes of each pair.
+        seed: of those.
+    """
+    device = next(network.parameters()).device
+    prompt, completion = (torch.as_tensor(x, device=device) for x in (pairs.examples.prompt, pairs.examples.completion))
+    planned = [*_single_tokens(completion), *_random_prefixes(completion, draws, seed)]
+    with neutral_token(network):
+        clean, found = answers_to(
+            network, prompt, shift_right(completion), [branch for _, branch in planned], batch_size
+        )
+    changed = [
+        reading
+        for (intervention, branch), tokens in zip(planned, found, strict=True)
+        for reading in _readings(intervention, branch, tokens, completion)
+    ]
+    return Readings(clean.cpu().numpy(), changed)
+
+
+def _single_tokens(completion: Tensor) -> Iterator[tuple[str, Branch]]:
+    """One changed token; the input at position t is r_(t-1), which is the first that a branch changes."""
+    for t in range(1, completion.shape[1]):
+        rest = completion[:, t - 1 : -1]  # r_(t-1) .. r_(m-2), (N, m - t)
+        inverted = torch.cat([ZERO + ONE - rest[:, :1], rest[:, 1:]], dim=1)
+        yield "flip", Branch(t, inverted)
+        yield "neutral", Branch(t, torch.full_like(rest[:, :1], UNUSED))
+        yield "start", Branch(t, torch.full_like(rest[:, :1], START))
+
+
+def _random_prefixes(completion: Tensor, draws: int, seed: int) -> Iterator[tuple[str, Branch]]:
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
+    for _ in range(draws):
+        tokens = torch.randint(ZERO, ONE + 1, (len(completion), completion.shape[1] - 1), generator=generator)
+        yield "random", Branch(1, tokens.to(completion.device))
+
+
+def _readings(intervention: str, branch: Branch, tokens: Tensor, completion: Tensor) -> Iterator[Reading]:
+    """The positions of a branch: after ``flip`` at its start the token inverted is a far one."""
+    given = torch.cat([completion[:, : branch.start - 1], branch.tokens], dim=1)  # (N, start - 1 + L)
+    bits = None if intervention in ("neutral", "start") else (given - ZERO).cpu().numpy()
+    for i, found in enumerate(tokens.cpu().numpy().T):
+        t = branch.start + i
+        kind = "far" if intervention == "flip" and i else intervention
+        yield Reading(t, kind, found, None if bits is None else bits[:, :t])
+
+
+def distance(pairs: CausalTask, prefix: Array) -> np.ndarray:
+    """How wrong prefixes (N, t) are: (right - given) / 2^t, in (-1, 1), (N,).
+
+    What remains of the answer after the given prefix, in units of 2^t, is off by this. A machine that rounds it gives
+    the other bit where the distance exceeds 1/2; at 1/2, which is where a single inverted r_(t-1) lies, it ties.
+    """
+    t = prefix.shape[1]
+    right = pairs.values["answer"][:, :t]
+    return (from_bits(right) - from_bits(prefix)) / 2.0**t
+
+
+def hypotheses(pairs: CausalTask, prefix: Array) -> dict[str, Array]:
+    """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
+
+    ``prompt_only`` never reads the prefix. ``local_carry`` (only of addition) reads r_(t-1): with operand bits x, y
+    before t, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), p the
+    number that the prefix spells.
+    """
+    t = prefix.shape[1]
+    values = pairs.values
+    bit = values["answer"][:, t]
+    off = np.abs(distance(pairs, prefix))
+    expected = {"prompt_only": bit}
+    if "carry" in values:
+        x, y = values["a_bit"][:, t - 1], values["b_bit"][:, t - 1]
+        expected["local_carry"] = values["xor"][:, t] ^ (x + y + 1 - prefix[:, t - 1] >= 2)
+    expected["remainder"] = np.where(off == 0.5, -1, bit ^ (off > 0.5))
+    return expected
+
+
+def strata(pairs: CausalTask, t: int) -> dict[str, Array]:
+    """Which pairs (N,) are compared apart: ``all``; for addition ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
+    everything = np.ones(len(pairs.a), dtype=bool)
+    if "carry" not in pairs.values:
+        return {"all": everything}
+    propagate = pairs.values["xor"][:, t - 1] == 1
+    return {"all": everything, "propagate": propagate, "settled": ~propagate}

@@ -1,0 +1,169 @@
+"""Search a subspace for each causal variable, and put every control beside what it does.
+
+::
+
+    search = Search(network, pairs, ["dec.3"])
+    found = search.at("dec.3", 4, "carry", ranks=(1, 2))
+    found[0].iia, found[0].controls["iia_random"]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import UserError
+from ..models.network import Network
+from .causal import CausalTask
+from .controls import natural_distances, random_subspaces, sign_flipped, untrained
+from .interchange import Position, Runs, Subspace
+from .pairs import split_operands
+from .place import Budget, Exam, Place, Setting
+
+
+@dataclass(frozen=True)
+class Found:
+    """A subspace and what its exchange does to test couples.
+
+    Attributes:
+        rank: of the subspace.
+        span: axes along which real embeddings vary here; with no more of them than the rank, any subspace is the whole.
+        subspace: the directions.
+        chosen: the smallest rank within 0.02 of the best on the validation couples.
+        train, validation, iia: balanced interchange-intervention accuracy (`das.balanced`) on each set of couples.
+        floor: the same on test couples with nothing exchanged; ``whole``: with the whole embedding exchanged.
+        strength, strength_whole: of the test answers that should change, and that the source's run gives too, the share
+            that comes out: with the subspace, and with the whole embedding, which has to be at least as strong.
+        controls: name -> number, see `Search.controls`.
+    """
+
+    rank: int
+    span: int
+    subspace: Subspace
+    chosen: bool
+    train: float
+    validation: float
+    iia: float
+    floor: float
+    whole: float
+    strength: float
+    strength_whole: float
+    controls: dict[str, float] = field(default_factory=dict)
+
+
+class Search:
+    """Searches in one network, on couples that are the same for every site.
+
+    The operands' values are dealt out, half of them to training couples and a quarter each to validation and test. In a
+    random half of the couples the variable's exchange changes the predicted bit, in the others not.
+
+    Args:
+        network: in evaluation mode.
+        pairs: of its task.
+        sites: where to search.
+        budget: couples and steps.
+        seed: of the couples, the searches and the controls.
+    """
+
+    def __init__(
+        self, network: Network, pairs: CausalTask, sites: Sequence[str], budget: Budget | None = None, seed: int = 0
+    ) -> None:
+        self.network, self.pairs, self.sites, self.budget, self.seed = network, pairs, sites, budget or Budget(), seed
+        rng = np.random.default_rng(seed)
+        pools = split_operands(pairs, (0.5, 0.25, 0.25), rng)
+        sizes = (self.budget.train, self.budget.validation, self.budget.test)
+        bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(pools, sizes, strict=True)]
+        self.runs = Runs.of(network, pairs, sites, np.concatenate(pools))
+        self.setting = Setting(pairs, self.runs, pools, bases, self.budget, seed)
+        self._places: dict[tuple[str, Position], Place] = {}
+
+    @cached_property
+    def blank(self) -> "Search":
+        """The same search in an untrained network."""
+        return Search(untrained(self.network, self.seed), self.pairs, self.sites, self.budget, self.seed)
+
+    def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
+        """The best subspaces of the given ranks for a variable, with all controls beside the chosen one.
+
+        Args:
+            site: of the network.
+            position: of a decoder site, t, where bit t is read; None exchanges all positions of any site, and reads the
+                whole answer.
+            variable: one of ``pairs.models``; with ``position=None`` the sum or the product.
+            ranks: of the subspaces.
+
+        Raises:
+            UserError: if a position of the encoder is asked for alone, or a variable of one bit for the whole answer.
+        """
+        place = self.place(site, position)
+        exams = place.exams(variable)
+        train, validation, test = exams
+        searched = {rank: place.search(exams, variable, rank) for rank in ranks if rank <= place.x.rank}
+        best = place.choose(searched, exams).rank
+        return [
+            Found(
+                rank=rank,
+                span=place.x.rank,
+                subspace=subspace,
+                chosen=rank == best,
+                train=train.score(subspace),
+                validation=validation.score(subspace),
+                iia=test.score(subspace),
+                floor=test.score_unchanged(),
+                whole=test.score(None),
+                strength=test.strength(subspace),
+                strength_whole=test.strength(None),
+                controls=self.controls(place, variable, subspace, exams, rank == best),
+            )
+            for rank, subspace in searched.items()
+        ]
+
+    def best(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> Subspace:
+        """The chosen subspace alone, without its controls; arguments as in `at`."""
+        place = self.place(site, position)
+        exams = place.exams(variable)
+        return place.choose(
+            {rank: place.search(exams, variable, rank) for rank in ranks if rank <= place.x.rank}, exams
+        )
+
+    def controls(
+        self, place: Place, variable: str, subspace: Subspace, exams: list[Exam], chosen: bool
+    ) -> dict[str, float]:
+        """What the same exchange does where the variable cannot be.
+
+        ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real embeddings. ``iia_flipped`` (and
+        ``_max``): the subspace with other signs along the principal axes. ``distance``, ``distance_natural``: of
+        patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: searched
+        in an untrained network; and ``train_arbitrary``: on training couples, searched for a bit that was drawn at
+        random for each pair.
+        """
+        test, number = place.fewer(exams[-1]), self.budget.random
+        randoms = [test.score(other) for other in random_subspaces(place.x, subspace.rank, number, self.seed)]
+        flipped = [test.score(other) for other in sign_flipped(place.x, subspace, number, self.seed)]
+        lesson = test.lesson
+        patched, own = natural_distances(place.natural, subspace.exchange(lesson.base, lesson.source))
+        found = {
+            "iia_random": float(np.mean(randoms)),
+            "iia_random_max": max(randoms),
+            "iia_flipped": float(np.mean(flipped)),
+            "iia_flipped_max": max(flipped),
+            "distance": patched,
+            "distance_natural": own,
+        }
+        if chosen:
+            blank = self.blank.place(place.site, place.position)
+            exams_blank = blank.exams(variable)
+            rank = min(subspace.rank, blank.x.rank)
+            found["iia_untrained"] = exams_blank[-1].score(blank.search(exams_blank, variable, rank))
+            arbitrary = place.exams(variable, arbitrary=True)
+            found["train_arbitrary"] = arbitrary[0].score(place.search(arbitrary, variable, subspace.rank))
+        return found
+
+    def place(self, site: str, position: Position) -> Place:
+        """A site and a position of it, with everything that searches there share."""
+        if position is not None and site.startswith("enc."):
+            raise UserError(f"probe.position={position}: expected all at {site}; single positions are of the decoder")
+        if (site, position) not in self._places:
+            self._places = {(site, position): Place(self.setting, site, position)}  # the last one only: they hold runs
+        return self._places[site, position]

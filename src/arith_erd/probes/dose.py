@@ -1,0 +1,105 @@
+"""Does the answer become a + b + delta once the value in the embeddings is moved by delta?"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ..errors import UserError, bad_value, require_integer
+from ..interp.activations import chosen_sites
+from ..interp.causal import CausalTask
+from ..interp.dose import METHODS, doses
+from ..interp.subject import Subject
+from ..plots.dose import draw_doses
+from .probe import Probe
+
+
+class Dose(Probe):
+    """Move all positions of a site along the value, and read the whole answer.
+
+    In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. The directions are fitted on runs of
+    4,096 pairs: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same direction with a step that moves a linear
+    reading by delta, ``centroids`` the way between the mean embeddings of both sums, and ``das`` the part of it in a
+    learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
+
+    A network that keeps one number follows every delta. One that keeps carries cannot: no move along a line carries.
+
+    Args:
+        subjects: trained replicas of one task that has a value.
+        site: layers: a name, a list of them, or ``all``.
+        method: one of the four, or a list of them.
+        delta: units of the value, or a list of them.
+        sample: pairs for each delta.
+        seed: of the sample, the fits and the controls.
+
+    Raises:
+        UserError: for a site or method that is not there, a task without a value, or an answer in plain order.
+    """
+
+    columns = (
+        *("seed", "site", "method", "prefix", "delta", "n"),
+        *("answer", "tokens", "floor", "floor_tokens", "random"),
+    )
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        site: str | Sequence[str] = "all",
+        method: str | Sequence[str] = ("slope", "leace", "centroids"),
+        delta: int | Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+        sample: int = 128,
+        seed: int = 0,
+    ) -> None:
+        require_integer("probe.sample", sample, 1)
+        require_integer("probe.seed", seed, 0)
+        self.subjects = subjects
+        self.pairs = valued(subjects[0])
+        self.sites = chosen_sites([subject.network for subject in subjects], site)
+        self.methods = chosen_methods(method, METHODS)
+        self.deltas = [delta] if isinstance(delta, int) else list(dict.fromkeys(delta))
+        for number in self.deltas:
+            require_integer("probe.delta", number, 1, int(self.pairs.examples.answer.max()))
+        self.sample = sample
+        self.seed = seed
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for subject in self.subjects:
+            arguments = (self.sites, self.methods, self.deltas, self.sample, self.seed)
+            for row in doses(subject.network, self.pairs, *arguments):
+                yield {"seed": subject.seed} | row
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Whole answers that follow, right prefix given, a column for each delta: means over seeds."""
+        shown = rows[rows["prefix"] == "target"]
+        means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
+        return means.map(lambda x: f"{x:.2f}").reset_index()
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """Whole answers that follow a dose, a panel a method, a line a site."""
+        return draw_doses(rows, self.subjects[0].task.name)
+
+
+def valued(subject: Subject) -> CausalTask:
+    """The pairs of a task that has a value to be moved.
+
+    Raises:
+        UserError: if it has none.
+    """
+    pairs = CausalTask(subject.task)
+    if not pairs.value:
+        raise UserError(f"task {subject.task.name} has no value that its answer hangs on; expected task add or mul")
+    return pairs
+
+
+def chosen_methods(method: str | Sequence[str], known: Sequence[str]) -> list[str]:
+    """One method or a list of them, as a list.
+
+    Raises:
+        UserError: for one that is not among the known.
+    """
+    methods = [method] if isinstance(method, str) else list(dict.fromkeys(method))
+    for name in methods:
+        if name not in known:
+            raise bad_value("probe.method", name, f"some of {', '.join(known)}")
+    return methods
