@@ -120,13 +120,8 @@ def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
     The nearest timings count: of the same kind, else of the same task and model, else of the same model.
     """
     left = len(entry.job.seeds) * (entry.job.trainer.max_epochs - entry.epochs_done)
-    task, model, _ = entry.kind
-    for alike in (
-        lambda kind: kind == entry.kind,
-        lambda kind: kind[:2] == (task, model),
-        lambda kind: kind[1] == model,
-    ):
-        if seconds := [value for kind, value in measured.items() if alike(kind)]:
+    for part in (slice(None), slice(2), slice(1, 2)):
+        if seconds := [value for kind, value in measured.items() if kind[part] == entry.kind[part]]:
             return median(seconds) * left
     return None
 
