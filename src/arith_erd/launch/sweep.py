@@ -1,203 +1,203 @@
-"""A sweep: all of its jobs are checked before the first one starts, and a table at the end says what became of each."""
+"""Sweeps, as a sweeper of Hydra: all jobs are checked before the first starts, and a table at the end sums up.
 
-import shlex
+Hydra's own sweeper stops at a failed job, writes ``multirun.yaml`` into a folder, and is private to Hydra. This one
+writes nothing. Jobs whose last attempt was killed come last, so that they cannot keep the others from running.
+"""
+
+import io
+import itertools
+import logging
 import sys
-import time
-import traceback
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.global_hydra import GlobalHydra
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, open_dict
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
 
-from ..config import job as jobs
 from ..config.compose import accept, refusal, without_hydra
-from ..errors import UserError, first_line, printable
+from ..errors import UserError
+from ..system.boundary import explain
+from ..system.signals import Preempted
 from . import slurm
+from .outcomes import Outcomes, SweepJob
 
 
-@dataclass
-class Failure:
-    """Why a job failed: a line, and the file that holds more, if any."""
-
-    cause: str
-    notes: list[str]
-
-
-@dataclass
-class Job:
-    """One job of a sweep."""
-
-    overrides: list[str]
-    accepted: jobs.Job | jobs.ProbeJob | None = None
-    """None until it has been accepted."""
-    finished_before: bool = False
-
-
-@dataclass
-class Sweep:
-    """The jobs of one command, and those that failed in this process. Without ``-m`` it is one, and has no table.
+class CheckedSweeper(Sweeper):
+    """Composes and checks every job, launches them, and prints what became of each.
 
     Args:
-        config_name: of the primary configuration.
+        params: overrides of a preset, as ``{"task": "add,mul"}``; what is typed comes after them.
     """
 
-    config_name: str
-    jobs: list[Job] = field(default_factory=list)
-    failures: dict[int, Failure] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    started: float = field(default_factory=time.time)
-    returned: bool = False
-    """Whether the launcher came back without an error: all that is known of jobs that leave no run."""
-    slurm_folder: Path | None = None
-    """Where the jobs that this command submits to Slurm are to be found, if it does."""
+    config: DictConfig
+    hydra_context: HydraContext
+    launcher: Launcher
 
-    def plan(self, master: DictConfig) -> None:
-        """Compose and check every job, wherever it is to run.
+    def __init__(self, params: Mapping[str, Any] | None = None, **_: Any) -> None:
+        self.params = dict(params or {})
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.config = config
+        self.hydra_context = hydra_context
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Run the jobs that the command line describes.
 
         Raises:
-            SystemExit: if one of them could not be trained with, after a line for each.
+            UserError: if the sweep as a whole is refused.
+            SystemExit: with status 1 if a job was refused, before any is started, or has failed.
+            Preempted: if a signal ended it.
         """
-        self.slurm_folder = slurm.job_folder(master.hydra.launcher)
-        if not master.hydra.sweeper._target_.endswith(".BasicSweeper"):
-            return  # one that decides as it goes along has no list
-        loader = GlobalHydra.instance().config_loader()
-        refused = []
-        is_preset = bool(master.hydra.sweeper.params)  # asked before `pick`, which may replace the parameters
-        for job in pick(master):
-            self.jobs.append(Job(job))
-            try:
-                composed = loader.load_sweep_config(master, job)
-                if composed.hydra.sweeper.params and not is_preset:
-                    experiment = composed.hydra.runtime.choices.get("experiment")
-                    raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-                accepted = accept(self.config_name, *without_hydra(composed))
-            except UserError as error:
-                refused.append((len(self.jobs) - 1, str(error)))
-            except (HydraException, ValueError) as error:
-                refused.append((len(self.jobs) - 1, str(refusal(self.config_name, error, job))))
+        choices = self.config.hydra.runtime.choices
+        one_by_one = choices["hydra/launcher"] == "basic"
+        if self.config.get("fail_fast") is True and not one_by_one:
+            where = f"hydra/launcher={choices['hydra/launcher']}"
+            raise UserError(f"fail_fast=true: {where} starts jobs at once; expected fail_fast=false")
+        outcomes = Outcomes(self._accepted(self._picked(arguments)))
+        outcomes.slurm_folder = slurm.job_folder(self.config.hydra.launcher)
+        try:
+            if one_by_one:
+                self._run_here(outcomes)
             else:
-                runs = accepted.runs()
-                finished = bool(runs) and all(run.finished for run in runs)
-                self.jobs[-1] = Job(job, accepted, finished)
-        for number, message in refused:
-            print(f"error: {self.title(number)}{message}", file=sys.stderr)
-        if refused:
-            print(f"none of the {len(self.jobs)} jobs was started", file=sys.stderr)
-            self.jobs.clear()
-            sys.exit(1)
+                self._run_elsewhere(outcomes)
+        except Preempted as stop:
+            outcomes.show()
+            if outcomes.slurm_folder and (ids := slurm.submitted(outcomes.slurm_folder)):
+                end = f"to end them: scancel {' '.join(ids)}"
+                print(f"{stop.signal.name}: the submitted jobs continue; {end}", file=sys.stderr)
+                raise SystemExit(stop.code) from None
+            raise
+        raise SystemExit(outcomes.show())
 
-    def title(self, number: int) -> str:
-        """``job 3 (task=mul seed=4): ``; nothing for the only job."""
-        if not self.jobs:
-            return ""
-        varying = self.varying(number)
-        return f"job {number} ({varying}): " if varying else f"job {number}: "
+    def _picked(self, arguments: Sequence[str]) -> list[list[str]]:
+        """The overrides of every job; with ``item=3``, of that job alone."""
+        typed = [argument for argument in arguments if not argument.startswith("item=")]
+        jobs = expand(self.hydra_context.config_loader, self.params, typed)
+        item = self.config.get("item")
+        if item is None:
+            return jobs
+        if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
+            one_of = f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs"
+            raise UserError(f"item={item}: expected {one_of}")
+        return [jobs[item]]
 
-    def varying(self, number: int) -> str:
-        """What sets a job apart from the others."""
-        common = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set()
-        return " ".join(override for override in self.jobs[number].overrides if override not in common)
+    def _accepted(self, jobs: list[list[str]]) -> list[SweepJob]:
+        """The jobs, checked.
 
-    def failed(self, number: int, error: Exception) -> None:
-        """Note a failure, and say it now."""
-        notes = list(getattr(error, "__notes__", ()))
-        self.failures[number] = Failure(first_line(error), notes)  # no exception: its frames keep a whole model alive
-        if not isinstance(error, UserError) and not notes:
-            traceback.print_exception(error)
-        print(f"error: {self.title(number)}{first_line(error)}", file=sys.stderr)
+        Raises:
+            SystemExit: if one of them could not be run, after a line for each.
+        """
+        outcomes = Outcomes([SweepJob(overrides) for overrides in jobs])
+        for job in outcomes.jobs:
+            number = len(outcomes.done)
+            try:
+                self._accept(job)
+            except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
+                outcomes.failures[number] = explain(error)[0]
+                print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)
+            outcomes.done.add(number)
+        if outcomes.failures:
+            print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
+            raise SystemExit(1)
+        return list(outcomes.jobs)
 
-    def end(self) -> int:
-        """Print the table of a sweep; the exit status, 1 if a job failed."""
-        if not self.jobs:
-            return 1 if self.failures else 0
-        verdicts = [self._verdict(number, job) for number, job in enumerate(self.jobs)]
-        console = Console()
-        table = Table("job", "", "overrides", box=None, header_style="bold", pad_edge=False)
-        for number, verdict in enumerate(verdicts):
-            table.add_row(str(number), verdict, Text(self.varying(number)))
-        console.print(table)
-        for number, failure in sorted(self.failures.items()):
-            console.print(f"job {number}: {failure.cause}", markup=False, highlight=False)
-            for note in failure.notes:
-                console.print(f"  {note}", markup=False, highlight=False, soft_wrap=True)
-        return 0 if {"finished", "skipped"} >= set(verdicts) else 1
+    def _accept(self, job: SweepJob) -> None:
+        config_name = self.config.hydra.job.config_name
+        try:
+            composed = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
+            own, hydra_node = without_hydra(composed)
+            if hydra_node.sweeper.params and not self.params:
+                experiment = hydra_node.runtime.choices.get("experiment")
+                raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
+            job.job = accept(config_name, own, hydra_node)
+        except (HydraException, ValueError) as error:
+            raise refusal(config_name, error, job.overrides) from error
+        runs = job.job.runs()
+        job.finished_before = bool(runs) and all(run.finished for run in runs)
 
-    def _verdict(self, number: int, job: Job) -> str:
-        """Of jobs that ran elsewhere, the run directory knows."""
-        if number in self.failures:
-            return "failed"
-        if job.finished_before:
-            return "skipped"
-        runs = job.accepted.runs() if job.accepted else ()  # asked again: it may have become several packs
-        if number in self.done or (all(run.finished for run in runs) if runs else self.returned):
-            return "finished"
-        for run in runs:
-            if run.error.is_file():
-                if run.error.stat().st_mtime < self.started:
-                    continue  # of an earlier command
-                lines = run.error.read_text(errors="replace").strip().splitlines()
-                cause = printable(lines[-1]) if lines else "failed"
-                self.failures[number] = Failure(cause, [f"see {run.error}"])
-                return "failed"
-        if self.slurm_folder and (error := slurm.error_of(self.slurm_folder, number)):
-            self.failures[number] = Failure(first_line(error), [])
-            return "failed"
-        return "not finished"
+    def _run_here(self, outcomes: Outcomes) -> None:
+        """One after the other, in this process; those whose last attempt was killed come last."""
+        logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
+        order = sorted(range(len(outcomes.jobs)), key=lambda number: outcomes.jobs[number].killed_before)
+        for number in order:
+            print(outcomes.title(number))
+            # Not kept in a variable: the frames of a failed job's exception hold a whole model.
+            self._note(outcomes, number, *self.launcher.launch([outcomes.jobs[number].overrides], number))
+            if number in outcomes.failures:
+                print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)
+                if self.config.get("fail_fast"):
+                    return
+
+    def _run_elsewhere(self, outcomes: Outcomes) -> None:
+        """All at once, in processes that the launcher starts."""
+        try:
+            results = self.launcher.launch([job.overrides for job in outcomes.jobs], initial_job_idx=0)
+        except Exception as error:  # of the launcher, or of the first job that was killed
+            print(f"error: {explain(error)[0]}", file=sys.stderr)
+            if outcomes.slurm_folder:
+                slurm.wait_for_all(outcomes.slurm_folder)
+            outcomes.show()
+            raise SystemExit(1) from None
+        outcomes.returned = True
+        for number, result in enumerate(results):
+            if error_of(result) is not None:
+                self._note(outcomes, number, result)
+
+    @staticmethod
+    def _note(outcomes: Outcomes, number: int, result: JobReturn) -> None:
+        error = error_of(result)
+        if error is None:
+            outcomes.done.add(number)
+        else:
+            outcomes.failures[number] = failure(error)
 
 
-def pick(master: DictConfig) -> list[list[str]]:
-    """The overrides of every job of a sweep; with ``item=3`` of that one alone, and the sweep becomes one of it.
+def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
+    """The overrides of every job: the product of the values of each key, the last key fastest.
 
-    Raises:
-        SystemExit: if there is no such item, after a line that says how many there are.
+    Args:
+        loader: of Hydra.
+        params: of a preset, ``{"task": "add,mul"}``.
+        typed: ``["seed=0,1"]``; these win over the preset's.
     """
-    parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-    typed = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
-    overrides = parser.parse_overrides([*typed, *master.hydra.overrides.task])
-    given = [override for override in overrides if override.key_or_group == "item"]
-    rest = [override for override in overrides if override not in given]
-    jobs: list[list[str]] = BasicSweeper.split_arguments(rest, None)[0]
-    item = given[-1].value() if given else None
-    if item is None:
-        return jobs
-    if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
-        received = given[-1].input_line
-        sys.exit(f"error: {received}: expected an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
-    with open_dict(master.hydra):
-        master.hydra.sweeper.params = None
-        master.hydra.overrides.task = jobs[item]
-    return [jobs[item]]
+    parser = OverridesParser.create(config_loader=loader)
+    values: dict[str, list[str]] = {}
+    for override in parser.parse_overrides([*(f"{key}={value}" for key, value in params.items()), *typed]):
+        key = override.get_key_element()
+        if not override.is_sweep_override():
+            values[key] = [f"{key}={override.get_value_element_as_str()}"]
+        elif override.is_discrete_sweep():
+            values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+        else:
+            raise UserError(f"{override.input_line}: expected values separated by commas")
+    return [list(job) for job in itertools.product(*values.values())]
 
 
-current: Sweep | None = None
-"""The command of this process; None where a launcher runs one job of it."""
+def error_of(result: JobReturn) -> Exception | None:
+    """What a job raised; None if nothing."""
+    if result.status == JobStatus.COMPLETED:
+        return None
+    try:
+        with redirect_stderr(io.StringIO()):  # Hydra announces the error there
+            _ = result.return_value
+    except Exception as error:
+        return error
+    return None
 
 
-class CheckJobs(Callback):
-    """What Hydra tells of a sweep before it launches anything."""
-
-    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        launcher = config.hydra.runtime.choices["hydra/launcher"]
-        if config.get("fail_fast") is True and launcher != "basic":
-            sys.exit(f"error: fail_fast=true: hydra/launcher={launcher} starts jobs at once; expected fail_fast=false")
-        if current is not None:
-            current.plan(config)
-
-    def on_run_start(self, config: DictConfig, **_: object) -> None:
-        launcher = config.hydra.runtime.choices["hydra/launcher"]
-        if launcher != "basic":  # it would not be asked, and a login node would train
-            sys.exit(f"error: hydra/launcher={launcher}: expected -m too, also for a single job")
-        if config.get("item") is not None:
-            sys.exit(f"error: item={config.item}: expected -m too; it is one job of a sweep")
-        if config.hydra.sweeper.params and (jobs := len(pick(config))) > 1:
-            typed = shlex.join(["-m", *config.hydra.overrides.task])
-            name = f"experiment={config.hydra.runtime.choices.get('experiment')}"
-            sys.exit(f"error: {name}: a sweep of {jobs} jobs; expected -m: python train.py {typed}")
+def failure(error: Exception) -> str:
+    """A line for a failed job, with the file that holds more."""
+    line, _ = explain(error)
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(error, UserError)]
+    return "; ".join([line, *notes])

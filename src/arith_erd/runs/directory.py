@@ -16,7 +16,8 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,21 @@ class Run:
             return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
         except (UserError, OSError, KeyError, TypeError, ValueError, OverflowError):
             return False
+
+    @property
+    def killed(self) -> bool:
+        """Whether the last attempt to train it ended without saying how: by SIGKILL, for lack of memory, say."""
+        return (self.path / ".attempt").is_file() and not self.finished
+
+    @contextmanager
+    def attempted(self) -> Iterator[None]:
+        """Leave a file in the directory for the length of the block, so that a later command sees a kill (`killed`)."""
+        mark = self.path / ".attempt"
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
 
     def create(self, resolved: dict[str, Any]) -> None:
         """Make the directory and write ``config.yaml``, the resolved configuration."""

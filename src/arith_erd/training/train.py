@@ -62,7 +62,7 @@ def train_pack(job: Job) -> None:
     device = trainer.strategy.root_device
     module, data = assemble(job, device), table_data(job)
 
-    with lock.holding(run.path), errors_kept(run), memory_errors_explained(job, device):
+    with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
             print(f"{run.path}: finished already, skipped")
             return

@@ -13,8 +13,8 @@ import pytest
 
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
-from arith_erd.launch import sweep
 from arith_erd.launch.cli import entry_point
+from arith_erd.launch.outcomes import Outcomes, SweepJob
 from arith_erd.runs import Run
 
 Job = Callable[[TrainJob], None]
@@ -29,7 +29,6 @@ def ran() -> list[str]:
 @pytest.fixture
 def command(monkeypatch, tmp_path, ran):
     """``command(job, "-m", "seed=0,1")`` runs a program whose jobs are calls of ``job``; gives its exit status."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(job: Job, *arguments: str) -> int:
@@ -38,9 +37,11 @@ def command(monkeypatch, tmp_path, ran):
             job(accepted)
 
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments, f"runs_dir={tmp_path / 'runs'}"])
-        with pytest.raises(SystemExit) as ended:
+        try:
             entry_point("train")(program)()
-        return int(ended.value.code or 0)
+        except SystemExit as ended:
+            return int(ended.code or 0)
+        return 0
 
     return run
 
@@ -79,21 +80,23 @@ def test_one_failed_job_leaves_the_others_running(command, ran, capsys):
     assert said.err == "error: job 1 (seed=1): no such thing\n"
 
 
-def test_so_does_a_bug_whose_traceback_is_shown_where_no_file_holds_it(command, ran, capsys):
+def test_a_bug_in_one_job_is_one_line_that_names_the_file_with_its_traceback(command, ran, capsys):
     assert command(fails_for(0, error=ZeroDivisionError("by zero\nand more")), "-m", "seed=0,1") == 1
     assert ran == ["0", "1"]
     said = capsys.readouterr()
-    assert "job 0: ZeroDivisionError: by zero\n" in said.out
-    assert said.err.count("Traceback") == 1
+    assert said.err.startswith("error: job 0 (seed=0): internal error: ZeroDivisionError: by zero; the traceback")
+    file = Path(said.err.split()[-1])
+    assert "Traceback" in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    assert f"job 0: internal error: ZeroDivisionError: by zero; the traceback is in {file}\n" in said.out
 
 
-def test_the_table_says_where_the_rest_of_an_error_is(command, capsys, tmp_path):
+def test_the_table_names_the_file_that_already_holds_the_traceback(command, capsys, tmp_path):
     error = RuntimeError("on fire")
     error.add_note(f"see {tmp_path}/error.txt")
     assert command(fails_for(0, error=error), "-m", "seed=0,1") == 1
     said = capsys.readouterr()
-    assert f"\n  see {tmp_path}/error.txt\n" in said.out
-    assert "Traceback" not in said.err
+    assert f"job 0: internal error: RuntimeError: on fire; the traceback is in {tmp_path}/error.txt\n" in said.out
 
 
 def test_the_same_command_again_runs_what_is_missing(command, ran, capsys):
@@ -117,7 +120,7 @@ def test_fail_fast(command, ran, capsys):
     assert verdicts(capsys.readouterr().out) == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_whole_sweep(command, ran, capsys, number):
     def run(job: TrainJob) -> None:
         if job.seeds == (1,):
@@ -128,7 +131,7 @@ def test_a_signal_ends_the_whole_sweep(command, ran, capsys, number):
     assert ran == ["0", "1"]
     said = capsys.readouterr()
     assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
-    assert said.err == f"{number.name}: stopped; the same command goes on from here\n"
+    assert said.err == f"{number.name}: stopped; the same command continues from here\n"
 
 
 BAD_LATER = [
@@ -163,16 +166,35 @@ def test_without_m_there_is_no_table(command, capsys):
     assert capsys.readouterr().err == "error: no such thing\n"
 
 
-def test_a_bug_without_m_is_raised(command):
-    with pytest.raises(ZeroDivisionError):
-        command(fails_for(3, error=ZeroDivisionError()), "seed=3")
+def test_a_bug_without_m_is_one_line_and_exit_status_70(command, capsys):
+    assert command(fails_for(3, error=ZeroDivisionError("x")), "seed=3") == 70
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"error: internal error: ZeroDivisionError: x; the traceback is in \S+", line)
+
+
+def test_a_job_whose_last_attempt_was_killed_comes_last(command, ran):
+    def killed(job: TrainJob) -> None:
+        job.run.path.mkdir(parents=True, exist_ok=True)
+        if job.seeds == (1,):
+            (job.run.path / ".attempt").touch()  # what a SIGKILL leaves
+
+    command(killed, "-m", "seed=0,1,2")
+    ran.clear()
+    assert command(finish, "-m", "seed=0,1,2") == 0
+    assert ran == ["0", "2", "1"]
+
+
+def test_a_sweep_leaves_no_file_of_its_own(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command(finish, "-m", "seed=0,1") == 0
+    assert {path.name for path in tmp_path.iterdir()} <= {"runs"}
 
 
 def test_the_table_fits_80_columns(command, capsys):
     long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
     axes = ("task=add,mul", "split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
     assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == 1
-    table = capsys.readouterr().out.partition("job ")[2]
+    table = capsys.readouterr().out.partition("\njob     ")[2].partition("\njob ")[0]
     assert max(map(len, table.splitlines())) <= 80
     assert table.count("lr=0.0001") == 8  # folded, never cut off
 
@@ -194,26 +216,31 @@ def test_a_failed_job_keeps_nothing_alive(command):
 
     assert command(job, "-m", "seed=0,1") == 1
     assert len(alive) == 2
-    assert {failure.cause for failure in sweep.current.failures.values()} == {"no"}
 
 
-def planned(directories: Sequence[Run], before: bool = False) -> sweep.Sweep:
-    jobs = [sweep.Job([f"seed={n}"], {"seed": n}, before) for n in range(len(directories))]
-    return sweep.Sweep("train", lambda config: [directories[config["seed"]]], jobs, started=10.0)
+def outcomes(runs: Sequence[Run]) -> Outcomes:
+    return Outcomes([SweepJob([f"seed={n}"], Stub([run])) for n, run in enumerate(runs)], started=10.0)
 
 
-def test_of_jobs_that_ran_elsewhere_the_run_directories_tell(tmp_path: Path, config, capsys):
+class Stub:
+    """A job that stands for given runs."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self.runs = lambda: runs
+
+
+def test_the_status_of_jobs_run_elsewhere_is_read_from_their_run_directories(tmp_path: Path, config, capsys):
     """Whatever the cluster says: one finished, one failed and left a traceback, one was killed."""
     finished, failed, killed = (Run(tmp_path / name) for name in ("finished", "failed", "killed"))
-    for run in (finished, failed, killed):
+    for run in (failed, killed):
         run.create(config)
-    finished.finish({"seeds": []})
+    finish_run(finished, config)
     failed.error.write_text("Traceback ...\n  ...\nRuntimeError: on fire\n")
-    assert planned([finished, failed, killed]).end() == 1
+    assert outcomes([finished, failed, killed]).show() == 1
     said = capsys.readouterr().out
     assert verdicts(said) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
-    assert f"job 1: RuntimeError: on fire\n  see {failed.error}\n" in said
-    assert planned([finished]).end() == 0
+    assert f"job 1: RuntimeError: on fire; see {failed.error}\n" in said.replace("\n  ", " ")
+    assert outcomes([finished]).show() == 0
     os.utime(failed.error, (9.0, 9.0))  # before this sweep
-    assert planned([failed]).end() == 1
+    assert outcomes([failed]).show() == 1
     assert verdicts(capsys.readouterr().out)["seed=0"] == "not finished"

@@ -1,0 +1,99 @@
+"""The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from typing import IO, Any
+
+from ..errors import UserError, first_line, printable
+
+INTERNAL_ERROR = 70
+"""Exit status of a fault of ours: EX_SOFTWARE of sysexits.h."""
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """One line for people, and the exit status. The traceback of a fault of ours is written to a file.
+
+    A note "see FILE" on the error, which training adds, names the file that already holds it.
+    """
+    if isinstance(error, UserError):
+        return str(error), 1
+    if isinstance(error, OSError) and error.filename is not None:
+        safe = "files that were complete before are intact"
+        return printable(f"{error.filename}: {error.strerror or type(error).__name__}; {safe}"), 1
+    seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
+    where = seen[-1] if seen else _keep_traceback(error)
+    line = printable(first_line(error))  # type: ignore[arg-type]
+    return f"internal error: {line}; the traceback is in {where}", INTERNAL_ERROR
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Exit with a line on standard error if the block raises. `SystemExit`, a stop on a signal included, passes."""
+    with lasting_output():
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        except Exception as error:
+            line, status = explain(error)
+            print(f"error: {line}", file=sys.stderr)
+            raise SystemExit(status) from None
+
+
+@contextlib.contextmanager
+def lasting_output() -> Iterator[None]:
+    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = LastingStream(sys.stdout), LastingStream(sys.stderr)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
+
+
+class LastingStream:
+    """A text stream whose writes do not fail: after the first `OSError` they go nowhere."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._discard()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._discard()
+
+    def _discard(self) -> None:
+        """Point the descriptor elsewhere, for what is still buffered, and for Python's own flush at exit."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _keep_traceback(error: BaseException) -> str:
+    """The name of a private file that holds the traceback."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+    except OSError as failure:
+        return f"no file ({failure.strerror})"
+    return path
