@@ -2,11 +2,11 @@
 # mkdir -p runs
 # docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" arith-erd \
 #     -m task=add,mul split=random,vs_t,vs_v seed=0-4
-# Probes: the same with --entrypoint python, and probe.py after the image's name. The GPU's driver must know CUDA 13.
+# Probes: add --entrypoint python, and probe.py after the image's name. GPUs need a driver for CUDA 13: 580 or newer.
 #
-# The full image has the compiler that torch.compile needs, so nothing comes from Debian's moving archive: a digest and
-# hash-locked wheels decide what is in here. `docker buildx imagetools inspect python:3.12-bookworm` shows newer digests;
-# another Python needs its own deploy/requirements.docker.txt.
+# The full (not slim) image has the compiler that torch.compile needs. So nothing is installed from Debian's changing
+# archive: the digest and the hash-locked wheels determine the contents. `docker buildx imagetools inspect
+# python:3.12-bookworm` shows newer digests. Another Python version needs its own deploy/requirements.docker.txt.
 ARG BASE=python:3.12.13-bookworm@sha256:3cd9086bdb30f7c9bc08a3fa621d9842e0d3f6f9291aeb4677e0547817c10b12
 FROM ${BASE}
 
@@ -26,7 +26,7 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation -e . \
     && useradd --uid 1000 --no-create-home arith \
     && mkdir --mode 1777 /runs && ln -s /runs runs
 
-# The code is root's; Matplotlib, torch.compile, Triton and W&B keep their caches in HOME and /tmp, for any --user.
+# The code belongs to root. Matplotlib, torch.compile, Triton and W&B write their caches to HOME and /tmp, so any --user works.
 ENV HOME=/tmp USER=arith WANDB_DIR=/runs PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 1000:1000
 VOLUME /runs

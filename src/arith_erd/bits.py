@@ -5,7 +5,7 @@ The worked example, at three bits and in the default reverse order (least signif
     3 + 5 = 8      prompt      1 1 0 + 1 0 1     tokens  4 4 3 2 4 3 4
                    completion  0 0 0 1           tokens  3 3 3 4
 
-Bits are kept least significant first everywhere; only the token sequences know of an order.
+Bits are kept least significant first everywhere. Only token sequences have a choice of order.
 """
 
 from typing import Literal, get_args
@@ -38,7 +38,7 @@ def partial(values: Array, width: int) -> Array:
 
 
 def reorder(bits: Array, order: Order) -> Array:
-    """Bits least significant first <-> bits as written in ``order``; its own inverse."""
+    """Bits least significant first <-> bits in ``order``; its own inverse."""
     return bits if order == "reverse" else bits[..., ::-1]
 
 
@@ -57,8 +57,8 @@ def encode_completion(answer: Array, width: int, order: Order) -> Array:
 def decode_completion(tokens: npt.ArrayLike, order: Order) -> Array:
     """Completion tokens (..., width) -> integers (...,).
 
-    A model may answer with a token that is no bit at all; such a token is wrong wherever tokens are compared,
-    and reads as 0 here, where a number is wanted.
+    A model may answer with a token that is not a bit. Such a token counts as wrong where tokens are compared. Here,
+    where a number is needed, it counts as 0.
     """
     return from_bits(reorder((np.asarray(tokens) == ONE).astype(np.int64), order))
 

@@ -1,12 +1,12 @@
-"""The one error type that people see as a single line instead of a traceback."""
+"""The error type that is shown to people as one line, without a traceback."""
 
 LONGEST = 1000  # characters of a message
 
 
 class UserError(Exception):
-    """Input that cannot be used.
+    """The user's input cannot be used.
 
-    The message is one line that says what was received, what is accepted and which key or file to change.
+    The message is one line: what was received, what is accepted, and which key or file to change.
     """
 
     def __init__(self, message: str) -> None:
@@ -15,12 +15,12 @@ class UserError(Exception):
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
-    """``task.bits=1: expected an integer from 2 to 9``, as an error to raise."""
+    """The error ``task.bits=1: expected an integer from 2 to 9``, to be raised by the caller."""
     return UserError(f"{key}={value}: expected {accepted}")
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse what is no integer from ``low`` to ``high``; True and False are none.
+    """Raise unless ``value`` is an int (not a bool) in [low, high].
 
     Raises:
         UserError: naming the key.
@@ -31,11 +31,11 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
 
 
 def first_line(error: Exception) -> str:
-    """``ValueError: no such thing``; of a `UserError` its message alone."""
+    """``ValueError: its message``, one line; for a `UserError` the message only."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return f"{name}{str(error).strip().partition(chr(10))[0]}"
 
 
 def printable(text: str) -> str:
-    """Text from outside fit for a terminal: control characters, which could rewrite it, are spelt out."""
+    """Text that is safe to print: control characters, which could rewrite the terminal, are escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""What tests of interrupted runs have in common: a power cut on purpose, who else listens, equality bit for bit."""
+"""Shared by tests of interrupted runs: a simulated power cut, a third-party signal handler, bitwise comparison."""
 
 from collections.abc import Callable
 

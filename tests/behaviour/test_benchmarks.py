@@ -1,4 +1,4 @@
-"""The benchmarks run, at toy sizes and in this process; that they tell the truth is for whoever reads their tables."""
+"""The benchmarks run at toy sizes. Whether their numbers are right is not tested."""
 
 import json
 import runpy
@@ -26,7 +26,7 @@ def harness(root: Path, monkeypatch: pytest.MonkeyPatch):
     return epoch
 
 
-def test_every_measurement_is_made_and_kept(harness, monkeypatch, tmp_path, capsys):
+def test_every_measurement_is_printed_and_saved(harness, monkeypatch, tmp_path, capsys):
     out = tmp_path / "figures" / "out.json"
     options = ("--repeats=1", "--packs=1,2", "--steps=3", "--threads=1", "--profile", f"--out={out}")
     monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *TOY, "data.batch_size=16", "trainer.accelerator=cpu"])
@@ -45,7 +45,7 @@ def test_every_measurement_is_made_and_kept(harness, monkeypatch, tmp_path, caps
     assert "times the floor" in printed
 
 
-def test_the_timed_epoch_meets_no_batch_size_that_the_warm_up_did_not(harness, monkeypatch):
+def test_warm_up_covers_every_batch_size_of_the_timed_epoch(harness, monkeypatch):
     """A compiled pack would compile in it."""
     import ours
 
@@ -77,14 +77,14 @@ def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:
     return int(end.value.code or 0), capsys.readouterr().out.splitlines()[2:]
 
 
-def test_a_machine_without_a_gpu_agrees_with_itself(root, monkeypatch, capsys):
+def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
     status, lines = correctness(root, monkeypatch, capsys)
     assert status == 0
     assert [" ok " in line for line in lines] == [True] * 8 + [False] * 2
     assert all("bf16-mixed" in line and " for the record " in line for line in lines[8:])
 
 
-def test_a_check_that_raises_has_failed_and_the_others_go_on(root, monkeypatch, capsys):
+def test_check_that_raises_counts_as_failed_and_others_continue(root, monkeypatch, capsys):
     def fails(*_):
         raise RuntimeError("could not load [/usr/lib/libcuda.so.1]\nfor this device")
 

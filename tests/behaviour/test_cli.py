@@ -1,4 +1,4 @@
-"""The programs as people type them, in processes of their own; nobody is at the terminal."""
+"""The programs as people run them, each in its own process, without a terminal."""
 
 import csv
 import re
@@ -80,13 +80,13 @@ def assert_refused(result, message: str, folder) -> None:
 
 
 @pytest.mark.parametrize("case", BAD_INPUT | MORE_BAD_INPUT)
-def test_bad_input_is_a_short_message_and_leaves_nothing(case, light, folder):
+def test_bad_input_gives_a_short_message_and_writes_nothing(case, light, folder):
     typed, message = (BAD_INPUT | MORE_BAD_INPUT)[case]
     assert_refused(light("train.py", *typed.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_in_a_sweep(case, light, folder):
+def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, light, folder):
     typed, message = BAD_INPUT[case]
     assert_refused(light("train.py", "-m", *typed.split(), cwd=folder), message, folder)
 
@@ -103,7 +103,7 @@ def test_bad_input_in_a_sweep(case, light, folder):
         ("probe=distance_correlation", "run=DIR or checkpoint=FILE"),
     ],
 )
-def test_bad_input_of_a_probe(arguments, message, light, folder):
+def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, message, light, folder):
     assert_refused(light("probe.py", *arguments.split(), cwd=folder), message, folder)
 
 
@@ -114,7 +114,7 @@ def test_bad_input_of_a_probe(arguments, message, light, folder):
         ("checkpoint=none.pt", "checkpoint=none.pt: expected its task"),
     ],
 )
-def test_bad_input_of_a_probe_of_networks(arguments, message, cli, folder):
+def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, cli, folder):
     assert_refused(cli("probe.py", "probe=errors", *arguments.split(), cwd=folder), message, folder)
 
 
@@ -125,7 +125,7 @@ def test_bad_input_of_a_probe_of_networks(arguments, message, cli, folder):
         ("probe.py", ("task", "split", "probe", "logger", "figure")),
     ],
 )
-def test_help_fits_a_screen_and_names_every_group_and_option(program, groups, light, root):
+def test_help_fits_a_screen_and_lists_every_group_and_option(program, groups, light, root):
     result = light(program, "--help")
     assert result.returncode == 0
     lines = result.stdout.rstrip().splitlines()
@@ -149,17 +149,17 @@ def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
     )
 
 
-def test_an_experiment_narrowed_to_one_job_needs_no_sweep(light, folder):
+def test_experiment_narrowed_to_one_job_needs_no_sweep(light, folder):
     assert_refused(light("train.py", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder), "^error: seed=4-0", folder)
 
 
-def test_the_configuration_can_be_printed(light):
+def test_configuration_can_be_printed(light):
     result = light("train.py", "task=mul", "--cfg", "job", "--resolve")
     assert result.returncode == 0
     assert "max_epochs: 250" in result.stdout
 
 
-def test_a_sweep_of_two_packs_from_end_to_end(cli, folder, tiny, without, light):
+def test_sweep_of_two_packs_from_end_to_end(cli, folder, tiny, without, light):
     """W&B, which was not chosen, is never imported."""
     result = cli("train.py", "-m", "task=add,mul", "seed=0-1", *tiny, cwd=folder, PYTHONPATH=without("wandb"))
     assert result.returncode == 0, result.stderr
@@ -213,16 +213,16 @@ def test_dataset_probe_without_out(cli, folder, tiny):
     assert rows.parent.name.startswith("dataset-add")
 
 
-def test_a_sweep_with_one_bad_job_does_not_start(light, folder):
+def test_sweep_with_one_bad_job_does_not_start(light, folder):
     result = light("train.py", "-m", "task=add,mul", "seed=0-1,4-0", cwd=folder)
     assert_refused(result, r"job 1 \(task=add seed=4-0\): seed=4-0: expected.*job 3 .*none of the 4 jobs", folder)
 
 
-def test_a_preset_brings_its_own_sweep(light, folder):
+def test_experiment_sets_its_own_sweep(light, folder):
     result = light("train.py", "-m", "experiment=fig1", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "add"), ("1", "mul")]
 
 
-def test_what_is_typed_goes_before_what_a_preset_says(light, folder):
+def test_typed_options_override_the_experiment(light, folder):
     result = light("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "mul")]

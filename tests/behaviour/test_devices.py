@@ -1,4 +1,4 @@
-"""What a training step asks of its device, told without a GPU."""
+"""How a training step uses its device, tested without a GPU."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ class HostReads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_the_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
+def test_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
     found = {}
 
     def watched(name, original):
@@ -67,7 +67,7 @@ class OnTheCPU(TorchDispatchMode):
 
 @pytest.mark.parametrize("network", [Transformer, NanoGPT])
 @pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_nothing_of_an_epoch_stays_behind_on_the_cpu(network, seeds, monkeypatch):
+def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
     """With the ``meta`` device in the place of a GPU; but for the order of the examples, which is drawn on the CPU."""
     build = partial(network, TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2)
     module = LitPack(Pack(build, seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")

@@ -65,7 +65,7 @@ def users_of(library: str, source: Path) -> list[Path]:
     return [path for path in modules(source) if library in {name.split(".")[0] for name in imports(path, source)}]
 
 
-def test_every_room_is_on_a_floor_and_the_house_is_small(source):
+def test_every_room_is_on_a_floor_and_there_are_few_rooms(source):
     rooms = {path.stem if path.is_file() else path.name for path in source.iterdir() if path.suffix in ("", ".py")}
     assert rooms - {"__pycache__"} == set(FLOOR)
     assert len([path for path in source.iterdir() if path.name != "__pycache__"]) <= 22
@@ -83,7 +83,7 @@ def test_imports_go_down_the_floors_only(source):
     assert not wrong
 
 
-def test_every_group_of_configurations_is_the_folder_of_its_name(source, root):
+def test_every_configuration_group_has_a_folder_of_its_name(source, root):
     """A group whose files name a class; the others (experiments, figures, ablations) only set keys."""
     groups = {path.parent.name for path in (root / "conf").glob("*/*.yaml") if "\n_target_:" in path.read_text()}
     assert groups == {"task", "split", "logger", "probe"}
@@ -96,7 +96,7 @@ def test_nobody_imports_the_report(source):
 
 
 @pytest.mark.parametrize("library", ONLY_IN)
-def test_a_library_is_imported_only_where_it_belongs(library, source):
+def test_library_is_imported_only_where_allowed(library, source):
     users = {room_of(path, source) for path in users_of(library, source)}
     assert users <= ONLY_IN[library]
 

@@ -1,4 +1,4 @@
-"""Runs that are interrupted, in one process, and go on: of three-bit operands and one layer."""
+"""Interrupted runs resume, within one process: three-bit operands, one layer."""
 
 import fcntl
 import os
@@ -43,7 +43,7 @@ def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch
     assert_same(whole, resumed)
 
 
-def test_an_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, monkeypatch):
+def test_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, monkeypatch):
     interrupt(monkeypatch, KeepRows, epoch=2, after=True)
     with pytest.raises(RuntimeError):
         train("trainer.max_epochs=3")
@@ -53,7 +53,7 @@ def test_an_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, m
     assert [row["epoch"] for row in run.metrics()] == [1, 2]
 
 
-def test_a_full_disk_is_a_line_and_the_last_good_state_goes_on(train, whole, monkeypatch):
+def test_full_disk_gives_one_line_and_keeps_last_good_state(train, whole, monkeypatch):
     """Files may not grow beyond a limit from the second epoch on: the checkpoint fails, what was there stays."""
     unlimited, original = resource.getrlimit(resource.RLIMIT_FSIZE), ResumePoint.on_train_epoch_end
 
@@ -83,7 +83,7 @@ def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
     assert "resuming from epoch 3" in capsys.readouterr().out
 
 
-def test_interrupted_before_its_first_checkpoint_a_run_starts_again(train, whole, monkeypatch):
+def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole, monkeypatch):
     power_cut(train, monkeypatch, KeepRows, 1, True)
     assert_same(whole, train(*FOUR_EPOCHS))
 
@@ -126,7 +126,7 @@ def another_file(path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, empty, another_file])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, damage):
+def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, runs_dir, monkeypatch, capsys, damage):
     half_way(train, monkeypatch)
     damage(the_run(runs_dir).checkpoint)
     capsys.readouterr()
@@ -136,14 +136,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(train, whole, runs_di
     assert sum("resuming from epoch 3" in line for line in lines) == 1
 
 
-def test_killed_between_the_two_renames(train, whole, runs_dir, monkeypatch, capsys):
+def test_run_killed_between_two_renames_resumes(train, whole, runs_dir, monkeypatch, capsys):
     half_way(train, monkeypatch)
     the_run(runs_dir).checkpoint.unlink()
     assert_same(whole, train(*FOUR_EPOCHS))
     assert "resuming from epoch 3" in capsys.readouterr().out
 
 
-def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(train, whole, runs_dir, monkeypatch):
+def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, runs_dir, monkeypatch):
     """Fallen back, then interrupted at once: the good one is still there."""
     half_way(train, monkeypatch)
     cut(the_run(runs_dir).checkpoint)
@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(train, whole, 
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-def test_two_damaged_checkpoints_are_one_line(train, runs_dir, monkeypatch):
+def test_two_damaged_checkpoints_give_one_line(train, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     for path in (run.checkpoint, run.previous_checkpoint):
@@ -160,7 +160,7 @@ def test_two_damaged_checkpoints_are_one_line(train, runs_dir, monkeypatch):
         train(*FOUR_EPOCHS)
 
 
-def test_a_line_cut_in_the_middle_is_written_again(train, whole, runs_dir, monkeypatch):
+def test_truncated_row_is_written_again(train, whole, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     metrics = the_run(runs_dir).path / "metrics.csv"
     metrics.write_text(metrics.read_text()[:-20])
@@ -168,14 +168,14 @@ def test_a_line_cut_in_the_middle_is_written_again(train, whole, runs_dir, monke
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-def test_epochs_without_their_rows_are_not_gone_on_from(train, runs_dir, monkeypatch):
+def test_run_never_resumes_from_epochs_without_rows(train, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     (the_run(runs_dir).path / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 1; delete last\.ckpt to start again"):
         train(*FOUR_EPOCHS)
 
 
-def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, runs_dir, monkeypatch):
+def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     before = {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)}
@@ -196,7 +196,7 @@ def test_a_save_that_fails_leaves_both_checkpoints_as_they_were(train, whole, ru
     assert not run.previous_checkpoint.exists()
 
 
-def test_a_checkpoint_that_lightning_refuses_is_a_line(train, runs_dir, monkeypatch):
+def test_checkpoint_refused_by_lightning_gives_one_line(train, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     torch.save(torch.load(run.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"}, run.checkpoint)
@@ -235,7 +235,7 @@ def no_counters(saved) -> None:
 @pytest.mark.parametrize(
     "craft", [no_moments, one_moment_less, a_short_moment, a_repeated_moment, no_learning_rate, no_counters]
 )
-def test_a_crafted_checkpoint_falls_back_to_the_one_before(train, whole, runs_dir, monkeypatch, capsys, craft):
+def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, runs_dir, monkeypatch, capsys, craft):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     saved = torch.load(run.checkpoint, weights_only=True)
@@ -245,7 +245,7 @@ def test_a_crafted_checkpoint_falls_back_to_the_one_before(train, whole, runs_di
     assert "going on from the one before" in capsys.readouterr().out
 
 
-def test_a_run_that_another_process_trains_is_left_alone(train, whole, runs_dir, monkeypatch):
+def test_run_locked_by_another_process_is_not_touched(train, whole, runs_dir, monkeypatch):
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     stamps = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
@@ -273,7 +273,7 @@ def state_of_the_process() -> dict:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_job_leaves_nothing_behind_for_the_next(train, whole, monkeypatch, fails):
+def test_jobs_do_not_affect_the_next_job(train, whole, monkeypatch, fails):
     """What one that finished, or one that failed, changed in the process; and the next comes to the same bits."""
     train("trainer.max_epochs=1", "logger=wandb")  # the first one imports, and sets what all share
     before = state_of_the_process()

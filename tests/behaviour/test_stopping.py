@@ -1,4 +1,4 @@
-"""Runs that are asked to leave, by a signal, and go on from the step at which they stood."""
+"""Runs stopped by a signal resume from the step at which they stopped."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ def submitit():
     ],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
-def test_a_signal_ends_a_run_that_goes_on_from_that_step(
+def test_run_stopped_by_a_signal_resumes_from_that_step(
     train, whole, runs_dir, monkeypatch, capsys, submitit, hook, batch, place, left, number
 ):
     """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
@@ -75,7 +75,7 @@ def test_a_signal_ends_a_run_that_goes_on_from_that_step(
 @pytest.mark.parametrize(
     ("hook", "batch"), [("on_train_batch_end", 1), ("on_validation_batch_end", 0), ("on_train_epoch_end", None)]
 )
-def test_a_run_goes_on_if_whoever_listens_comes_back(train, whole, monkeypatch, submitit, hook, batch):
+def test_training_continues_if_a_third_party_handler_returns(train, whole, monkeypatch, submitit, hook, batch):
     submitit.work = lambda: None
     signalled(monkeypatch, 2, hook, batch, signal.SIGUSR2)
     with signals_caught():
@@ -93,14 +93,14 @@ def test_a_run_goes_on_if_whoever_listens_comes_back(train, whole, monkeypatch, 
     ],
     ids=" ".join,
 )
-def test_a_signal_in_the_validation_of_any_run(train, runs_dir, tmp_path, train_in, monkeypatch, overrides):
+def test_signal_during_validation_stops_the_run(train, runs_dir, tmp_path, train_in, monkeypatch, overrides):
     with monkeypatch.context() as patch:
         signalled(patch, 1, "on_validation_batch_end", 0)
         stop(train, *overrides)
     assert_same(train(*FOUR_EPOCHS, *overrides), train_in(tmp_path / "whole", *FOUR_EPOCHS, *overrides))
 
 
-def test_a_run_that_is_stopped_again_and_again(train, whole, monkeypatch, capsys):
+def test_run_stopped_repeatedly_still_finishes(train, whole, monkeypatch, capsys):
     """In every one of its steps but the last of each epoch, then in each validation."""
     for epoch in (1, 2, 3, 4):
         for hook, batch in (("on_train_batch_end", 0), ("on_train_batch_end", 1), ("on_validation_batch_end", 0)):
@@ -111,7 +111,7 @@ def test_a_run_that_is_stopped_again_and_again(train, whole, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("overrides", [("checkpoint.every_n_epochs=3",), ("trainer.stop_at=0.0",)], ids=" ".join)
-def test_a_signal_after_the_last_epoch_leaves_the_summary(train, monkeypatch, capsys, overrides):
+def test_signal_after_the_last_epoch_still_writes_the_summary(train, monkeypatch, capsys, overrides):
     with monkeypatch.context() as patch:
         signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
         stop(train, *overrides)

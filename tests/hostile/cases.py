@@ -1,4 +1,4 @@
-"""The table of hostile input: every case, for pytest and for whoever counts them."""
+"""The table of all hostile inputs."""
 
 from . import configurations, files, weights
 from .world import Case, attempt

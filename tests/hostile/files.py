@@ -1,4 +1,4 @@
-"""Hostile files around a run: links, pipes, tables, summaries, and names that end in a page."""
+"""Hostile files around a run: links, pipes, tables, summaries, and names that reach the HTML page."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What people type wrong: each is answered by one short message that names the key, before anything is written."""
+"""Typing mistakes: each gives one short message that names the key, and writes nothing."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Whatever stands in the files of a run, it is read, or refused in a line; nothing else happens.
+"""Files of a run with random contents are read, or refused in one line; nothing else happens.
 
 ``HOSTILE_EXAMPLES=20000 python -m pytest tests/hostile/test_fuzz.py`` looks for longer.
 """
@@ -116,7 +116,7 @@ def reads_or_refuses(world: World) -> None:
 @pytest.mark.parametrize("name", FILES)
 @fuzz
 @given(mutations=MUTATIONS)
-def test_damaged_bytes(world: World, name: str, mutations: list[tuple[str, float, Any]]) -> None:
+def test_damaged_bytes_are_read_or_refused(world: World, name: str, mutations: list[tuple[str, float, Any]]) -> None:
     if name == "last.ckpt":
         world.run.weights(0).rename(world.folder / "aside")
     try:
@@ -142,7 +142,7 @@ def replaced(node: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 @fuzz
 @given(data=st.data())
-def test_other_values_in_a_configuration(world: World, data: st.DataObject) -> None:
+def test_other_values_in_a_configuration_are_read_or_refused(world: World, data: st.DataObject) -> None:
     config = world.config
     replaced(config, data.draw(st.sampled_from([*paths(config)])), data.draw(VALUES))
     with holding(world.file("config.yaml"), yaml.safe_dump(config, sort_keys=False).encode()):
@@ -153,7 +153,7 @@ def test_other_values_in_a_configuration(world: World, data: st.DataObject) -> N
 
 @fuzz
 @given(data=st.data())
-def test_other_values_in_a_summary(world: World, data: st.DataObject) -> None:
+def test_other_values_in_a_summary_are_read_or_refused(world: World, data: st.DataObject) -> None:
     summary = copy.deepcopy(world.summary)
     node = data.draw(st.sampled_from([summary, summary["seeds"][0], summary["versions"]]))
     node[data.draw(st.sampled_from([*node, "replica", "run", "new"]))] = data.draw(VALUES)
@@ -163,7 +163,7 @@ def test_other_values_in_a_summary(world: World, data: st.DataObject) -> None:
 
 @fuzz
 @given(mutations=MUTATIONS)
-def test_other_weights_from_elsewhere(world: World, mutations: list[tuple[str, float, Any]]) -> None:
+def test_foreign_weights_are_read_or_refused(world: World, mutations: list[tuple[str, float, Any]]) -> None:
     path = world.folder / "model"
     path.write_bytes(mutated(world.run.checkpoint.read_bytes(), mutations))
     with pytest.raises(UserError):
@@ -173,7 +173,7 @@ def test_other_weights_from_elsewhere(world: World, mutations: list[tuple[str, f
 
 @settings(fuzz, max_examples=EXAMPLES // 2)
 @given(data=st.data())
-def test_whatever_is_typed(data: st.DataObject) -> None:
+def test_any_typed_override_is_accepted_or_refused(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(_keys()))
     value = data.draw(st.one_of(st.sampled_from(WORDS), st.text(max_size=12), VALUES.map(str)))
     with contextlib.suppress(UserError):

@@ -1,4 +1,4 @@
-"""Whatever has become of the files that a run goes on from, it comes to the same end, or says why not in a line."""
+"""With damaged checkpoint files a run reaches the same weights, or says in one line why not."""
 
 import copy
 import shutil
@@ -68,7 +68,9 @@ def resumed(half: Path, folder: Path, spoil: Any) -> Run | None:
 @pytest.mark.parametrize("name", ["last.ckpt", "previous.ckpt", "metrics.csv", "config.yaml"])
 @fuzz
 @given(mutations=MUTATIONS)
-def test_damaged_bytes(half: Path, whole: Run, tmp_path: Path, name: str, mutations: list[tuple[str, float, Any]]):
+def test_damaged_bytes_are_read_or_refused(
+    half: Path, whole: Run, tmp_path: Path, name: str, mutations: list[tuple[str, float, Any]]
+):
     def damage(run: Run) -> None:
         path = run.path / name
         path.write_bytes(mutated(path.read_bytes(), mutations))
@@ -87,7 +89,7 @@ def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @fuzz
 @given(data=st.data())
-def test_other_values_in_a_checkpoint(half: Path, tmp_path: Path, data: st.DataObject):
+def test_other_values_in_a_checkpoint_resume_or_are_refused(half: Path, tmp_path: Path, data: st.DataObject):
     """They may lead anywhere that is a number, but not to a traceback."""
 
     def craft(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Hostile weights: what pretends to be safetensors, a resume checkpoint, or a model of the authors."""
+"""Hostile weights: fake safetensors, fake resume checkpoints, fake models of the authors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A folder with a run, something precious beside it, and a watch over both while hostile input is read."""
+"""A folder with a run and a file that must not change, watched while hostile input is read."""
 
 import contextlib
 import io

@@ -16,7 +16,7 @@ def numbers_of_a_width(draw):
 
 
 @given(numbers_of_a_width())
-def test_bits_are_those_of_python_least_significant_first(case):
+def test_bits_equal_pythons_least_significant_first(case):
     width, numbers = case
     expected = [[int(c) for c in reversed(format(x, f"0{width}b"))] for x in numbers]
     assert bits.to_bits(numbers, width).tolist() == expected
@@ -28,7 +28,7 @@ def test_from_bits_inverts_to_bits(case):
     assert bits.from_bits(bits.to_bits(numbers, width)).tolist() == numbers
 
 
-def test_bits_keep_the_leading_shape():
+def test_to_bits_keeps_leading_axes():
     numbers = np.arange(24).reshape(2, 3, 4)
     assert bits.to_bits(numbers, 5).shape == (2, 3, 4, 5)
     np.testing.assert_array_equal(bits.from_bits(bits.to_bits(numbers, 5)), numbers)
@@ -42,7 +42,7 @@ def test_reorder_is_its_own_inverse(case, order):
 
 
 @given(numbers_of_a_width())
-def test_plain_order_is_how_python_writes_numbers(case):
+def test_plain_order_equals_pythons_notation(case):
     width, numbers = case
     written = bits.render(bits.encode_completion(np.array(numbers, dtype=np.int64), width, "plain"))
     assert written == [format(x, f"0{width}b") for x in numbers]
@@ -58,21 +58,21 @@ def test_decode_inverts_encode(case, order):
 @pytest.mark.parametrize(
     ("order", "prompt", "completion"), [("reverse", "110+101", "0001"), ("plain", "011+101", "1000")]
 )
-def test_the_worked_example(order, prompt, completion):
+def test_worked_example_of_the_docstring(order, prompt, completion):
     assert bits.render(bits.encode_prompt(np.array([3]), np.array([5]), 3, order)) == [prompt]
     assert bits.render(bits.encode_completion(np.array([8]), 4, order)) == [completion]
 
 
-def test_the_worked_example_in_token_ids():
+def test_worked_example_in_token_ids():
     assert bits.encode_prompt(np.array([3]), np.array([5]), 3, "reverse").tolist() == [[4, 4, 3, 2, 4, 3, 4]]
     assert bits.encode_completion(np.array([8]), 4, "reverse").tolist() == [[3, 3, 3, 4]]
 
 
 @pytest.mark.parametrize("token", [bits.UNUSED, bits.START, bits.OPERATOR])
-def test_a_token_that_is_no_bit_reads_as_zero(token):
+def test_token_that_is_not_a_bit_decodes_as_zero(token):
     assert bits.decode_completion([[bits.ONE, token, bits.ONE]], "reverse").tolist() == [0b101]
     assert bits.decode_completion([[bits.ONE, bits.ONE, token]], "plain").tolist() == [0b110]
 
 
-def test_render_shows_every_token_by_its_sign():
+def test_render_uses_a_symbol_for_each_token():
     assert bits.render(np.array([[0, 1, 2, 3, 4]]), operator="x") == [".sx01"]

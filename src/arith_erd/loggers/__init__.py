@@ -1,4 +1,4 @@
-"""Where numbers go besides the run directory: one file each, found by Hydra through ``_target_``."""
+"""Where numbers go besides the run directory. The files in ``conf/logger/`` name the classes in ``_target_``."""
 
 from .csv import Csv
 from .logger import Logger

@@ -1,4 +1,4 @@
-"""The default: every run writes ``metrics.csv`` itself, so there is nothing more to do."""
+"""The default logger. Every run writes ``metrics.csv`` itself, so this logger adds nothing."""
 
 from .logger import Logger
 

@@ -1,4 +1,4 @@
-"""What a logger is told."""
+"""The interface of loggers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +10,16 @@ from ..runs import Row
 
 
 class Logger:
-    """Told of a run's start, of each epoch's rows and of its end; does nothing with them."""
+    """Called at a run's start, after each epoch and at its end. The methods of this base class do nothing."""
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
-        """A run begins, or goes on. ``folder`` is the run directory."""
+        """A run starts or resumes. ``folder`` is the run directory."""
 
     def log(self, rows: Sequence[Row]) -> None:
-        """The rows of one epoch, one a seed: the columns of ``metrics.csv``."""
+        """The rows of one epoch, one for each seed, with the columns of ``metrics.csv``."""
 
     def finish(self, summaries: Sequence[Row]) -> None:
-        """The run has ended: the ``seeds`` of ``summary.json``, none if it failed. Called exactly once."""
+        """The run has ended. ``summaries`` are the ``seeds`` of ``summary.json``; empty if it failed. Called once."""
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path) -> None:
-        """What the probe ``name`` found in one seed of a run."""
+        """The rows and the figure of probe ``name`` for one seed of a run."""

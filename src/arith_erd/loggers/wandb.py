@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its own telemetry would wait at exit for a silent server
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would delay the exit if the server is silent
 import wandb
 
 from ..config.rules import MODES, Mode
@@ -25,15 +25,15 @@ from .logger import Logger
 class Wandb(Logger):
     """Logs every epoch of every seed.
 
-    ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online`` no missing or
-    wrong key and no silent server ever stops a run, or costs it more than ``timeout``: it goes on offline, and one line
-    says so. What W&B could not upload is in the run directory all the same.
+    ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if W&B fails
+    (a missing or wrong key, a silent server), training continues offline, waits at most ``timeout`` in total, and
+    prints the sync command. The run directory has all numbers in any case.
 
     Args:
         project: of W&B.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
-        timeout: seconds that a run may wait for W&B in all, from its start to its end.
+        timeout: seconds that a run may wait for W&B in total, from its start to its end.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Wandb(Logger):
                 run.define_metric("*", step_metric="epoch")
 
     def _go_online(self, folder: Path) -> None:
-        """Begin to count the time that W&B takes, and stay offline if it will not answer."""
+        """Start the clock for ``timeout``, and stay offline without a key or an answer."""
         self.folder = folder
         self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
@@ -67,7 +67,7 @@ class Wandb(Logger):
             self._stay_offline(f"no answer within {self.timeout:g} s")
 
     def _open(self, name: str, seed: int, folder: Path, sharing: int, config: dict[str, Any] | None = None) -> Any:
-        """The W&B run of one seed; it has the same id each time, so that a resumed run or a probe goes on with it."""
+        """The W&B run of one seed. Its id is fixed, so that a resumed run or a probe continues it."""
         try:
             return self._init(name, seed, folder, sharing, config)
         except (wandb.Error, OSError) as error:
@@ -85,7 +85,7 @@ class Wandb(Logger):
             entity=self.entity,
             group=name,
             name=f"{name}/seed={seed}",
-            id=run_id if self.asked == self.mode else f"{run_id}-offline",  # W&B keeps the id of a failed start
+            id=run_id if self.asked == self.mode else f"{run_id}-offline",  # the failed online start has taken the id
             resume="allow" if online else None,
             config=config,
             dir=str(folder),
@@ -124,7 +124,7 @@ class Wandb(Logger):
 
     @contextmanager
     def _never_in_the_way(self) -> Iterator[None]:
-        """Training goes on whatever W&B raises, or its service, which may die; the first time a line says so."""
+        """Suppress errors of W&B, and of its service, which may die. The first one is printed."""
         try:
             yield
         except Exception as error:
@@ -143,7 +143,7 @@ class Wandb(Logger):
 
 
 def _answers(url: str, timeout: float) -> bool:
-    """Whether a server says anything at all; wandb itself would go on asking for minutes."""
+    """Whether a server answers at all; wandb itself would keep trying for minutes."""
     answered = []
 
     def ask() -> None:
@@ -155,14 +155,14 @@ def _answers(url: str, timeout: float) -> bool:
             return
         answered.append(True)
 
-    asking = threading.Thread(target=ask, daemon=True)  # a name server that is silent knows no timeout
+    asking = threading.Thread(target=ask, daemon=True)  # a silent name server ignores the timeout
     asking.start()
     asking.join(timeout)
     return bool(answered)
 
 
 def _has_key() -> bool:
-    """Whether W&B would find a key without asking for one on the terminal."""
+    """Whether W&B would find a key without prompting for it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     netrc = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()

@@ -9,8 +9,8 @@ Their names and ours, for one example of each kind::
     decoder_layers.0.norm3.bias             decoder.0.feed_forward.norm.bias
     fc.weight                               head.weight
 
-Their buffers (positions and causal mask) have fixed values, which our network computes; only the shapes are of use
-here, since they tell for which lengths of prompt and answer a model was made.
+Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the buffers' shapes
+are used: they show the lengths of prompt and answer that a model was made for.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from .transformer import Transformer
 from .weights import is_plain, load_tensors
 
 MAX_LAYERS = 64  # a file can name any number of layers
-NUM_HEADS = 8  # not to be seen in any shape; table 2 of the paper
+NUM_HEADS = 8  # no shape shows it; table 2 of the paper
 STACKS = ("encoder_layers.", "decoder_layers.")
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -56,7 +56,7 @@ def official_name(name: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, or a UserError; whatever else the file holds is not executed."""
+    """The tensors of a checkpoint by name, or a UserError. No code in the file is executed."""
     try:
         state = load_tensors(path)
     except OSError as error:
@@ -71,27 +71,30 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _width(state: dict[str, Tensor]) -> int:
-    """C: the last dimension that most tensors share, so that a tensor of a wrong shape does not change it."""
+    """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
     widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
     [(width, _)] = widths.most_common(1) or [(0, 0)]
-    return width if width and width % NUM_HEADS == 0 else 64  # the paper's, to list what is missing
+    return (
+        width if width and width % NUM_HEADS == 0 else 64
+    )  # the paper's width, so that the error lists what is missing
 
 
 def load_official(path: str | Path, task: Task) -> Transformer:
-    """A model of the authors, in evaluation mode on the CPU; width and depth are read off the shapes.
+    """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
     Args:
-        path: their state dict; read as tensors only, so that no code in it can run.
-        task: what it was trained on. Prompt and answer lengths are checked; addition and random output look alike.
+        path: their state dict, read as tensors only, so that no code in it can run.
+        task: what it was trained on. Only the lengths of prompt and answer can be checked, so addition and random
+            output are indistinguishable.
 
     Raises:
-        UserError: if the file is no such state dict, with every key that is missing, foreign or of another shape.
+        UserError: if the file is not such a state dict; lists every missing, foreign or misshapen key.
     """
     state = _read(Path(path))
     d_model = _width(state)
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
     shape = (task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
-    with torch.device("meta"):  # without memory: only weights that fit say how large a network may be
+    with torch.device("meta"):  # allocates no memory until the weights are known to fit
         network = Transformer(*shape)
     names = {name: official_name(name) for name in network.state_dict()}
     expected = {names[name]: tensor.shape for name, tensor in network.state_dict().items()} | {

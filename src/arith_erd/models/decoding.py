@@ -1,8 +1,8 @@
 """Greedy decoding, and why it is rarely needed.
 
 Greedy decoding gives the right sequence if and only if every token is the likeliest one after the right prefix. So
-one teacher-forced forward gives the exact autoregressive sequence accuracy. What remains to be decoded are the
-sequences that fail, and those only where the wrong answer itself is of interest.
+one teacher-forced forward pass gives the exact autoregressive sequence accuracy. Only sequences that fail need to be
+decoded, and only where the wrong answer itself is of interest.
 """
 
 import torch
@@ -20,7 +20,7 @@ def shift_right(completion: Tensor) -> Tensor:
 
 @torch.no_grad()
 def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
-    """The likeliest token after each prefix of the network's own making: prompts (N, P) -> tokens (N, length)."""
+    """Take the likeliest token after each prefix, again and again: prompts (N, P) -> tokens (N, length)."""
     batches = []
     for part in prompt.split(batch_size):
         memory = network.encode(part)
@@ -34,7 +34,7 @@ def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256)
 
 @torch.no_grad()
 def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
-    """What `greedy` would give, decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
+    """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
     predicted = torch.cat(
         [

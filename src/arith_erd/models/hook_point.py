@@ -4,12 +4,12 @@ from torch import Tensor, nn
 
 
 class HookPoint(nn.Module):
-    """The identity, so that a tensor which no module returns can be hooked; after TransformerLens' class of that name.
+    """The identity. It makes a tensor hookable that no module returns, like TransformerLens' class of the same name.
 
     It has no parameters and disappears from compiled graphs.
 
     Args:
-        position_axis: the axis of the tensor that counts positions; 1 everywhere but in attention patterns.
+        position_axis: the tensor's axis of positions: 1, except in attention patterns.
     """
 
     def __init__(self, position_axis: int = 1) -> None:
@@ -18,7 +18,7 @@ class HookPoint(nn.Module):
 
     @property
     def watched(self) -> bool:
-        """Whether anyone reads or replaces the tensor. What training never needs is computed only then."""
+        """Whether a probe reads or replaces the tensor. Tensors that training does not need are computed only then."""
         return len(self._forward_hooks) > 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,5 +26,5 @@ class HookPoint(nn.Module):
 
 
 def position_axis(module: nn.Module) -> int:
-    """The axis that counts positions in what a module returns: (B, T, ...), unless it is a `HookPoint` that says so."""
+    """The axis of positions in a module's output: 1, unless it is a `HookPoint` with another."""
     return module.position_axis if isinstance(module, HookPoint) else 1

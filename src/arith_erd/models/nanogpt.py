@@ -29,11 +29,17 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, future: Tensor) -> Tensor:
-        """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> their updates (B, L, C)."""
+    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
+        """Updates (B, L, C) of the last L positions.
+
+        Args:
+            x: embeddings (B, T, C).
+            future: (T, T) bool, True where a position must not look.
+            last: L; all positions are read, and only these are updated.
+        """
         q, k, v = (split_heads(y, self.heads.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
-        q = q[..., -future.shape[0] :, :]  # (B, nh, L, hs)
-        update: Tensor = self.heads(q, k, v, self.out, future, self.dropout)  # (B, L, C)
+        q = q[..., -last:, :]  # (B, nh, L, hs)
+        update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout)  # (B, L, C)
         return update
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -59,7 +65,7 @@ class MLP(nn.Module):
 
 
 class Residual(nn.Module):
-    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, at the last L positions if the sublayer gives only those."""
+    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, restricted to the positions that the sublayer returns."""
 
     def __init__(self, sublayer: CausalSelfAttention | MLP, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -67,7 +73,7 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor | int) -> Tensor:
         update = self.dropout(self.sublayer(self.norm(x), *context))  # (B, L, C)
         return x[..., -update.shape[-2] :, :] + update
 
@@ -81,9 +87,9 @@ class Block(nn.Module):
         self.attention = Residual(attend, d_model, dropout) if attend else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
-    def forward(self, x: Tensor, future: Tensor) -> Tensor:
-        """Embeddings (B, T, C), and where their last L positions must not look, (L, T) -> those, (B, L, C)."""
-        x = x[..., -future.shape[0] :, :] if self.attention is None else self.attention(x, future)
+    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
+        """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
+        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -106,7 +112,7 @@ class NanoGPT(Network):
         num_heads: attention heads; must divide ``d_model``.
         num_layers: blocks.
         dropout: probability.
-        attention, feed_forward, positional_encoding: False takes the part away.
+        attention, feed_forward, positional_encoding: False removes the component.
     """
 
     future: Tensor  # (P + m, P + m) bool
@@ -127,7 +133,7 @@ class NanoGPT(Network):
         length = prompt_length + answer_length
         self.prompt_length = prompt_length
         self.embedding = nn.Embedding(VOCAB_SIZE, d_model)
-        # One position more than is ever read: the authors count the last answer token too.
+        # One position more than is ever read, because the authors count the last answer token too.
         self.positions = nn.Embedding(length + 1, d_model) if positional_encoding else None
         self.dropout = Dropout(dropout)
         layer = (d_model, num_heads, dropout, attention, feed_forward)
@@ -141,7 +147,7 @@ class NanoGPT(Network):
                 nn.init.normal_(weight, std=std)
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """A decoder-only model has no encoder: the prompt itself."""
+        """Return the prompt unchanged: a decoder-only model has no encoder."""
         return prompt
 
     def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
@@ -157,8 +163,8 @@ class NanoGPT(Network):
         x = self.dropout(x)
         *lower, last = self.blocks
         for block in lower:
-            x = block(x, future)
-        x = last(x, future[self.prompt_length :])  # (B, t, C): nothing reads what it would give for the prompt
+            x = block(x, future, length)
+        x = last(x, future, answer_in.shape[-1])  # (B, t, C): nothing reads its output at the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
 
@@ -174,7 +180,7 @@ class NanoGPT(Network):
         return torch.cat([prompt, self.prompt_length + tree.positions]), future
 
     def sites(self) -> dict[str, nn.Module]:
-        """``dec.1 .. dec.5``, (B, P + m, C), ``dec.6``, only the last m positions, and what lies inside them."""
+        """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""
         named: dict[str, nn.Module] = {"dec.embed": self.embedding}
         before: nn.Module = self.dropout
         for i, block in enumerate(self.blocks, 1):

@@ -1,4 +1,4 @@
-"""What every architecture offers to training and to probes."""
+"""The interface between an architecture and the rest: training and probes use nothing else of it."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,16 @@ class Tree:
 class Network(nn.Module):
     """A model of completions given prompts: P prompt tokens, m answer tokens, V words, C channels.
 
-    A subclass takes ``prompt_length`` and ``answer_length`` (and whatever its YAML file sets), and defines
-    `encode`, `decode` and `sites`. It knows nothing of packs.
+    A subclass takes ``prompt_length``, ``answer_length`` and what its YAML file sets, and defines `encode`, `decode`
+    and `sites`. It is written for a single network; packs are made of it from outside.
     """
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """Prompt tokens (B, P) -> whatever `decode` wants of them; once per prompt, however long the answer."""
+        """Prompt tokens (B, P) -> any tensor that `decode` needs. Decoding calls it once for a whole answer."""
         raise NotImplementedError
 
     def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
-        """What `encode` gave and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V).
+        """Output of `encode` and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V).
 
         With a `Tree` of T tokens, ``answer_in`` is (B, T) and the logits are (B, T, V): of the token after each.
         """

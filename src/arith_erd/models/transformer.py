@@ -52,7 +52,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Post-norm: ``norm(x + dropout(sublayer(x, ...)))``; with the sublayer taken away, just ``norm(x)``."""
+    """Post-norm: ``norm(x + dropout(sublayer(x, ...)))``, or just ``norm(x)`` without a sublayer."""
 
     def __init__(self, sublayer: nn.Module | None, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
 
     def sites(self, layer: str, name: str = "attn") -> dict[str, nn.Module]:
-        """The places inside the sublayer ``name``, if it is there."""
+        """The sites inside the sublayer ``name``; none if it was removed."""
         if isinstance(self.sublayer, MultiHeadAttention):
             return self.sublayer.heads.sites(f"{layer}.{name}") | {f"{layer}.{name}_out": self.sublayer}
         return self.sublayer.sites(layer) if isinstance(self.sublayer, FeedForward) else {}
@@ -126,9 +126,9 @@ class Transformer(Network):
         answer_length: tokens of an answer, m.
         d_model: channels C; the feed-forward layers have four times as many inside.
         num_heads: attention heads; must divide ``d_model``.
-        num_layers: of the encoder, and of the decoder.
+        num_layers: layers of the encoder, and of the decoder.
         dropout: probability.
-        encoder, attention, feed_forward, positional_encoding: False takes the part away (paper, section 5).
+        encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
     """

@@ -1,4 +1,4 @@
-"""Weights from files that may come from anywhere: tensors that fit, in no more memory than the file takes."""
+"""Read weights from untrusted files: tensors only, and only those that fit the network."""
 
 import warnings
 import zipfile
@@ -13,20 +13,20 @@ from ..errors import UserError
 
 
 def load_tensors(path: Path) -> Any:
-    """What a PyTorch file holds of tensors and plain values, on the CPU; code in it is not run.
+    """The tensors and plain values in a PyTorch file, on the CPU. No code in it is run.
 
     Raises:
-        OSError: if it cannot be read, or is no plain file.
+        OSError: if it cannot be read, or is not a regular file.
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
     size = path.stat().st_size
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(f"{path} is no plain file")  # a pipe would be waited for
+        raise OSError(f"{path} is not a regular file")  # reading a pipe would block
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > size:
-                raise ValueError("packed: PyTorch never packs, and a small file may hold terabytes of zeros")
-    with warnings.catch_warnings(action="ignore"):  # one line about a bad file is enough
+                raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
+    with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -45,6 +45,6 @@ def checked_state(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], ru
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether this is a dense tensor of real floating-point numbers, with memory behind it."""
+    """Whether this is a dense tensor of real floating-point numbers that has memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
     return dense and tensor.is_floating_point() and not tensor.is_meta

@@ -1,6 +1,6 @@
-"""The splits: which examples are held out for validation. One file each, found by Hydra through ``_target_``.
+"""The splits: which examples are held out for validation. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is a function of the examples alone: ``split(examples) -> (N,) bool``, True where held out.
+A split is a function of the examples only: ``split(examples) -> (N,) bool``, True where held out.
 """
 
 from typing import Protocol, runtime_checkable
@@ -16,7 +16,7 @@ from .vs_v import ValueSplit
 
 @runtime_checkable
 class Split(Protocol):
-    """Whatever can be called with examples: no base class is needed."""
+    """Any callable with this signature; no base class is needed."""
 
     def __call__(self, examples: Examples, /) -> npt.NDArray[np.bool_]: ...
 

@@ -11,8 +11,8 @@ class RandomSplit:
     """Hold out a random ``fraction`` of the table.
 
     Args:
-        fraction: of the examples, strictly between 0 and 1; at least one example stays on either side.
-        seed: of the split itself, shared by all replicas of an experiment.
+        fraction: of the examples, strictly between 0 and 1. Each side keeps at least one example.
+        seed: of the split. All replicas of an experiment share it.
     """
 
     def __init__(self, fraction: float = 0.25, seed: int = 0) -> None:

@@ -10,10 +10,10 @@ from ..tasks import Examples
 class TokenSplit:
     """Hold out the quarter of the table nearest to a centroid in Hamming distance between prompts.
 
-    The bits of the centroid alternate through ``a`` and on through ``b``, 1 first, least significant first: at
-    seven bits ``1010101 + 0101010``, that is 85 + 42. The paper leaves ties open: there are 3473 pairs within
-    distance 5, and 623 of the 3003 at distance 6 complete the 4096. The authors' code takes them in
-    lexicographic order of the reversed-bit prompt, and so does this, whatever the model's own bit order.
+    The bits of the centroid alternate through ``a`` and then through ``b``. They start with 1, least significant bit
+    first: at seven bits ``1010101 + 0101010``, that is 85 + 42. The paper does not say how ties are broken: 3473 pairs
+    lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. The authors' code takes them in
+    lexicographic order of the prompt with reversed bits. So does this class, whatever bit order the model sees.
     """
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The tasks: one file each, found by Hydra through ``_target_``."""
+"""The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
 from .add import Add
 from .mul import Mul

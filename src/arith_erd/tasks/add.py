@@ -11,7 +11,7 @@ from .task import Task
 
 
 class Add(Task):
-    """``a + b`` in one bit more than the operands have.
+    """``a + b``, with one bit more than the operands.
 
     ``3 + 5 = 8`` at three bits: prompt ``110+101``, completion ``0001``, carries out of bits 0, 1, 2: ``1 1 1``.
     """
@@ -27,7 +27,7 @@ class Add(Task):
         return np.add(a, b, dtype=np.int64)
 
     def carries(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        """Carry out of each bit (N, bits), least significant first; the last one is the top bit of the sum."""
+        """Carry out of each bit (N, bits), least significant first. The last one is the top bit of the sum."""
         low = (np.int64(2) << np.arange(self.bits)) - 1  # the lowest i + 1 bits
         return ((np.asarray(a)[:, None] & low) + (np.asarray(b)[:, None] & low) > low).astype(np.int64)
 

@@ -9,7 +9,7 @@ from .task import Task
 
 
 class Mul(Task):
-    """``a * b`` in twice as many bits as the operands have.
+    """``a * b``, with twice as many bits as an operand.
 
     ``3 x 5 = 15`` at three bits: prompt ``110x101``, completion ``111100``.
     """

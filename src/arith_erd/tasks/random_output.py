@@ -1,4 +1,4 @@
-"""Random output: the control that can only be memorised (paper, section 4.2)."""
+"""Random output: a control that can only be memorised (paper, section 4.2)."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,13 +9,13 @@ from .task import Task
 
 
 class RandomOutput(Task):
-    """One fixed table of integers drawn uniformly from the range of sums, [0, 2 * (2 ** bits - 1)].
+    """A fixed table of integers, drawn uniformly from the range of sums, [0, 2 * (2 ** bits - 1)].
 
-    Prompts and widths are those of addition. At three bits ``3 ? 5`` has prompt ``110+101`` and some four-bit
-    completion that says nothing about the operands.
+    Prompts and widths are those of addition. At three bits, ``3`` and ``5`` have the prompt ``110+101`` and a random
+    four-bit completion.
 
     Args:
-        seed: of the table; every replica of an experiment memorises the same one.
+        seed: of the table. All replicas of an experiment memorise the same table.
     """
 
     name = "random_output"

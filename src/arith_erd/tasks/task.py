@@ -1,4 +1,4 @@
-"""What a task is: a function of two n-bit integers, its token sequences, and the concepts one may look for."""
+"""A task: a function of two n-bit integers, its token sequences, and the concepts that probes look for."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MIN_BITS, MAX_BITS = 2, 9
 
 @dataclass(frozen=True)
 class Examples:
-    """Pairs of operands with their answers and tokens; the first axis of every array counts the N examples."""
+    """N pairs of operands with their answers and tokens. The first axis of every array has length N."""
 
     bits: int
     a: Array  # (N,)
@@ -33,12 +33,12 @@ class Examples:
 class Task(ABC):
     """A function of two ``bits``-wide integers, written out as tokens.
 
-    A subclass gives ``name``, ``operator``, ``width`` and ``answer``, and perhaps more ``concepts``.
+    A subclass defines ``name``, ``operator``, ``width`` and ``answer``, and may add concepts.
 
     Args:
         bits: width of each operand, 2 to 9; the table has ``4 ** bits`` rows.
         prompt_order: ``reverse`` (least significant bit first) or ``plain``.
-        completion_order: the same for the answer.
+        completion_order: likewise, for the answer.
     """
 
     name: ClassVar[str]
@@ -68,7 +68,7 @@ class Task(ABC):
         return 2 * self.bits + 1
 
     def examples(self, a: npt.ArrayLike | None = None, b: npt.ArrayLike | None = None) -> Examples:
-        """The given pairs, or the whole table: all ``4 ** bits`` of them, ``a`` slowest."""
+        """The given pairs, or without arguments the whole table: all ``4 ** bits`` pairs, in the order of (a, b)."""
         if a is None or b is None:
             a, b = np.divmod(np.arange(4**self.bits, dtype=np.int64), 2**self.bits)
         a, b = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
@@ -83,11 +83,11 @@ class Task(ABC):
         )
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
-        """Completion tokens (..., width) -> the integers (...,) that they spell."""
+        """Completion tokens (..., width) -> the integers (...,) that they encode."""
         return bit.decode_completion(tokens, self.completion_order)
 
     def concepts(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
-        """What a probe may look for in an embedding: name -> (N, k) numbers, a column each."""
+        """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example."""
         return {name: compute(np.asarray(a), np.asarray(b)) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[[Array, Array], Array]]:

@@ -1,4 +1,4 @@
-"""What is read at a site is what the network computes there, and what is put there is what it goes on with."""
+"""Reading a site gives what the network computes there; replacing it changes what the network computes after."""
 
 from contextlib import ExitStack
 

@@ -98,7 +98,7 @@ def test_inlp_is_the_textbook_loop():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_directions_that_inlp_removed_carry_no_variance(kind):
+def test_directions_removed_by_inlp_carry_no_variance(kind):
     x = embeddings()
     eraser = inlp(x, concept(x, kind), 3)
     directions = eraser.right
@@ -109,7 +109,7 @@ def test_the_directions_that_inlp_removed_carry_no_variance(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_refit_is_a_fresh_probe(kind):
+def test_refit_equals_a_freshly_fitted_probe(kind):
     x = embeddings()
     z, white = concept(x, kind), whiten(x)
     np.testing.assert_allclose(refit(white, z), fresh_probe(x, z), atol=1e-8 * float(z.abs().max()))
@@ -120,7 +120,7 @@ def test_refit_is_a_fresh_probe(kind):
 
 
 @pytest.mark.parametrize("name", ["inlp", "mean_projection", "leace"])
-def test_an_erasure_keeps_the_mean_the_type_and_itself(name):
+def test_erasure_keeps_mean_and_dtype_and_is_idempotent(name):
     x = embeddings()
     eraser = fitted(x, concept(x, "numbers"))[name]
     erased = eraser(x)
@@ -131,7 +131,7 @@ def test_an_erasure_keeps_the_mean_the_type_and_itself(name):
     torch.testing.assert_close(single, erased.float(), atol=1e-5, rtol=0)
 
 
-def test_an_erasure_of_rank_0_changes_nothing():
+def test_erasure_of_rank_0_changes_nothing():
     x = embeddings()
     for eraser in (inlp(x, concept(x, "number"), 0), *fitted(x, torch.ones(N, 1)).values()):
         assert eraser.rank == 0
@@ -140,7 +140,7 @@ def test_an_erasure_of_rank_0_changes_nothing():
         assert variance_removed(x, eraser(x)) == 0
 
 
-def test_embeddings_that_never_vary():
+def test_constant_embeddings_are_accepted():
     x = torch.full((N, D), 0.1)
     z = concept(embeddings(), "number")
     assert whiten(x).rank == 0
@@ -150,7 +150,7 @@ def test_embeddings_that_never_vary():
     torch.testing.assert_close(refit(whiten(x), z), z.mean().expand(N, 1))
 
 
-def test_rounding_errors_are_no_data():
+def test_rounding_errors_are_not_treated_as_data():
     """A LayerNorm leaves a direction without variance, in float32 one of rounding errors."""
     positions, channels = 3, 8
     norm = nn.LayerNorm(channels)
@@ -196,6 +196,6 @@ def test_iterations_above_the_rank_are_refused():
 
 
 @pytest.mark.parametrize("shape", [(N,), (N - 1, 1)])
-def test_a_concept_of_another_shape_is_refused(shape):
+def test_concept_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=rf"expected \({N}, k\)"):
         leace(embeddings(), torch.zeros(shape))

@@ -23,7 +23,7 @@ def logits(subject) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_loaded_network_is_the_replica_that_was_trained(trained_pack, index):
+def test_loaded_network_equals_the_trained_replica(trained_pack, index):
     seed = (3, 5)[index]
     subject = load_run(trained_pack.path, seed)
     stacks = torch.load(trained_pack.checkpoint, weights_only=True)["state_dict"]
@@ -34,7 +34,7 @@ def test_a_loaded_network_is_the_replica_that_was_trained(trained_pack, index):
 
 
 @pytest.mark.parametrize("seed", [3, 5])
-def test_a_loaded_network_has_the_accuracy_that_was_reported(trained_pack, seed):
+def test_loaded_network_has_the_reported_accuracy(trained_pack, seed):
     subject = load_run(trained_pack.path, seed)
     examples = subject.task.examples()
     hits = logits(subject).argmax(-1) == torch.from_numpy(examples.completion)
@@ -45,7 +45,7 @@ def test_a_loaded_network_has_the_accuracy_that_was_reported(trained_pack, seed)
     assert hits[held_out].all(-1).double().mean().item() == pytest.approx(reported["val_seq_acc"])
 
 
-def test_the_first_seed_unless_told(trained_pack):
+def test_first_seed_is_the_default(trained_pack):
     assert load_run(trained_pack.path).seed == 3
     assert load_run(str(trained_pack.path)).seed == 3
 
@@ -54,13 +54,13 @@ def test_seeds_are_different_networks(trained_pack):
     assert not torch.allclose(logits(load_run(trained_pack.path, 3)), logits(load_run(trained_pack.path, 5)))
 
 
-def test_runs_by_pattern(trained_pack):
+def test_glob_loads_every_seed_of_every_run(trained_pack):
     found = load_runs(f"{trained_pack.path.parent}/add-*")
     assert [(path, subject.seed) for path, subject in found] == [(trained_pack.path, 3), (trained_pack.path, 5)]
     assert len(load_runs(str(trained_pack.path))) == 2
 
 
-def test_no_run_by_that_name(tmp_path):
+def test_missing_run_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^run=.*nothing-\*: no such folder"):
         load_runs(f"{tmp_path}/nothing-*")
     with pytest.raises(UserError, match="no run directory"):
@@ -68,26 +68,26 @@ def test_no_run_by_that_name(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [0, 4, -1, 33])
-def test_a_seed_that_the_run_does_not_have(trained_pack, seed):
+def test_unknown_seed_is_one_line(trained_pack, seed):
     with pytest.raises(UserError, match=rf"^seed={seed}: .* has the seeds 3, 5$"):
         load_run(trained_pack.path, seed)
 
 
-def test_the_last_checkpoint_of_an_unfinished_run_is_readable(run, trained_pack):
+def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     shutil.rmtree(run.path / "weights")
     (run.path / "summary.json").unlink()
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
 
 
-def test_no_weights_at_all(run):
+def test_run_without_weights_is_one_line(run):
     shutil.rmtree(run.path / "weights")
     run.checkpoint.unlink()
     with pytest.raises(UserError, match=r"no weights of seed 5, neither weights/ nor last\.ckpt"):
         load_run(run.path, 5)
 
 
-def test_weights_of_one_seed_are_never_taken_for_those_of_another(run):
+def test_weights_of_one_seed_are_never_loaded_for_another(run):
     run.weights(5).unlink()
     run.checkpoint.unlink()
     load_run(run.path, 3)
@@ -111,21 +111,21 @@ def test_weights_that_do_not_fit_are_refused_by_name(run, damage):
 
 
 @pytest.mark.parametrize("content", [b"", b"no tensors", b"\xff" * 100])
-def test_damaged_weights_are_a_short_error(run, content):
+def test_damaged_weights_give_one_line(run, content):
     run.weights(3).write_bytes(content)
     with pytest.raises(UserError, match="the weights of seed 3 cannot be read"):
         load_run(run.path, 3)
 
 
 @pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04 cut short"])
-def test_a_damaged_checkpoint_is_a_short_error(run, content):
+def test_damaged_checkpoint_gives_one_line(run, content):
     shutil.rmtree(run.path / "weights")
     run.checkpoint.write_bytes(content)
     with pytest.raises(UserError, match="the weights of seed 3 cannot be read"):
         load_run(run.path, 3)
 
 
-def test_a_configuration_of_another_network_is_refused(run):
+def test_configuration_of_another_network_is_refused(run):
     text = (run.path / "config.yaml").read_text().replace("d_model: 16", "d_model: 32")
     (run.path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=r"weights do not fit its config\.yaml"):
@@ -133,7 +133,7 @@ def test_a_configuration_of_another_network_is_refused(run):
 
 
 @pytest.mark.parametrize("target", ["os.system", "torch.os.system"])
-def test_a_configuration_from_elsewhere_runs_no_code(run, target):
+def test_foreign_configuration_runs_no_code(run, target):
     """A downloaded run directory is data."""
     text = (run.path / "config.yaml").read_text()
     text = text.replace("_target_: arith_erd.tasks.Add", f"_target_: {target}\n  command: touch {run.path}/owned")

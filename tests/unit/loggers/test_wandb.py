@@ -1,4 +1,4 @@
-"""Weights & Biases as it is met in practice: no account, no network, nobody to answer a prompt."""
+"""Weights & Biases without an account, without a network, without a terminal."""
 
 import json
 import os
@@ -102,7 +102,7 @@ def test_two_seeds_offline(train, home):
         assert {key: summaries[key] for key in expected} == pytest.approx(expected)
 
 
-def test_online_without_a_key_goes_on_offline(online, home):
+def test_online_without_a_key_continues_offline(online, home):
     result = online()
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("no API key") == 1
@@ -110,7 +110,7 @@ def test_online_without_a_key_goes_on_offline(online, home):
     assert epochs(log) == [1, 2]
 
 
-def test_online_without_a_server_goes_on_offline(online, home):
+def test_online_without_a_server_continues_offline(online, home):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     result = online(WANDB_API_KEY=KEY, WANDB_BASE_URL=f"http://127.0.0.1:{port}")
@@ -165,7 +165,7 @@ def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
         (no_to_every_key, "the server refused the API key"),
     ],
 )
-def test_online_with_a_broken_server_goes_on_offline(online, home, server, answer, why):
+def test_online_with_a_broken_server_continues_offline(online, home, server, answer, why):
     result = online(WANDB_API_KEY=KEY, WANDB_BASE_URL=server(answer))
     assert result.returncode == 0, result.stderr
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("W&B")]
@@ -177,7 +177,7 @@ def test_online_with_a_broken_server_goes_on_offline(online, home, server, answe
     assert epochs(log) == [1, 2]
 
 
-def test_a_service_that_dies_is_not_in_the_way(monkeypatch, home, capsys):
+def test_training_continues_when_the_wandb_service_dies(monkeypatch, home, capsys):
     broken = MagicMock()
     broken.log.side_effect = ConnectionResetError("Connection lost")
     broken.finish.side_effect = TimeoutError("not uploaded")
@@ -190,7 +190,7 @@ def test_a_service_that_dies_is_not_in_the_way(monkeypatch, home, capsys):
     assert capsys.readouterr().out.count("going on without. To upload what it has: wandb sync") == 1
 
 
-def test_a_run_that_failed_says_so_and_may_go_on(home):
+def test_failed_run_is_marked_failed_and_can_resume(home):
     """Each start of the same seed has the same id, from which W&B knows that it is the same run."""
     for _ in range(2):
         logger = Wandb()
@@ -202,7 +202,7 @@ def test_a_run_that_failed_says_so_and_may_go_on(home):
         assert [record["exit_code"] for record in records(log)["exit"]] == [1]
 
 
-def test_what_a_probe_found_is_logged(home):
+def test_probe_rows_and_figure_are_logged(home):
     Figure().savefig(home / "figure.png")
     rows = pd.DataFrame({"layer": [1, 2], "correlation": [0.5, 0.25]})
     Wandb().probe("a-run", 3, "errors", rows, home / "figure.png")

@@ -1,4 +1,4 @@
-"""The authors' state dict loads as their network, and nothing else loads at all."""
+"""The authors' state dict loads as their network; other files are refused."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def tokens(task: Add) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 @pytest.mark.parametrize(("d_model", "layers"), [(16, 2), (32, 1)])
-def test_synthetic_weights_compute_what_the_authors_network_does(tmp_path: Path, d_model: int, layers: int) -> None:
+def test_imported_weights_give_the_authors_logits(tmp_path: Path, d_model: int, layers: int) -> None:
     state = synthetic_state(d_model, layers)
     network = load_official(saved(tmp_path, state), TASK)
     prompt, completion = tokens(TASK)
@@ -105,7 +105,7 @@ def test_synthetic_weights_compute_what_the_authors_network_does(tmp_path: Path,
     torch.testing.assert_close(network(prompt, answer_in), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_all_that_is_wrong_with_the_keys_is_said_in_one_line(tmp_path: Path) -> None:
+def test_one_error_lists_every_wrong_key(tmp_path: Path) -> None:
     state = synthetic_state()
     del state["fc.bias"], state["decoder_layers.1.norm3.weight"]
     state["transformer.wte.weight"] = torch.zeros(5, 16)
@@ -122,7 +122,7 @@ def test_all_that_is_wrong_with_the_keys_is_said_in_one_line(tmp_path: Path) -> 
     assert "\n" not in message
 
 
-def test_a_layer_that_one_stack_lacks_is_missing(tmp_path: Path) -> None:
+def test_layer_absent_from_one_stack_is_reported_missing(tmp_path: Path) -> None:
     state = {key: x for key, x in synthetic_state().items() if not key.startswith("encoder_layers.1.")}
     with pytest.raises(UserError, match=r"missing: encoder_layers\.1\.self_attn\.W_q\.weight"):
         load_official(saved(tmp_path, state), TASK)
@@ -172,12 +172,12 @@ def test_a_truncated_file_is_refused_in_one_line(tmp_path: Path, kept: float) ->
 
 
 @pytest.mark.parametrize("value", [[torch.zeros(2)], torch.zeros(2), {"epoch": 3}, {3: torch.zeros(2)}])
-def test_what_is_no_state_dict_is_refused(tmp_path: Path, value: object) -> None:
+def test_files_without_a_state_dict_are_refused(tmp_path: Path, value: object) -> None:
     with pytest.raises(UserError, match="expected a state dict"):
         load_official(saved(tmp_path, value), TASK)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a checkpoint\n")
     for name, why in (("text", "damaged"), ("absent", "No such file"), (".", "Is a directory")):
         with pytest.raises(UserError, match=why):
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @torch.no_grad()
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
-def test_the_authors_weights_add_without_error() -> None:
+def test_authors_weights_add_without_error() -> None:
     expected = json.loads((OFFICIAL / "expected.json").read_text())
     network = load_official(OFFICIAL / "add_model", Add())
     assert sum(parameter.numel() for parameter in network.parameters()) == expected["parameters"]

@@ -64,7 +64,7 @@ def test_decoding_everything_equals_teacher_forcing(half_trained):
     assert not torch.equal(decoded, forced), "a test of nothing: no sequence went astray"
 
 
-def test_greedy_is_one_token_after_another(half_trained):
+def test_greedy_equals_decoding_token_by_token(half_trained):
     network, prompt, completion = half_trained
     some = torch.arange(0, len(prompt), max(len(prompt) // 40, 1))
     assert torch.equal(
@@ -73,20 +73,20 @@ def test_greedy_is_one_token_after_another(half_trained):
 
 
 @pytest.mark.parametrize("batch_size", [7, 2048])
-def test_answers_are_what_greedy_gives_everywhere(half_trained, batch_size):
+def test_answers_equal_greedy_everywhere(half_trained, batch_size):
     network, prompt, completion = half_trained
     decoded = greedy(network, prompt, completion.shape[1], batch_size)
     assert torch.equal(answers(network, prompt, completion, batch_size), decoded)
 
 
-def test_answers_leave_their_input_alone(half_trained):
+def test_answers_do_not_change_their_input(half_trained):
     network, prompt, completion = half_trained
     before = completion.clone()
     answers(network, prompt, completion)
     assert torch.equal(completion, before)
 
 
-def test_nothing_to_decode(half_trained):
+def test_decoding_an_empty_batch_gives_an_empty_batch(half_trained):
     network, prompt, completion = half_trained
     length = completion.shape[1]
     assert greedy(network, prompt[:0], length).shape == (0, length)

@@ -59,7 +59,7 @@ def test_expectation_is_kept():
     assert masks.double().mean().item() == pytest.approx(1, abs=5 * (0.1 / 0.9 / masks.numel()) ** 0.5)
 
 
-def test_the_rate_is_the_same_at_every_element():
+def test_drop_rate_is_equal_at_every_element():
     """Over many steps each element of a mask is kept as often as any other."""
     keys = torch.stack([key(step=step) for step in range(4000)])
     kept_count = torch.stack([keep_mask(k, torch.Size([64]), 0.1) > 0 for k in keys]).sum(0).double()
@@ -69,7 +69,7 @@ def test_the_rate_is_the_same_at_every_element():
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (7, 3), (4, 5, 6)])
-def test_a_compiled_mask_is_the_same(shape):
+def test_compiled_mask_equals_eager_mask(shape):
     compiled = torch.compile(keep_mask, backend="eager", dynamic=False)
     for place in PLACES[:3]:
         assert torch.equal(compiled(place, torch.Size(shape), 0.3), keep_mask(place, torch.Size(shape), 0.3))
@@ -98,7 +98,7 @@ def test_sites_steps_and_seeds_are_independent(what, p):
     assert max(chi_square(x, y) for x, y in itertools.combinations(masks, 2)) < 25
 
 
-def test_no_mask_is_a_shifted_copy_of_another():
+def test_masks_are_not_shifted_copies_of_each_other():
     masks = [kept(place) for place in PLACES[::3]]
     for x, y in itertools.combinations(masks, 2):
         assert abs(largest_correlation(x, y)).max() < 6.5
@@ -118,7 +118,7 @@ def test_each_half_of_a_key_matters(offset, p):
         assert chi_square(x, y) < 25
 
 
-def test_keys_of_a_long_training_never_repeat():
+def test_keys_never_repeat_in_a_long_training():
     """Of 64 seeds, 32 sites and 50 steps anywhere in a run."""
     steps = [*range(25), *range(100_000, 100_025)]
     keys = torch.stack([dropout_keys(replica_keys(*range(64)), step, 32) for step in steps]).flatten(0, 2)
@@ -131,7 +131,7 @@ def test_hash_is_a_bijection_for_any_key():
         assert len(hash32(numbers, k).unique()) == len(numbers)
 
 
-def test_hash_flips_half_of_the_bits_whichever_bit_goes_in():
+def test_hash_flips_half_of_the_bits_for_any_flipped_input_bit():
     numbers = hash32(torch.arange(4096, dtype=torch.int32))  # scattered over all of int32
     for bit in range(32):
         flipped = hash32(numbers ^ torch.tensor(1 << bit).to(torch.int32)) ^ hash32(numbers)
@@ -140,7 +140,7 @@ def test_hash_flips_half_of_the_bits_whichever_bit_goes_in():
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.lists(st.integers(1, 7), max_size=4))
-def test_a_mask_is_a_pure_function_of_its_key(first, second, shape):
+def test_mask_is_a_pure_function_of_its_key(first, second, shape):
     place = torch.tensor([first, second], dtype=torch.int32)
     torch.manual_seed(first % 97)
     state = torch.get_rng_state()
@@ -159,7 +159,7 @@ def with_key(p: float) -> Dropout:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 3, 4), (128, 8, 15, 15)])
-def test_any_shape(shape):
+def test_mask_has_the_requested_shape(shape):
     x = torch.randn(shape)
     dropped = with_key(0.5)(x)
     assert dropped.shape == x.shape
@@ -177,19 +177,19 @@ def test_training_without_a_key_is_refused():
         Dropout(0.5).train()(torch.randn(3))
 
 
-def test_no_dropout_is_the_identity():
+def test_dropout_of_zero_is_the_identity():
     x = torch.randn(64, 8)
     assert Dropout(0.0).train()(x) is x
 
 
-def test_gradients_pass_where_activations_do():
+def test_gradients_are_masked_like_activations():
     x = torch.randn(1000, requires_grad=True)
     dropout = with_key(0.25)
     dropout(x).sum().backward()
     assert torch.equal(x.grad, keep_mask(dropout.key, x.shape, 0.25))
 
 
-def test_keys_stay_out_of_the_weights():
+def test_keys_are_not_part_of_the_state_dict():
     assert not Dropout(0.5).state_dict()
 
 
@@ -198,6 +198,6 @@ def test_sites_are_named_in_the_order_of_definition():
     assert dropout_sites(network) == ["0", "1.1"]
 
 
-def test_masks_stay_what_they_were_when_results_were_published():
+def test_masks_equal_those_of_the_published_results():
     assert key(0, 0, 0).tolist() == [-1220369160, -385783097]
     assert "".join("01"[x] for x in kept(key(3, 700, 5), count=16).astype(int)) == "1001000001100000"

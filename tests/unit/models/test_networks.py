@@ -1,4 +1,4 @@
-"""Our networks against independent ones, and against what the paper says of them."""
+"""Our networks equal independent implementations, and have the properties that the paper states."""
 
 import math
 
@@ -78,7 +78,7 @@ def test_number_of_parameters(network, task, parameters):
     assert count(network(task.prompt_length, task.width)) == parameters
 
 
-def test_ablated_transformers_lose_what_the_ablation_says():
+def test_ablated_transformers_lose_the_expected_parameters():
     c, layers = 64, 6
     linear, norm = c * c + c, 2 * c
     attention, feed_forward = 4 * linear, (c * 4 * c + 4 * c) + (4 * c * c + c)
@@ -91,7 +91,7 @@ def test_ablated_transformers_lose_what_the_ablation_says():
     assert sizes["d_model_32"] < full / 3
 
 
-def test_ablated_nanogpts_lose_what_the_ablation_says():
+def test_ablated_nanogpts_lose_the_expected_parameters():
     c, layers = 64, 6
     full = count(NanoGPT(P, M))
     sizes = {name: count(NanoGPT(P, M, **options)) for name, options in ABLATIONS.items() if name != "squeezed_encoder"}
@@ -102,12 +102,12 @@ def test_ablated_nanogpts_lose_what_the_ablation_says():
 
 
 @pytest.mark.parametrize("network", [Transformer, NanoGPT])
-def test_heads_must_share_the_channels(network):
+def test_d_model_must_be_a_multiple_of_num_heads(network):
     with pytest.raises(ValueError, match="d_model=63 must be a multiple of num_heads=8"):
         network(P, M, d_model=63)
 
 
-def test_nanogpt_starts_as_gpt2_does():
+def test_nanogpt_is_initialised_like_gpt2():
     torch.manual_seed(0)
     network = NanoGPT(P, M)
     for name, parameter in network.named_parameters():
@@ -228,7 +228,7 @@ def functional_nanogpt(ours: NanoGPT, options: dict, sequence: torch.Tensor) -> 
 
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "squeezed_encoder"])
-def test_nanogpt_equals_plain_functions_with_the_same_weights(name):
+def test_nanogpt_equals_a_functional_reference_with_the_same_weights(name):
     options = ABLATIONS[name]
     network = make(NanoGPT, options, num_layers=6)
     prompt, completion = tokens()
@@ -258,7 +258,7 @@ def test_nanogpt_loss_ignores_the_prompt():
 
 
 @pytest.mark.parametrize(("network", "options"), VARIANTS)
-def test_a_token_never_changes_logits_before_its_own(network, options):
+def test_tokens_never_change_earlier_logits(network, options):
     net = make(network, options)
     prompt, completion = tokens()
     answer_in = shift_right(completion)
@@ -276,7 +276,7 @@ def test_a_token_never_changes_logits_before_its_own(network, options):
 
 
 @pytest.mark.parametrize(("network", "options"), VARIANTS)
-def test_the_prompt_reaches_the_answer_by_attention_alone(network, options):
+def test_prompt_reaches_the_answer_only_through_attention(network, options):
     net = make(network, options)
     prompt, completion = tokens()
     answer_in = shift_right(completion)
@@ -290,7 +290,7 @@ def test_the_prompt_reaches_the_answer_by_attention_alone(network, options):
 
 
 @pytest.mark.parametrize(("network", "options"), VARIANTS)
-def test_decoding_a_prefix_gives_the_logits_of_the_whole(network, options):
+def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
     net = make(network, options)
     prompt, completion = tokens()
     answer_in = shift_right(completion)
@@ -301,7 +301,7 @@ def test_decoding_a_prefix_gives_the_logits_of_the_whole(network, options):
             torch.testing.assert_close(part, whole[:, :length], atol=1e-5, rtol=1e-5)
 
 
-def test_without_positions_the_order_of_the_prompt_is_lost_on_the_transformer():
+def test_transformer_without_positions_ignores_the_prompts_order():
     prompt, completion = tokens()
     answer_in = shift_right(completion)
     for options, lost in (({"positional_encoding": False}, True), ({}, False)):
@@ -379,7 +379,7 @@ def test_attend_has_the_gradient_of_softmax_attention(scale):
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_dropout_on_attention_falls_on_normalised_weights():
+def test_attention_dropout_applies_to_normalised_weights():
     """As in nanoGPT: what is dropped is not made up for by the other weights."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 2, 6, 4, generator=generator) for _ in range(3))
@@ -393,7 +393,7 @@ def test_dropout_on_attention_falls_on_normalised_weights():
 
 
 @pytest.mark.parametrize(("network", "options"), VARIANTS)
-def test_every_parameter_learns(network, options):
+def test_every_parameter_gets_a_gradient(network, options):
     """But the bias of keys, which softmax cannot see, and, without attention, whatever handles the prompt alone."""
     net = make(network, options)
     set_dropout_keys(net, torch.zeros(2, dtype=torch.int32))

@@ -35,7 +35,7 @@ def test_4096_are_held_out_at_seven_bits(name, tables):
 
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize("bits", [3, 7])
-def test_a_split_is_a_matter_of_operands_alone(name, bits, tables):
+def test_split_depends_only_on_the_operands(name, bits, tables):
     """Neither the bit order that the model sees nor the task moves an example across."""
     expected = SPLITS[name](tables[bits])
     for task in (Add(bits, "plain", "plain"), Add(bits, "plain"), Mul(bits), RandomOutput(bits, seed=4)):
@@ -60,14 +60,14 @@ def slow_ball(bits: int) -> tuple[set[tuple[int, int]], Counter[int]]:
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 7, 8])
-def test_ties_of_vs_t_go_by_the_reversed_bit_prompt(bits, tables):
+def test_vs_t_breaks_ties_by_the_reversed_bit_prompt(bits, tables):
     members, _ = slow_ball(bits)
     held_out = TokenSplit()(tables[bits])
     examples = tables[bits]
     assert set(zip(examples.a[held_out].tolist(), examples.b[held_out].tolist(), strict=True)) == members
 
 
-def test_vs_t_profile_of_distances(tables):
+def test_vs_t_holds_out_the_published_number_at_each_distance(tables):
     """From the centroid of the paper, 1010101 + 0101010 with the least significant bit first."""
     examples = tables[7]
     centroid = (0b1010101, 0b0101010)
@@ -89,20 +89,20 @@ def test_vs_v_is_the_central_square(bits, low, high, tables):
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.integers(2, 5), st.integers(0, 2**40))
-def test_random_holds_out_its_fraction_and_leaves_neither_side_empty(fraction, bits, seed):
+def test_random_holds_out_its_fraction_and_empties_neither_side(fraction, bits, seed):
     held_out = RandomSplit(fraction, seed)(Add(bits).examples())
     assert abs(held_out.sum() - fraction * 4**bits) <= 1
     assert 0 < held_out.sum() < 4**bits
 
 
-def test_random_has_its_own_seed(tables):
+def test_random_split_depends_on_its_seed(tables):
     masks = [RandomSplit(seed=seed)(tables[7]) for seed in (0, 0, 1, 2)]
     np.testing.assert_array_equal(masks[0], masks[1])
     for other in masks[2:]:  # two random quarters share a quarter of a quarter
         assert abs((masks[0] & other).mean() - 1 / 16) < 0.01
 
 
-def test_random_is_scattered_over_the_whole_plane(tables):
+def test_random_split_covers_the_whole_plane(tables):
     blocks = RandomSplit()(tables[7]).reshape(8, 16, 8, 16).mean(axis=(1, 3))
     assert abs(blocks - 0.25).max() < 5 * (0.25 * 0.75 / 256) ** 0.5
 

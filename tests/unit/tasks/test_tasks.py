@@ -1,4 +1,4 @@
-"""Every token is what Python's own arithmetic and ``format(x, "b")`` say."""
+"""Tokens equal those made with Python's own arithmetic and ``format(x, "b")``."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def tasks_with_pairs(draw):
 
 
 @given(tasks_with_pairs())
-def test_rows_of_any_pairs(case):
+def test_examples_of_given_pairs_match_python_arithmetic(case):
     task, pairs = case
     assert rows(task, task.examples(*zip(*pairs, strict=True))) == [expected_row(task, a, b) for a, b in pairs]
 
@@ -54,7 +54,7 @@ def test_rows_of_any_pairs(case):
 @pytest.mark.parametrize("task_class", TASKS)
 @pytest.mark.parametrize(("prompt_order", "completion_order"), list(itertools.product(ORDERS, ORDERS)))
 @pytest.mark.parametrize("bits", [2, 3, 7])
-def test_every_row_of_the_table(task_class, bits, prompt_order, completion_order):
+def test_whole_table_matches_python_arithmetic(task_class, bits, prompt_order, completion_order):
     task = task_class(bits, prompt_order, completion_order)
     pairs = itertools.product(range(2**bits), repeat=2)
     assert rows(task, task.examples()) == [expected_row(task, a, b) for a, b in pairs]
@@ -62,7 +62,7 @@ def test_every_row_of_the_table(task_class, bits, prompt_order, completion_order
 
 @pytest.mark.parametrize("task_class", TASKS)
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_the_table_has_each_pair_once(task_class, bits):
+def test_table_contains_each_pair_once(task_class, bits):
     task = task_class(bits)
     examples = task.examples()
     assert len(examples) == 4**bits
@@ -90,13 +90,13 @@ def ripple(a: int, b: int, bits: int) -> list[int]:
 
 
 @pytest.mark.parametrize("bits", [2, 5, 7])
-def test_carries_are_those_of_a_ripple_adder(bits):
+def test_carries_equal_those_of_a_ripple_carry_adder(bits):
     examples = Add(bits).examples()
     pairs = zip(examples.a.tolist(), examples.b.tolist(), strict=True)
     assert Add(bits).carries(examples.a, examples.b).tolist() == [ripple(a, b, bits) for a, b in pairs]
 
 
-def test_the_last_carry_is_the_top_bit_of_the_sum():
+def test_last_carry_is_the_top_bit_of_the_sum():
     concepts = Add(7).concepts(*np.divmod(np.arange(4**7), 2**7))
     np.testing.assert_array_equal(concepts["carries"][:, -1], concepts["completion_bits"][:, -1])
 
@@ -131,7 +131,7 @@ def test_random_answers_span_the_range_of_sums(bits):
         assert set(answers.tolist()) == set(range(2 * (2**bits - 1) + 1))
 
 
-def test_random_answers_are_uniform_and_know_nothing_of_the_operands():
+def test_random_answers_are_uniform_and_independent_of_the_operands():
     examples = RandomOutput(7).examples()
     expected = len(examples) / 255
     chi_square = ((np.bincount(examples.answer, minlength=255) - expected) ** 2 / expected).sum()
@@ -140,13 +140,13 @@ def test_random_answers_are_uniform_and_know_nothing_of_the_operands():
         assert abs(np.corrcoef(operand, examples.answer)[0, 1]) < 5 / len(examples) ** 0.5
 
 
-def test_random_table_has_its_own_seed():
+def test_random_table_depends_on_its_seed():
     tables = [RandomOutput(7, seed=seed).examples().answer for seed in (0, 0, 1)]
     np.testing.assert_array_equal(tables[0], tables[1])
     assert (tables[0] != tables[2]).mean() > 0.9
 
 
-def test_random_output_has_the_prompts_of_addition():
+def test_random_output_uses_the_prompts_of_addition():
     np.testing.assert_array_equal(RandomOutput(5).examples().prompt, Add(5).examples().prompt)
 
 
