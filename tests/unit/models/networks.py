@@ -1,0 +1,46 @@
+"""Shared by the tests of networks: the paper's ablations, networks away from their initial values, random tokens."""
+
+import torch
+from torch import nn
+
+from arith_erd.bits import VOCAB_SIZE, ZERO
+from arith_erd.models import NanoGPT, Transformer
+
+P, M = 15, 8  # seven-bit addition
+
+ABLATIONS = {
+    "none": {},
+    "squeezed_encoder": {"encoder": False},
+    "one_head": {"num_heads": 1},
+    "d_model_32": {"d_model": 32},
+    "no_positional_encoding": {"positional_encoding": False},
+    "no_attention": {"attention": False},
+    "no_feed_forward": {"feed_forward": False},
+}
+VARIANTS = [
+    (network, options)
+    for network in (Transformer, NanoGPT)
+    for name, options in ABLATIONS.items()
+    if (network, name) != (NanoGPT, "squeezed_encoder")
+]
+
+
+def make(network, options=(), **more):
+    """A network whose every parameter has been moved off its default, so that none is tested at 0 or 1 alone."""
+    torch.manual_seed(0)
+    made = network(P, M, **{"num_layers": 2, **dict(options), **more}).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return made
+
+
+def tokens(count: int = 12, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    prompt = torch.randint(VOCAB_SIZE, (count, P), generator=generator)
+    completion = torch.randint(ZERO, VOCAB_SIZE, (count, M), generator=generator)
+    return prompt, completion
+
+
+def count(network: nn.Module) -> int:
+    return sum(p.numel() for p in network.parameters())

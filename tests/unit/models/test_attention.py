@@ -1,0 +1,60 @@
+"""Our attention has the values and gradients of softmax attention."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arith_erd.models.attention import attend
+from arith_erd.models.dropout import Dropout
+
+
+def softmax_attention(q, k, v, future=None):
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    return (scores if future is None else scores.masked_fill(future, float("-inf"))).softmax(-1) @ v
+
+
+@given(
+    st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.sampled_from([0.0, 1e-4, 1.0, 30.0]), st.integers(0, 99)
+)
+def test_attend_is_softmax_attention(heads, steps, size, scale, seed):
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(2, heads, steps, size, generator=generator, dtype=torch.float64) for _ in range(3))
+    future = torch.ones(steps, steps).triu(1).bool()
+    for mask in (None, future):
+        torch.testing.assert_close(attend(scale * q, k, v, mask), softmax_attention(scale * q, k, v, mask))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_attend_survives_logits_of_ten_thousand(sign):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 8, 4, generator=generator) for _ in range(3))
+    q = sign * 1e4 * q
+    future = torch.ones(8, 8).triu(1).bool()
+    for mask in (None, future):
+        assert (q @ k.transpose(-2, -1) / 2).abs().max() > 1e4
+        result = attend(q, k, v, mask)
+        assert result.isfinite().all()
+        torch.testing.assert_close(result, softmax_attention(q, k, v, mask), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_attend_has_the_gradient_of_softmax_attention(scale):
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(2, 2, 6, 4, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    future = torch.ones(6, 6).triu(1).bool()
+    gradients = [
+        torch.autograd.grad(function(scale * inputs[0], *inputs[1:], future).square().sum(), inputs)
+        for function in (attend, softmax_attention)
+    ]
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_attention_dropout_applies_to_normalised_weights():
+    """As in nanoGPT: what is dropped is not made up for by the other weights."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 6, 4, generator=generator) for _ in range(3))
+    dropout = Dropout(0.5).train()
+    dropout.key = torch.tensor([7, 9], dtype=torch.int32)
+    weights = (q @ k.transpose(-2, -1) / 2).softmax(-1)
+    torch.testing.assert_close(attend(q, k, v, dropout=dropout), dropout(weights) @ v)

@@ -1,0 +1,76 @@
+"""What every network has: the published number of parameters, decoding of prefixes, sites, gradients."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models.decoding import shift_right
+from arith_erd.tasks import Add, Mul
+from tests.unit.models.networks import VARIANTS, M, P, count, make, tokens
+
+
+@pytest.mark.parametrize(
+    ("network", "task", "parameters"),
+    [
+        (Transformer, Add(), 701_381),
+        (Transformer, Mul(), 701_381),
+        (NanoGPT, Add(), 297_600),
+        (NanoGPT, Mul(), 297_984),
+    ],
+)
+def test_number_of_parameters(network, task, parameters):
+    assert count(network(task.prompt_length, task.width)) == parameters
+
+
+@pytest.mark.parametrize("network", [Transformer, NanoGPT])
+def test_d_model_must_be_a_multiple_of_num_heads(network):
+    with pytest.raises(ValueError, match="d_model=63 must be a multiple of num_heads=8"):
+        network(P, M, d_model=63)
+
+
+@pytest.mark.parametrize(("network", "options"), VARIANTS)
+def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
+    net = make(network, options)
+    prompt, completion = tokens()
+    answer_in = shift_right(completion)
+    with torch.no_grad():
+        whole = net(prompt, answer_in)
+        for length in range(1, M + 1):
+            part = net.decode(net.encode(prompt), answer_in[:, :length])
+            torch.testing.assert_close(part, whole[:, :length], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "names"),
+    [
+        (Transformer, {}, [*(f"enc.{i}" for i in range(1, 7)), *(f"dec.{i}" for i in range(1, 7))]),
+        (Transformer, {"encoder": False}, [f"dec.{i}" for i in range(1, 7)]),
+        (NanoGPT, {}, [f"dec.{i}" for i in range(1, 7)]),
+    ],
+)
+def test_sites_are_the_layers_in_order(network, options, names):
+    net = make(network, options, num_layers=6)
+    ran = {}
+    sites = {name: module for name, module in net.sites().items() if name.count(".") == 1 and name[-1].isdigit()}
+    for name, module in sites.items():
+        module.register_forward_hook(lambda _m, _i, output, name=name: ran.update({name: output.shape}))
+    prompt, completion = tokens(count=3)
+    net(prompt, shift_right(completion))
+    assert list(sites) == names
+    assert list(ran) == names
+    steps = {"enc": P, "dec": M if network is Transformer else P + M}
+    assert ran == {name: (3, M if name == "dec.6" else steps[name.split(".")[0]], 64) for name in names}
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": False}])
+@pytest.mark.parametrize("network", [Transformer, NanoGPT])
+def test_every_parameter_gets_a_gradient(network, options):
+    """Except key biases, which cancel in the softmax, and, without attention, all that only the prompt passes."""
+    net = make(network, options)
+    prompt, completion = tokens(64)
+    F.cross_entropy(net(prompt, shift_right(completion)).flatten(0, 1), completion.flatten()).backward()
+    silent = {name for name, p in net.named_parameters() if p.grad is None or p.grad.abs().max() == 0}
+    prompt_only = {name for name, _ in net.named_parameters() if name.startswith(("encoder.", "prompt_embedding."))}
+    expected = prompt_only if "attention" in options else set()
+    assert {name for name in silent if not name.endswith("key.bias")} == expected
