@@ -1,0 +1,73 @@
+"""``tests/unit/`` mirrors the source: every module is tested in the folder of its room, or has a reason here."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = "arith_erd"
+# Modules that are tested elsewhere: the test file; or why there is nothing to test.
+EXCEPTIONS = {
+    "interp/subject": "a dataclass without code",
+    "interp/tokens": "tests/unit/probes/test_sites.py",
+    "launch/help": "tests/behaviour/test_cli.py",
+    "launch/slurm": "tests/clusters/slurm/test_slurm.py",
+    "models/hook_point": "tests/unit/interp/test_activations.py",
+    "plots/erasure": "tests/unit/probes/test_amnesic.py",
+    "plots/heat": "tests/unit/probes/test_sites.py",
+    "plots/probes": "tests/unit/report/test_paper_figures.py",
+    "plots/style": "colours and sizes",
+    "probes/ask": "tests/behaviour/test_cli.py",
+    "probes/dataset": "tests/behaviour/test_cli.py",
+    "probes/sample": "tests/unit/probes/test_sites.py",
+    "report/__main__": "tests/unit/report/test_report.py",
+    "report/measures": "tests/unit/report/test_claims.py",
+    "report/paper_ablation": "tests/unit/report/test_paper_figures.py",
+    "report/paper_probes": "tests/unit/report/test_paper_figures.py",
+    "report/probe_tables": "tests/unit/report/test_page.py",
+    "system/machine": "tests/unit/training/test_train.py",
+    "tasks/task": "tests/unit/tasks/test_tasks.py",
+    "training/callbacks": "tests/behaviour/test_resuming.py",
+    "training/checkpoint": "tests/behaviour/test_resuming.py",
+    "training/memory": "tests/unit/runs/test_plan.py",
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a test imports: ``from arith_erd.a import b`` counts for a, a.b and their folders."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        found |= {name for name in names if name.split(".")[0] == PACKAGE}
+    return found
+
+
+def classes(path: Path) -> set[str]:
+    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)}
+
+
+def test_every_module_is_tested_in_the_folder_of_its_room(root):
+    source, unit = root / "src" / PACKAGE, root / "tests" / "unit"
+    untested = []
+    for path in sorted(source.rglob("*.py")):
+        module = path.relative_to(source).with_suffix("")
+        if path.name == "__init__.py":
+            continue
+        folder = unit / module.parent
+        if (folder / f"test_{module.name}.py").is_file() or module.as_posix() in EXCEPTIONS:
+            continue
+        name = ".".join([PACKAGE, *module.parts])
+        uses = set().union(*(imported(test) for test in folder.glob("*.py")))
+        room = ".".join([PACKAGE, *module.parent.parts])
+        if name not in uses and not uses & {f"{room}.{made}" for made in classes(path)}:
+            untested.append(module.as_posix())
+    assert not untested, "\n".join(untested)
+
+
+def test_exceptions_name_modules_and_tests_that_exist(root):
+    for module, instead in EXCEPTIONS.items():
+        assert (root / "src" / PACKAGE / f"{module}.py").is_file(), module
+        assert not instead.startswith("tests/") or (root / instead).is_file(), instead

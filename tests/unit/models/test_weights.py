@@ -1,0 +1,53 @@
+"""Untrusted weights: only tensors are read, and only from files that PyTorch could have written."""
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from arith_erd.models.weights import is_plain, load_tensors
+
+
+def test_tensors_and_plain_values_are_read(tmp_path: Path) -> None:
+    torch.save({"x": torch.arange(3.0), "epoch": 2}, tmp_path / "file")
+    loaded = load_tensors(tmp_path / "file")
+    assert loaded["epoch"] == 2
+    assert torch.equal(loaded["x"], torch.arange(3.0))
+
+
+def test_compressed_archive_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "file", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**6))
+    with pytest.raises(ValueError, match="compressed"):
+        load_tensors(tmp_path / "file")
+
+
+def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        load_tensors(tmp_path / "pipe")
+
+
+def test_pickled_code_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps(os.getcwd))
+    with pytest.raises(pickle.UnpicklingError):
+        load_tensors(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "plain"),
+    [
+        (torch.zeros(2), True),
+        (torch.zeros(2, dtype=torch.float64), True),
+        (torch.zeros(2, dtype=torch.int64), False),
+        (torch.zeros(2, dtype=torch.complex64), False),
+        (torch.zeros(2, device="meta"), False),
+        (torch.zeros(2).to_sparse(), False),
+        ([0.0, 0.0], False),
+    ],
+)
+def test_only_dense_real_floats_in_memory_are_weights(tensor: object, plain: bool) -> None:
+    assert is_plain(tensor) == plain
