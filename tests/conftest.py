@@ -15,20 +15,9 @@ from hypothesis import settings
 
 from arith_erd.config.compose import compose
 from arith_erd.runs import Run
-from tests.behaviour.interruption import FOUR_EPOCHS
+from tests.tiny import FOUR_EPOCHS, TINY
 
 ROOT = Path(__file__).parents[1]
-
-TINY = (
-    "task.bits=3",
-    "data.batch_size=20",  # 48 training examples: two whole batches and a smaller one
-    "model.net.d_model=16",
-    "model.net.num_heads=2",
-    "model.net.num_layers=1",
-    "trainer.max_epochs=2",
-    "trainer.accelerator=cpu",
-    "trainer.compile=false",
-)
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 

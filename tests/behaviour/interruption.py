@@ -8,10 +8,6 @@ from safetensors.torch import load_file
 
 from arith_erd.runs import Run
 
-LEARNS = ("model=nanogpt", "model.optimizer.lr=0.01")  # enough for accuracies to move within four epochs
-
-FOUR_EPOCHS = (*LEARNS, "trainer.max_epochs=4", "seed=0-1")
-
 
 def weights_of(run: Run, seed: int = 0) -> dict[str, torch.Tensor]:
     return load_file(run.weights(seed))

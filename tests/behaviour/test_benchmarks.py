@@ -10,8 +10,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.training.module import LitPack
-
-TOY = ("task.bits=3", "model.net.d_model=16", "model.net.num_heads=2", "model.net.num_layers=1")
+from tests.tiny import NETWORK
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def harness(root: Path, monkeypatch: pytest.MonkeyPatch):
 def test_every_measurement_is_printed_and_saved(harness, monkeypatch, tmp_path, capsys):
     out = tmp_path / "figures" / "out.json"
     options = ("--repeats=1", "--packs=1,2", "--steps=3", "--threads=1", "--profile", f"--out={out}")
-    monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *TOY, "data.batch_size=16", "trainer.accelerator=cpu"])
+    monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *NETWORK, "data.batch_size=16", "trainer.accelerator=cpu"])
     harness.main()
     result = json.loads(out.read_text())
     (epoch,) = result["epoch"]["ours"][0]["epochs"]
@@ -64,14 +63,14 @@ def test_warm_up_covers_every_batch_size_of_the_timed_epoch(harness, monkeypatch
     monkeypatch.setattr(ours, "WARM_UP", 8)
     for module in ("ours", "arith_erd.training.data"):
         monkeypatch.setattr(f"{module}.evaluation_batch_size", lambda device, replicas: 16)
-    ours.epochs(compose("train", [*TOY, "trainer.accelerator=cpu", "data.batch_size=16"]), 1, 1)
+    ours.epochs(compose("train", [*NETWORK, "trainer.accelerator=cpu", "data.batch_size=16"]), 1, 1)
     assert fits == [{16}, {16}]
 
 
 def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:
     """Exit status of `benchmarks/correctness.py` without a GPU, and its line for each check."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["correctness.py", *TOY])
+    monkeypatch.setattr(sys, "argv", ["correctness.py", *NETWORK])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(root / "benchmarks" / "correctness.py"), run_name="__main__")
     return int(end.value.code or 0), capsys.readouterr().out.splitlines()[2:]

@@ -19,7 +19,8 @@ from arith_erd.interp.subject import load_run
 from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.checkpoint import ResumePoint
-from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
+from tests.behaviour.interruption import assert_same, interrupt
+from tests.tiny import FOUR_EPOCHS
 
 
 def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 from arith_erd.system.signals import signals_caught
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.module import LitPack
-from tests.behaviour.interruption import FOUR_EPOCHS, Listener, assert_same
+from tests.behaviour.interruption import Listener, assert_same
+from tests.tiny import FOUR_EPOCHS
 
 
 def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):

@@ -16,11 +16,11 @@ from arith_erd.errors import UserError
 from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.train import train
-from tests.behaviour.interruption import FOUR_EPOCHS, assert_same, interrupt
+from tests.behaviour.interruption import assert_same, interrupt
+from tests.tiny import FOUR_EPOCHS, TINY
 
 from .test_fuzz import MUTATIONS, VALUES, mutated
 from .test_fuzz import fuzz as with_shrinking
-from .world import TINY
 
 OVERRIDES = (*TINY, *FOUR_EPOCHS)
 TENSORS = (torch.zeros(()), torch.zeros(1), torch.zeros(1).expand(1000), torch.ones(2, 3, dtype=torch.int32))

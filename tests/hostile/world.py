@@ -27,13 +27,10 @@ from arith_erd.report.collect import Collection, collect
 from arith_erd.report.paper import load_paper
 from arith_erd.report.paper_figures import paper_figures
 from arith_erd.runs import METRICS
+from tests.tiny import TINY
 
 SECRET = "s3cr3t-of-the-environment"
 SECONDS = 30  # a case that takes longer hangs
-TINY = (
-    *("task.bits=3", "model.net.d_model=16", "model.net.num_heads=2", "model.net.num_layers=1"),
-    *("trainer.max_epochs=2", "trainer.accelerator=cpu", "trainer.compile=false"),
-)
 
 
 @cache

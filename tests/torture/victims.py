@@ -25,20 +25,9 @@ from arith_erd.config.job import Job
 from arith_erd.runs import Run
 from arith_erd.system.signals import signals_caught
 from arith_erd.training import checkpoint, finish, train
+from tests.tiny import FOUR_EPOCHS, TINY
 
-TINY = (
-    "task.bits=3",
-    "data.batch_size=12",
-    "model=nanogpt",
-    "model.optimizer.lr=0.01",
-    "model.net.d_model=16",
-    "model.net.num_heads=2",
-    "model.net.num_layers=1",
-    "trainer.max_epochs=4",
-    "trainer.accelerator=cpu",
-    "trainer.compile=false",
-    "seed=0-1",
-)
+SETTINGS = (*TINY, *FOUR_EPOCHS, "data.batch_size=12")
 TRAIN = Path(__file__).parents[2] / "train.py"
 PAUSE = 0.01
 """Seconds that the disk takes for anything."""
@@ -67,7 +56,7 @@ class Victims:
         torch.set_num_threads(1)  # a child of a process with threads of torch's would wait for them for ever
         self.folder = folder
         self.count = 0
-        self.job = compose("train", [*TINY, f"runs_dir={folder / 'untouched'}"])
+        self.job = compose("train", [*SETTINGS, f"runs_dir={folder / 'untouched'}"])
         started = time.monotonic()
         self.untouched = self.job.run
         status = self.wait(self.start(self.job, mmap.mmap(-1, 2)))
@@ -162,7 +151,7 @@ class Victims:
         """``python train.py``: killed after its first rows, then told to stop, then left alone."""
         job = self.fresh()
         run = job.run
-        command = [sys.executable, str(TRAIN), *TINY, f"runs_dir={job.runs_dir}"]
+        command = [sys.executable, str(TRAIN), *SETTINGS, f"runs_dir={job.runs_dir}"]
         with (self.folder / "log.txt").open("a") as log:
             for number, rows in ((signal.SIGKILL, 2), (signal.SIGTERM, 4)):
                 child = subprocess.Popen(command, stdout=log, stderr=log)

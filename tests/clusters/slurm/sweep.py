@@ -18,20 +18,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.tiny import TINY
+
 from .one_node import missing, slurm
 
 ROOT = Path(__file__).parents[3]
 EPOCHS = 40
-TINY = (
-    "task.bits=3",
-    "data.batch_size=20",
-    "model.net.d_model=16",
-    "model.net.num_heads=2",
-    "model.net.num_layers=1",
-    "trainer.accelerator=cpu",
-    "trainer.compile=false",
-    f"trainer.max_epochs={EPOCHS}",
-)
+SETTINGS = (*TINY, f"trainer.max_epochs={EPOCHS}")
 PRESET = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2")
 PATIENCE = 1800  # seconds for a submission, on a busy machine
 
@@ -75,7 +68,7 @@ class Sweep:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         seeds = ",".join(f"{2 * pack}-{2 * pack + 1}" for pack in range(self.packs))
-        command = [sys.executable, str(ROOT / "train.py"), "-m", f"seed={seeds}", *TINY, *arguments]
+        command = [sys.executable, str(ROOT / "train.py"), "-m", f"seed={seeds}", *SETTINGS, *arguments]
         environment = os.environ | {"SLURM_CONF": self.conf, "OMP_NUM_THREADS": "1", "TMPDIR": str(self.folder)}
         with (self.folder / "output.txt").open("a") as log:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -15,7 +15,8 @@ from arith_erd.runs import METRICS, Run
 from arith_erd.training.assemble import wants_compile
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from tests.behaviour.interruption import LEARNS, assert_same, weights_of
+from tests.behaviour.interruption import assert_same, weights_of
+from tests.tiny import LEARNS
 
 # Same run, same bits
 
