@@ -35,9 +35,10 @@ def test_wheel_contains_every_configuration(installed: Path, root: Path) -> None
     assert found == wanted
 
 
-def test_programs_run_from_any_folder(installed: Path, tmp_path: Path) -> None:
-    compose = "from arith_erd.config.compose import compose"
-    code = f"{compose}; print(compose('train', ['task=mul'])['trainer']['max_epochs'])"
+@pytest.mark.parametrize("program", ["training", "probes"])
+def test_programs_find_their_configurations_from_any_folder(program: str, installed: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"arith_erd.{program}", "task=mul", "--cfg", "job"]
     environment = os.environ | {"PYTHONPATH": str(installed)}
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (ran.stdout, ran.stderr) == ("250\n", "")
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "_target_: arith_erd.tasks.Mul" in ran.stdout
