@@ -1,50 +1,129 @@
-"""Intervals over seeds."""
+"""95% intervals over seeds, each for what it is good for: ``docs/verdicts.md`` says which claim uses which.
 
-import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+``benchmarks/coverage.py`` measures how often each of them holds the truth at five seeds.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 MIN_SEEDS = 3
-RESAMPLES = 4999
-DRAWS = 1_000_000  # at most: with hundreds of seeds fewer resamples do
+MIN_FOR_MEDIAN = 5
+CONFIDENCE = 0.95
+EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
 
-Statistic = Callable[..., Any]
-"""``np.mean`` or ``np.median``: anything that takes an array and an ``axis``."""
+Interval: TypeAlias = tuple[float, float]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-def bootstrap_interval(
-    values: Sequence[float], confidence: float = 0.95, statistic: Statistic = np.mean
-) -> tuple[float, float] | None:
-    """Bootstrap interval of a statistic: BCa, or percentile where BCa is undefined (all values equal).
+class Mean(NamedTuple):
+    """The mean of one kind of run: one term of a `contrast`."""
 
-    ``[0.99, 1.0, 1.0]`` -> ``(0.99, 1.0)``. The same values give the same interval each time, in whatever order they
-    come. None from fewer than 3 values, from which no interval can be had.
+    mean: float
+    deviation: float
+    n: int
+    weight: float = 1.0
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":
+        """From one value per seed."""
+        sample = np.asarray(values, dtype=float)
+        deviation = float(sample.std(ddof=1)) if len(sample) > 1 and np.ptp(sample) > 0 else 0.0
+        return cls(float(sample.mean()), deviation, len(sample), weight)
+
+
+def contrast(terms: Sequence[Mean]) -> Interval | None:
+    """Welch's t interval of a weighted sum of means of unpaired samples; of one term it is Student's t.
+
+    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``. Degrees of freedom are Welch's and Satterthwaite's.
+    None if a term has fewer than 3 seeds. No width where no sample varies.
+    """
+    if min(term.n for term in terms) < MIN_SEEDS or not all(math.isfinite(term.mean) for term in terms):
+        return None
+    middle = sum(term.weight * term.mean for term in terms)
+    variances = [(term.weight * term.deviation) ** 2 / term.n for term in terms]
+    total = sum(variances)
+    if total == 0:
+        return middle, middle
+    freedom = total**2 / sum(v**2 / (term.n - 1) for v, term in zip(variances, terms, strict=True))
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(total)
+    return middle - half, middle + half
+
+
+def mean_interval(values: npt.ArrayLike) -> Interval | None:
+    """Student's t interval of a mean over seeds; None from fewer than 3 seeds or values that are not finite."""
+    sample = np.asarray(values, dtype=float)
+    return contrast([Mean.of(sample)]) if len(sample) and np.isfinite(sample).all() else None
+
+
+def median_range(low: npt.ArrayLike, high: npt.ArrayLike) -> Interval | None:
+    """From the smallest to the largest seed: it holds the median with probability 1 - 2 ** (1 - n), 93.75% at n = 5.
 
     Args:
-        values: one a seed.
-        confidence: of the interval.
-        statistic: of the values; vectorised over an ``axis``.
+        low: smallest and
+        high: largest that each seed can be; infinite for a seed that never got there.
+
+    Returns:
+        None from fewer than 5 seeds, which have no such interval.
     """
-    sample = np.sort(np.asarray(values, dtype=float))
-    if len(sample) < MIN_SEEDS or not np.isfinite(sample).all():
-        return None
-    if np.ptp(sample) == 0:
-        return float(sample[0]), float(sample[0])
-    for method in ("BCa", "percentile"):
-        with warnings.catch_warnings():  # a degenerate sample shows in the interval
-            warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)
-            found = stats.bootstrap(
-                (sample,),
-                statistic,
-                confidence_level=confidence,
-                n_resamples=min(RESAMPLES, max(999, DRAWS // len(sample))),
-                method=method,
-                rng=0,
-            ).confidence_interval
-        if np.isfinite([found.low, found.high]).all():
-            return float(found.low), float(found.high)
-    return None
+    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    return (float(low.min()), float(high.max())) if len(low) >= MIN_FOR_MEDIAN else None
+
+
+def clopper_pearson(hits: int, n: int) -> Interval:
+    """The exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
+    found = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
+    return float(found.low), float(found.high)
+
+
+def hodges_lehmann_ratio(
+    above: tuple[npt.ArrayLike, npt.ArrayLike], below: tuple[npt.ArrayLike, npt.ArrayLike]
+) -> tuple[Interval, Interval | None]:
+    """The ratio of two unpaired samples: the median of all quotients, and the inverted Mann-Whitney test.
+
+    ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
+    against two cannot be told apart at 5%. A censored seed makes the quotients with it bounds.
+
+    Args:
+        above, below: smallest and largest that each seed can be; infinite for a seed that never got there.
+
+    Returns:
+        What the estimate can be, and the 95% interval, None where there are too few seeds.
+    """
+    (low, high), (low_below, high_below) = (tuple(np.asarray(x, dtype=float) for x in pair) for pair in (above, below))
+    smallest = np.sort((low[:, None] / high_below).ravel())  # x / inf is 0
+    largest = np.sort((high[:, None] / low_below).ravel())
+    estimate = float(np.median(smallest)), float(np.median(largest))
+    left_out = _outside(len(low), len(low_below))
+    if left_out is None:
+        return estimate, None
+    return estimate, (float(smallest[left_out]), float(largest[-1 - left_out]))
+
+
+@cache
+def _outside(m: int, n: int) -> int | None:
+    """How many of the m n sorted quotients lie outside the interval, at each end; None if even none is too many."""
+    tail = (1 - CONFIDENCE) / 2
+    if m * n > EXACT_PAIRS:
+        return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))
+    below = np.cumsum(_mann_whitney(m, n)) / math.comb(m + n, m)
+    return int((below <= tail).sum()) - 1 if below[0] <= tail else None
+
+
+def _mann_whitney(m: int, n: int) -> Floats:
+    """Number of orders (m n + 1,) of m and n values by U: coefficients of a Gaussian binomial."""
+    counts = np.ones(1)
+    for i in range(1, m + 1):
+        factor = np.zeros(n + i + 1)
+        factor[0], factor[n + i] = 1, -1
+        counts = np.convolve(counts, factor)
+        divided = counts.copy()
+        for k in range(i, len(divided)):  # by 1 - q ** i, a series
+            divided[k] += divided[k - i]
+        counts = divided[: i * n + 1]
+    return np.round(counts)

@@ -137,20 +137,6 @@ def entries() -> Iterator[Case]:
             return world.collect
 
         yield Case(f"config.yaml, for the report: {key}={str(value)[:20]}", attack, says)
-    header = b"\x10\x27\x00\x00\x00\x00\x00\x00" + b"[" * 10_000
-
-    def vocabulary(world: World) -> Reader:
-        world.file("weights/seed=0.safetensors").write_bytes(header)
-        return world.collect
-
-    yield Case("safetensors, for the report: a header of brackets", vocabulary, None)
-    for content in (b"[1]", b'{"x.embedding.weight": {"shape": [1e999]}}', b'{"embedding.weight": {"shape": {}}}'):
-
-        def attack(world: World, content: bytes = content) -> Reader:
-            world.file("weights/seed=0.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
-            return world.collect
-
-        yield Case(f"safetensors, for the report: {content.decode()}", attack, None)
 
 
 SCRIPT = "<script>alert(1)</script>"

@@ -24,8 +24,8 @@ from arith_erd.errors import UserError
 from arith_erd.interp.subject import load_run
 from arith_erd.report.__main__ import build as build_report
 from arith_erd.report.collect import Collection, collect
+from arith_erd.report.figures import paper_figures
 from arith_erd.report.paper import load_paper
-from arith_erd.report.paper_figures import paper_figures
 from arith_erd.runs import METRICS
 from tests.tiny import TINY
 
@@ -118,7 +118,7 @@ class World:
     def report(self, figures: bool = False) -> None:
         """The same, and write the page."""
         drawn = paper_figures if figures else lambda *_: ()
-        with mock.patch("arith_erd.report.paper_figures.paper_figures", drawn):  # they take most of the time
+        with mock.patch("arith_erd.report.__main__.paper_figures", drawn):  # they take most of the time
             found, _ = build_report(self.folder / "runs", self.folder / "report")
         _tell(found)
 

@@ -175,6 +175,18 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     return Eraser(x.mean, used * strength, used)
 
 
+def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
+    """The same erasure of a random concept: reflected along principal axes chosen by fair coins.
+
+    The reflection keeps the mean and the covariance of x. So the result has the rank and the singular values of
+    ``eraser`` and removes the same variance along each principal axis; only the concept that it hides is another. That
+    is a fairer control than random directions of the same variance, which take a little from each of many axes.
+    """
+    signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
+    left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
+    return Eraser(eraser.mean, left, right)
+
+
 def variance_removed(x: Tensor, erased: Tensor) -> float:
     """E|x - r(x)|^2 / tr Cov(x), of embeddings and what is left of them (N, d); 0 for embeddings that never vary."""
     x = x.to(torch.float64)

@@ -1,7 +1,9 @@
 """A trained network with what a probe needs to question it, and how to load one from a run directory."""
 
 import glob
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,6 +14,7 @@ from ..config.job import read_run
 from ..errors import UserError
 from ..models.authors_weights import load_official
 from ..models.network import Network
+from ..models.transformer import Transformer
 from ..models.weights import checked_state, load_tensors
 from ..runs import Run
 from ..splits import Split
@@ -30,6 +33,8 @@ class Subject:
     """In evaluation mode, on the CPU."""
     split: Split | None
     """None if it is not known which examples were held out: weights without a run."""
+    untrained: Callable[[], Network] | None = None
+    """Makes the same network with fresh initial weights; None if that is not known."""
 
 
 def load_run(path: Path | str, seed: int | None = None) -> Subject:
@@ -54,7 +59,9 @@ def load_run(path: Path | str, seed: int | None = None) -> Subject:
     state = _state(run, seed, job.seeds.index(seed), len(job.seeds), shapes)
     network = job.network()
     network.load_state_dict(state)
-    return Subject(name=run.name, seed=seed, task=job.task, network=network.eval(), split=job.split)
+    return Subject(
+        name=run.name, seed=seed, task=job.task, network=network.eval(), split=job.split, untrained=job.network
+    )
 
 
 def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
@@ -68,7 +75,9 @@ def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
 
 def load_checkpoint(path: Path | str, task: Task) -> Subject:
     """The network in a state dict of the paper's authors; it is not known which examples it was trained on."""
-    return Subject(name=Path(path).name, seed=0, task=task, network=load_official(path, task).eval(), split=None)
+    network = load_official(path, task)
+    untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
+    return Subject(name=Path(path).name, seed=0, task=task, network=network, split=None, untrained=untrained)
 
 
 def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:

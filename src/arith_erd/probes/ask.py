@@ -1,5 +1,7 @@
 """One probe, from a job to ``rows.csv``, ``figure.png`` and a table on the terminal."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +34,7 @@ def answer(job: ProbeJob) -> None:
     if "subjects" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} asks about a task and takes none")
-        folder = job.out or job.runs_dir / "probes" / "-".join([str(name), *(job.names[need] for need in job.needs)])
+        folder = job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)
         ask(job, {need: getattr(job, need) for need in job.needs}, folder, [])
         return
     if len(sources) != 1:
@@ -50,7 +52,7 @@ def ask(job: ProbeJob, arguments: dict[str, Any], folder: Path, subjects: Sequen
     Args:
         job: with the probe.
         arguments: what it needs.
-        folder: for ``rows.csv`` and ``figure.png``; made if need be.
+        folder: for ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be.
         subjects: whose rows go to the logger.
     """
     require_writable("out" if job.out else "runs_dir", folder)
@@ -59,10 +61,11 @@ def ask(job: ProbeJob, arguments: dict[str, Any], folder: Path, subjects: Sequen
     figure = probe.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
+    write_atomically(folder / "probe.json", probe.sheet(str(job.probe.name), rows, _settings(job)).to_json())
     with replacing(folder / "figure.png") as beside:
         figure.savefig(beside, format="png")
     show(probe.table(rows), probe.notes())
-    print(f"{folder}: rows.csv ({len(rows):,} rows), figure.png")
+    print(f"{folder}: rows.csv ({len(rows):,} rows), probe.json, figure.png")
     logger = job.logger.build(Logger)
     for subject in subjects:
         own = rows[rows["seed"] == subject.seed]
@@ -82,6 +85,21 @@ def show(table: pd.DataFrame, notes: list[str]) -> None:
         console.print(f"note: {note}", style="yellow")
 
 
+def _settings(job: ProbeJob) -> dict[str, Any]:
+    """What the rows depend on beside the runs that they are of: options of the probe, and of a task without a run."""
+    groups = ["probe"]
+    if job.run is None:
+        groups += ["task"] if job.checkpoint else job.needs
+    return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
+
+
+def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
+    """``dataset-add-vs_t-1f0c2d3e``: like the name of a run, readable parts and a hash of the settings."""
+    settings = json.dumps([_settings(job), job.checkpoint], sort_keys=True)
+    parts = [str(job.probe.name), *(job.names[group] for group in groups)]
+    return "-".join([*parts, hashlib.sha256(settings.encode()).hexdigest()[:8]])
+
+
 def _subjects(job: ProbeJob) -> dict[Path, list["Subject"]]:
     """Trained networks by the folder that their answers go to."""
     from ..interp.subject import load_checkpoint, load_runs  # loads torch, which a question about a task does without
@@ -98,4 +116,4 @@ def _subjects(job: ProbeJob) -> dict[Path, list["Subject"]]:
     if not any(override.startswith("task") for override in job.typed):
         raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
     subject = load_checkpoint(str(job.checkpoint), job.task)
-    return {job.runs_dir / "probes" / f"{name}-{job.names['task']}": [subject]}
+    return {job.runs_dir / "probes" / _folder_name(job, ["task"]): [subject]}

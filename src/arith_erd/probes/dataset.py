@@ -21,6 +21,7 @@ class Dataset(Probe):
     """
 
     columns = ("a", "b", "answer", "prompt", "completion", "subset")
+    counted = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
         self.task = task
@@ -34,11 +35,6 @@ class Dataset(Probe):
         numbers = (examples.a.tolist(), examples.b.tolist(), examples.answer.tolist())
         for values in zip(*numbers, prompt, completion, subset.tolist(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
-
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """How many examples each subset has, and one of them."""
-        subsets = rows.groupby("subset", sort=False)
-        return subsets.first().assign(examples=subsets.size()).reset_index()[["subset", "examples", *self.columns[:5]]]
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The held-out region in the (A, B) plane."""

@@ -1,14 +1,14 @@
 """How far does the answer jump when a few bits of the operands flip? (paper, appendix A)"""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from ..bits import Array
-from ..plots.probes import discontinuities
+from ..plots.discontinuities import draw_discontinuities
 from ..tasks import Task
 from .probe import Probe
 
@@ -41,6 +41,8 @@ class Discontinuity(Probe):
     """
 
     columns = ("task", "input_bits", "output_bits", "percent")
+    units: ClassVar[dict[str, str]] = {"percent": "percent"}
+    across = ("output_bits",)
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -51,16 +53,7 @@ class Discontinuity(Probe):
         for (i, j), value in np.ndenumerate(percent):
             yield dict(zip(self.columns, (self.task.name, i, j, float(value)), strict=True))
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The appendix's table: a row for each number of flipped operand bits, a column for each of the answer's."""
-        return rows.pivot(index="input_bits", columns="output_bits", values="percent").round(1).reset_index()
-
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The appendix's table as a heat map, percentages by row; a cell without a single case stays empty."""
-        height, width = (rows[column].nunique() for column in ("input_bits", "output_bits"))
-        figure = Figure(figsize=(1.4 + 0.55 * width, 1.4 + 0.29 * height), dpi=130, layout="constrained")
-        ax = figure.subplots()
-        discontinuities(ax, rows)
-        ax.set_ylabel("flipped bits of the operands")
-        figure.suptitle(f"{self.task.name} at {self.task.bits} bits: percent of each row", fontsize=11)
-        return figure
+        title = f"{self.task.name} at {self.task.bits} bits: percent of each row"
+        return draw_discontinuities({title: rows})

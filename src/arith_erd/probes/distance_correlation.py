@@ -1,18 +1,22 @@
 """Do distances between embeddings follow the tokens or the value? (paper, section 4.5 and figure 4)"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from ..bits import to_bits
 from ..interp.activations import embeddings, layers
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
 from ..interp.subject import Subject
 from ..models.decoding import answers, shift_right
-from ..plots.probes import COMPARED, correlation_curves, correlation_table
+from ..models.network import Network
+from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
+from ..seeds import derive
 from ..tasks import Examples
 from .probe import Probe
 
@@ -26,14 +30,35 @@ def outer_distances(examples: Examples) -> dict[tuple[str, str], Floats]:
     return dict(zip(COMPARED, found, strict=True))
 
 
-def site_distances(subject: Subject, examples: Examples) -> dict[str, Floats]:
-    """Euclidean distances (D,) between embeddings, at every site of the network."""
-    network = subject.network
-    device = next(network.parameters()).device
-    prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
-    answer_in = shift_right(answers(network, prompt, completion))
+def site_distances(network: Network, examples: Examples, answer_in: Tensor) -> dict[str, Floats]:
+    """Euclidean distances (D,) between embeddings, at the output of every layer, given the answers (N, m) as input."""
+    prompt = torch.as_tensor(examples.prompt, device=answer_in.device)
     found = embeddings(network, prompt, answer_in, layers(network))
     return {site: euclidean(x.cpu().numpy()) for site, x in found.items()}
+
+
+def own_answers(subject: Subject, examples: Examples) -> Tensor:
+    """The decoder's input (N, m): the network's own greedy answers, right or wrong, shifted by one."""
+    device = next(subject.network.parameters()).device
+    prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
+    return shift_right(answers(subject.network, prompt, completion))
+
+
+def bit_distances(examples: Examples) -> dict[str, Floats]:
+    """Euclidean distances (D,) between the operands' bits, and between the bits scaled by their place value."""
+    bits = np.hstack([to_bits(examples.a, examples.bits), to_bits(examples.b, examples.bits)])  # (N, 2 * bits)
+    scaled = bits * np.tile(2.0 ** np.arange(examples.bits), 2)
+    return {"operand bits": euclidean(bits), "scaled bits": euclidean(scaled)}
+
+
+def fresh(subject: Subject) -> Network | None:
+    """The subject's network with the initial weights of its seed."""
+    if subject.untrained is None:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(subject.seed, "weights"))
+        network = subject.untrained()
+    return network.to(next(subject.network.parameters()).device).eval()
 
 
 class DistanceCorrelation(Probe):
@@ -53,6 +78,8 @@ class DistanceCorrelation(Probe):
     """
 
     columns = ("seed", "stack", "layer", "level", "space", "method", "correlation")
+    units: ClassVar[dict[str, str]] = {"correlation": "correlation"}
+    across = ("level", "space")
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.subjects = subjects
@@ -62,38 +89,28 @@ class DistanceCorrelation(Probe):
             diagonal = np.arange(2**subject.task.bits)
             examples = subject.task.examples(diagonal, diagonal)
             outside = np.stack(list(outer_distances(examples).values()))  # (4, D)
-            inside = site_distances(subject, examples)
+            inside = self._inside(subject, examples)
             for method, correlate in METHODS.items():
                 themselves = correlate(outside, outside)  # (4, 4)
                 of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
                 table: dict[Key, float] = {("input", 0, "in", "value"): themselves[0, 1]}
-                for site, of_site in zip(inside, of_sites, strict=True):
-                    stack, layer = site.split(".")
-                    table |= {(stack, int(layer), *to): r for to, r in zip(COMPARED, of_site, strict=True)}
+                for (stack, layer), of_site in zip(inside, of_sites, strict=True):
+                    table |= {(stack, layer, *to): r for to, r in zip(COMPARED, of_site, strict=True)}
                 table["output", 0, "out", "value"] = themselves[2, 3]
                 for key, correlation in table.items():
                     values = (subject.seed, *key, method, float(correlation))
                     yield dict(zip(self.columns, values, strict=True))
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """A line for each site and method, a column for each comparison."""
-        cells = super().table(rows).assign(against=lambda cells: cells["level"] + " " + cells["space"])
-        line = ["method", "stack", "layer"]
-        wide = cells.pivot(index=line, columns="against", values="correlation")
-        in_order = pd.MultiIndex.from_frame(cells[line].drop_duplicates())
-        return wide.reindex(in_order).fillna("").reset_index()
+    def _inside(self, subject: Subject, examples: Examples) -> dict[tuple[str, int], Floats]:
+        """Distances (D,) by stack and layer: those of the network, then the baselines."""
+        answer_in, untrained = own_answers(subject, examples), fresh(subject)
+        found = {("", site): x for site, x in site_distances(subject.network, examples, answer_in).items()}
+        if untrained is not None:
+            found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, examples, answer_in).items()}
+        placed = {(prefix + site.split(".")[0], int(site.split(".")[1])): x for (prefix, site), x in found.items()}
+        return placed | {(name, 0): x for name, x in bit_distances(examples).items()}
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The paper's figure 4, in Pearson correlations: the table, and the curves over the decoder's layers."""
-        rows = rows[rows["method"] == "pearson"]
-        lines = len(rows[["stack", "layer"]].drop_duplicates())
-        figure = Figure(figsize=(9.6, max(3.9, 1.2 + 0.26 * lines)), dpi=130, layout="constrained")
-        table, curves = figure.subplots(1, 2, width_ratios=(4, 5), gridspec_kw={"wspace": 0.06})
-        correlation_table(table, rows)
-        correlation_curves(curves, rows)
-        curves.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-        seeds = rows["seed"].nunique()
         names = ", ".join(sorted({subject.task.name for subject in self.subjects}))
-        over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"
-        figure.suptitle(f"{names}: Pearson correlations between distances, {over}", fontsize=11)
-        return figure
+        return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})

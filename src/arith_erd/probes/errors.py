@@ -1,7 +1,7 @@
 """Which answers are wrong, and by how much: near in value, or near in bits?"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +105,8 @@ class Errors(Probe):
     """
 
     columns = ("seed", "subset", "a", "b", "answer", "decoded", "value_error", "hamming_error", "longest_carry")
+    units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
+    counted = ("seed", "subset")
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.subjects = subjects

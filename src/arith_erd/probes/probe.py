@@ -1,13 +1,13 @@
 """What a probe is: rows of measurements, a table and a picture of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..stats import bootstrap_interval
+from ..plots.sheet import Sheet, tabulate
 
 
 class Probe(ABC):
@@ -15,9 +15,18 @@ class Probe(ABC):
 
     Built from its configuration, with what its YAML file says it ``needs``, of ``task``, ``split`` and ``subjects``
     (trained networks), and the options there. It knows neither logger nor path.
+
+    A probe owns its columns, its table and its figure. ``sheet`` describes the rows to whoever reads them later; the
+    report lays out its tables by that description and knows no probe by name.
     """
 
     columns: tuple[str, ...]
+    units: ClassVar[Mapping[str, str]] = {}
+    """Units of measures, ``accuracy`` or ``percent``; columns of floats without one are plain numbers."""
+    across: ClassVar[tuple[str, ...]] = ()
+    """Columns whose values become columns of the table."""
+    counted: ClassVar[tuple[str, ...]] = ()
+    """Where a row is a single case: the columns by which the table counts cases."""
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -31,18 +40,11 @@ class Probe(ABC):
         """What a reader must know before believing the rows."""
         return []
 
+    def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
+        """Describe the rows, for ``probe.json``."""
+        layout = {"across": self.across, "counted": self.counted, "settings": dict(settings or {})}
+        return Sheet.of(name, rows, self.units, **layout)
+
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """What the terminal shows: each measure's mean over the seeds, with its 95% bootstrap interval.
-
-        Columns of floats are measures; all others but ``seed`` say what was measured.
-        """
-        measures = [column for column in rows if pd.api.types.is_float_dtype(rows[column])]
-        keys = [column for column in rows if column not in measures and column != "seed"]
-        return rows.groupby(keys, sort=False, dropna=False)[measures].agg(mean_and_interval).reset_index()
-
-
-def mean_and_interval(values: pd.Series) -> str:
-    """``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds."""
-    interval = bootstrap_interval(values.to_numpy())
-    brackets = "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
-    return f"{values.mean():.3f}{brackets}"
+        """What the terminal shows: each measure's mean over the seeds with its 95% interval (Student's t)."""
+        return tabulate(rows, self.sheet("", rows))

@@ -1,12 +1,12 @@
 """Run directories, any mix of them, as three kinds of tables: replicas, their metric rows, and what probes found.
 
-A replica is one seed of one configuration. It is the same run in whatever pack it stands, so it counts once; and it is
-the same run up to the epoch at which it ended, so of two that differ only in length the longer one holds the other.
+A replica is one seed of one configuration. It is the same run in every pack that contains it, so it counts once. Runs
+that differ only in length are the same up to the epoch at which the shorter one ended.
 """
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,36 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UserError, printable
+from ..plots.sheet import INTEGER, TEXT, Sheet, typed
 from ..runs import METRICS, Row, Run
 from ..system.files import read_text
-from .replicas import DEFAULTS, REPLICA, kind_of, read_run
+from .replicas import DEFAULTS, REPLICA, departures, kind_of, read_run
 
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 OURS, GIVEN, EXACT = "our runs", "authors' weights", "task"
+UNRECORDED = "settings that its folder does not record (no probe.json)"
+DTYPES = {TEXT: str, INTEGER: int}
 
 
 @dataclass
 class Collection:
-    """What a folder of runs holds.
+    """What folders of runs hold.
 
     Attributes:
-        replicas: a row a replica, finished or not. Those of one ``trajectory`` and seed differ only in length. The
+        replicas: one row per replica, finished or not. Those of one ``trajectory`` and seed differ only in length. The
             index is what ``replica`` means in the other tables.
         metrics: ``replica`` and the columns of ``metrics.csv``.
         probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source`` (our runs, the authors'
-            weights, or the task alone) and ``replica``, -1 where there is none.
+            weights, or the task alone), ``replica``, -1 where there is none, ``departs``, where the settings are not
+            the published ones, and ``experiment``, the same for rows that differ only in the seed.
+        sheets: how to read them, by name.
         problems: what could not be read, by path.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
+    sheets: dict[str, Sheet] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -45,61 +51,42 @@ class Collection:
         return self.replicas[~self.replicas["finished"]]
 
 
-PROBES: dict[str, dict[str, type]] = {  # columns that the report reads
-    "dataset": {"a": int, "prompt": str, "completion": str, "subset": str},
-    "discontinuity": {"input_bits": int, "output_bits": int, "percent": float},
-    "distance_correlation": {
-        **dict.fromkeys(("stack", "level", "space", "method"), str),
-        "seed": int,
-        "layer": int,
-        "correlation": float,
-    },
-    "amnesic": {
-        **dict.fromkeys(("site", "concept", "method"), str),
-        "seed": int,
-        "iterations": int,
-        "rank": float,
-        "probe_error_before": float,
-        "probe_error_after": float,
-        **{f"seq_acc_{name}": float for name in ("before", "after", "after_unseen")},
-        **{f"control_{kind}_{name}": float for kind in ("rank", "variance") for name in ("mean", "min")},
-    },
-    "errors": {"seed": int, "subset": str, "value_error": float, "hamming_error": float},
-}
-
-
-def collect(root: Path, setup: Mapping[str, Any]) -> Collection:
-    """Read every run under a folder.
+def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
+    """Read every run under some folders.
 
     Args:
-        root: a folder of run directories, at any depth, or a run directory.
+        roots: folders of run directories, at any depth, or run directories. Of a replica that is in several of them,
+            the one in the first folder counts.
         setup: the published settings; see `departures`.
     """
     replicas: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     problems: dict[str, str] = {}
-    answers: list[tuple[Path, str]] = []  # of probes, with the run
-    for path, is_run in _walk(root):
-        name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
-        if not is_run:
-            answers.append((path, ""))
-            continue
-        try:
-            rows, metrics[name] = read_run(Run(path), name, setup, problems)
-        except UserError as error:
-            problems[name] = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")
-            continue
-        replicas += rows
-        answers.append((path / "probes", name))
+    answers: list[tuple[Path, str, str]] = []  # of probes, with the run and their name for people
+    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
+        for path, is_run in _walk(root):
+            name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
+            if name in metrics:
+                continue
+            if not is_run:
+                answers.append((path, "", name))
+                continue
+            try:
+                rows, metrics[name] = read_run(Run(path), name, setup, problems)
+            except UserError as error:
+                problems[name] = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")
+                continue
+            replicas += [row | {"rank": rank} for row in rows]
+            answers.append((path / "probes", name, f"{name}/probes"))
     table = pd.DataFrame(replicas, columns=_columns(replicas)).astype(REPLICA)
-    everywhere = table[["run", "seed", "key"]]  # also the replicas that stand elsewhere already
-    order = ["finished", "epochs", "run"]
-    table = table.sort_values(order, ascending=[False, False, True], kind="stable")
+    everywhere = table[["run", "seed", "key"]]  # also the replicas that another run contains already
+    order = ["finished", "rank", "epochs", "run"]
+    table = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
     table = table.drop_duplicates(["key", "seed"])
     table = table.sort_values(["run", "seed"]).reset_index(drop=True)
     ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
-    found = Collection(table, _join_metrics(metrics, ids), {}, problems)
-    _read_probes(found, answers, everywhere.merge(ids.drop(columns="run"), on=["key", "seed"]), root)
+    found = Collection(table, _join_metrics(metrics, ids), problems=problems)
+    _read_probes(found, answers, everywhere.merge(ids.drop(columns="run"), on=["key", "seed"]), setup)
     return found
 
 
@@ -110,7 +97,7 @@ def matches(replicas: pd.DataFrame, runs: Mapping[str, Any]) -> pd.Series:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Run directories, and folders ``probes`` outside any; what lies inside a run is left to it."""
+    """Run directories, and folders ``probes`` outside of any run directory."""
     for folder, names, files in os.walk(root):
         if RUN_FILES & set(files):
             names.clear()
@@ -124,7 +111,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
 
 def _columns(rows: list[Row]) -> list[str]:
     """`REPLICA`, then whatever else summaries say of a seed, in their order."""
-    return list(dict.fromkeys([*REPLICA, *(key for row in rows for key in row)]))
+    return list(dict.fromkeys([*REPLICA, "rank", *(key for row in rows for key in row)]))
 
 
 def _join_metrics(metrics: dict[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
@@ -137,35 +124,63 @@ def _join_metrics(metrics: dict[str, pd.DataFrame], ids: pd.DataFrame) -> pd.Dat
     return joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
 
 
-def _read_probes(found: Collection, answers: list[tuple[Path, str]], everywhere: pd.DataFrame, root: Path) -> None:
-    """Add the ``rows.csv`` of every probe. One that asked two packs about the same replica counts once."""
+def _read_probes(
+    found: Collection, answers: list[tuple[Path, str, str]], everywhere: pd.DataFrame, setup: Mapping[str, Any]
+) -> None:
+    """Add the ``rows.csv`` of every probe. If two packs were asked about the same replica, it counts once."""
     tables: dict[str, list[pd.DataFrame]] = {}
-    replicas = found.replicas
-    for folder, run in answers:
+    for folder, run, name in answers:
         for path in sorted(folder.glob("*/rows.csv")):
-            name, *rest = path.parent.name.split("-")
-            where = printable(os.path.relpath(path, root))
-            columns = PROBES.get(name, {"seed": int} if run else {})
+            where = f"{name}/{printable(path.parent.name)}/rows.csv"
             try:
-                rows = pd.read_csv(io.StringIO(read_text(path)), dtype=columns)
-                rows = rows.drop(columns="replica", errors="ignore")
-            except (OSError, ValueError, OverflowError) as error:
-                found.problems[where] = f"not a table of this probe ({' '.join(str(error).split())})"
+                rows, sheet, recorded = _read_rows(path, setup)
+                if run:
+                    rows = _of_replicas(rows, everywhere[everywhere["run"] == run], found.replicas)
+                else:
+                    rows = _of_no_run(rows, sheet, path.parent.name)
+            except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+                found.problems[where] = f"not the table of a probe ({' '.join(str(error).split())})"
                 continue
-            if missing := set(columns) - set(rows):
-                found.problems[where] = f"no column {', '.join(sorted(missing))}"
-                continue
-            if run:
-                ours = everywhere[everywhere["run"] == run]
-                rows = rows.merge(ours[["seed", "replica"]], on="seed", how="inner")
-                of_replica = replicas.loc[rows["replica"]]
-                task, split = (of_replica[group].to_numpy() for group in ("task", "split"))
-                rows = rows.assign(source=OURS, task=task, split=split)
-            else:
-                source = GIVEN if "seed" in rows else EXACT
-                task, split = [*rest, "", ""][:2]
-                rows = rows.assign(source=source, task=task, split=split, replica=-1)
-            seen = {replica for table in tables.get(name, []) for replica in set(table["replica"])} - {-1}
-            tables.setdefault(name, []).append(rows[~rows["replica"].isin(seen)])
-    for name, parts in tables.items():
-        found.probes[name] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+            found.sheets[sheet.name] = sheet if recorded else found.sheets.get(sheet.name, sheet)
+            seen = {replica for table in tables.get(sheet.name, []) for replica in set(table["replica"])} - {-1}
+            tables.setdefault(sheet.name, []).append(rows[~rows["replica"].isin(seen)])
+    for probe, parts in tables.items():
+        found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+
+
+def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Sheet, bool]:
+    """The rows with ``departs``, their description, and whether the probe left one. Older versions left none."""
+    text, beside = io.StringIO(read_text(path)), path.with_name("probe.json")
+    if not beside.exists():
+        rows = typed(pd.read_csv(text, dtype=str)).drop(columns="replica", errors="ignore")
+        return rows.assign(departs=UNRECORDED), Sheet.of(path.parent.name.split("-")[0], rows, {}), False
+    sheet = Sheet.from_json(read_text(beside, 2**18))
+    types = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
+    rows = pd.read_csv(text, dtype=types)
+    if lacking := sorted(set(sheet.columns) - set(rows)):
+        raise ValueError(f"no column {', '.join(lacking)}")
+    rows = rows[list(sheet.columns)].drop(columns="replica", errors="ignore")
+    task = sheet.settings.get("task", {})
+    orders = [f"task.{key}={task[key]}" for key in ("prompt_order", "completion_order") if task.get(key) == "plain"]
+    return rows.assign(departs=", ".join(departures(sheet.settings, setup) + orders)), sheet, True
+
+
+def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """Rows about trained networks. Their task and split are those of the run, whose settings are always recorded."""
+    rows = rows.assign(departs=rows["departs"].where(rows["departs"] != UNRECORDED, ""))
+    rows = rows.merge(replicas[["seed", "replica"]], on="seed", how="inner")
+    of_replica = known.loc[rows["replica"]]
+    task, split, key = (of_replica[column].to_numpy() for column in ("task", "split", "key"))
+    return rows.assign(source=OURS, task=task, split=split, experiment=key)
+
+
+def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
+    """Rows about a task alone, or about weights that came without a run."""
+    _, *rest = folder.split("-")
+    named = [*rest, "", ""] if not sheet.settings else ["", ""]
+    task, split = (
+        str(sheet.settings[group]["name"]) if group in sheet.settings else named[place]
+        for place, group in enumerate(("task", "split"))
+    )
+    source = GIVEN if "seed" in rows else EXACT
+    return rows.assign(source=source, task=task, split=split, replica=-1, experiment=folder)

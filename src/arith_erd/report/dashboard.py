@@ -9,18 +9,23 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import wandb
+import yaml
 from wandb_workspaces import expr
 from wandb_workspaces.reports.v2 import interface as wr
 from wandb_workspaces.workspaces import interface as ws
 
+from ..config.compose import CONF
 from ..errors import UserError
-from .paper import Paper, load_paper
+from .collect import OURS
+from .measures import EpochsTo, Metrics, ProbeColumn
+from .paper import Claim, Paper, PaperFigure, load_paper
+from .replicas import DEFAULTS
 
 GROUPS = ("task", "split", "model", "ablation")
-PROBES = ("distance_correlation", "amnesic", "errors")
 ACCURACIES = {
     "val_seq_acc": "Validation sequences",
     "train_seq_acc": "Training sequences",
@@ -38,7 +43,7 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
             _lines("Training loss per token (nats)", "train_loss", log_y=True),
             _lines("Seconds an epoch", "seconds"),
         ],
-        "Probes": [_media(probe) for probe in PROBES],
+        "Probes": [_media(probe) for probe in probes()],
         "Final numbers": [
             wr.ScalarChart(title=title, metric=wr.SummaryMetric(metric), groupby_aggfunc="median")
             for title, metric in (
@@ -68,100 +73,74 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
     )
 
 
+def probes() -> list[str]:
+    """Every probe of trained networks: those are the ones that log to W&B."""
+    files = sorted((CONF / "probe").glob("*.yaml"))
+    return [path.stem for path in files if "subjects" in yaml.safe_load(path.read_text()).get("needs", [])]
+
+
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
-    """A heading, a caption, the command and the panels for each of the paper's figures."""
+    """A heading, a caption, the command and the panels for each of the paper's figures that runs make."""
     blocks: list[Any] = [
         wr.P(f"{paper.authors}, {paper.title}, {paper.journal}, doi:{paper.doi}."),
         wr.P("Lines are means over seeds, bands their range. Verdicts on every number: python -m arith_erd.report"),
         wr.TableOfContents(),
     ]
-    add, mul, nanogpt = {"task": "add"}, {"task": "mul"}, {"model": "nanogpt"}
-    main = {"split": "random", "model": "transformer", "ablation": "none"}
-    blocks += _figure(
-        "Figure 1: learning addition and multiplication",
-        "100% on addition within 50 epochs, about 99% on multiplication within 250; training and validation alike.",
-        paper.commands["fig1"],
-        [_runs("addition", main | add), _runs("multiplication", main | mul)],
-        [_accuracy("val_seq_acc"), _accuracy("train_seq_acc")],
-    )
-    blocks += _figure(
-        "Figure 2: random answers",
-        "87.8% of the training sequences; the paper prints 1000 epochs, the authors' notebook corrects it to 4000.",
-        paper.commands["fig2"],
-        [_runs("random answers", main | {"task": "random_output"})],
-        [_accuracy("train_seq_acc"), _accuracy("val_seq_acc")],
-    )
-    for name, model, made, numbers in (
-        ("Figure 3", "transformer", "fig3", "Validation: VS_t 100% and 97.5%, VS_v 93.7% and 94.3%."),
-        ("Figure E.8", "nanogpt", "figE8", "Validation: VS_t 100% and 99.9%, VS_v 82.0% and 80.6%."),
-    ):
-        wanted = {"model": model, "ablation": "none"}
-        blocks += _figure(
-            f"{name}: interpolation and extrapolation, {model}",
-            numbers,
-            paper.commands[made],
-            [_runs("addition", wanted | add, by=("split",)), _runs("multiplication", wanted | mul, by=("split",))],
-            [_accuracy("val_seq_acc")],
-        )
-    blocks += _figure(
-        "Figure 4: distances between embeddings",
-        "Addition: decoder layer 3 is the least correlated with the output tokens and the most with the output value.",
-        paper.commands["fig4_add"],
-        [_runs("addition", main | add), _runs("multiplication", main | mul)],
-        [_media("distance_correlation")],
-    )
-    blocks += _figure(
-        "Table 3: components taken away",
-        "Epochs to 95% of the validation sequences. A run without the number never got there.",
-        paper.commands["table3"],
-        [
-            _runs(title, {"split": "random", "model": "transformer"} | task, by=("ablation",))
-            for title, task in (("addition", add), ("multiplication", mul))
-        ],
-        [
+    for figure in paper.figures:
+        claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OURS]
+        if claims:
+            blocks += _figure(figure, claims, paper)
+    title = "The paper's figures, redrawn"
+    return wr.Report(entity=entity, project=project, title=title, description=paper.title, blocks=blocks, width="fluid")
+
+
+def _figure(figure: PaperFigure, claims: Sequence[Claim], paper: Paper) -> list[Any]:
+    """What ``paper.yaml`` says of a figure, its numbers, and the runs and metrics that its claims ask for."""
+    panels = _panels(claims)
+    for index, panel in enumerate(panels):
+        panel.layout = wr.Layout(x=12 * (index % 2), y=9 * (index // 2), w=12 if len(panels) > 1 else 24, h=9)
+    numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims if claim.kind == "result")
+    commands = [wr.P([wr.InlineCode(paper.command(make, Path("runs")))]) for make in figure.make]
+    return [
+        wr.H2(figure.title),
+        wr.P(figure.caption),
+        wr.P(f"The paper: {numbers}."),
+        *commands,
+        wr.PanelGrid(_runsets(claims), panels=panels),
+    ]
+
+
+def _panels(claims: Sequence[Claim]) -> list[Any]:
+    """Accuracies, epochs to 95% as bars, and figures of probes, as far as the claims are about them."""
+    measures = [claim.measure for claim in claims]
+    columns = {m.column for m in measures if isinstance(m, Metrics | EpochsTo)}
+    columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
+    panels: list[Any] = []
+    if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
+        panels.append(
             wr.BarPlot(
                 title="Epochs to 95%",
                 metrics=[wr.SummaryMetric("epochs_to_95")],
                 groupby=wr.Config("ablation.name"),
                 groupby_aggfunc="median",
                 groupby_rangefunc="minmax",
-            ),
-            _accuracy("val_seq_acc"),
-        ],
-    )
-    blocks += _figure(
-        "Figure C.6: the order of the bits",
-        "Plain answers take several times as long; the order of the prompt does not matter.",
-        paper.commands["figC6"],
-        [
-            _runs(title, main | task, by=("task.completion_order", "task.prompt_order"))
-            for title, task in (("addition", add), ("multiplication", mul))
-        ],
-        [_accuracy("val_seq_acc")],
-    )
-    blocks += _figure(
-        "Appendix D: amnesic probing",
-        "The paper: 100% before the value is erased, 0.13% after. It does not come out of the authors' own weights.",
-        paper.commands["appendixD"],
-        [_runs("addition", main | add)],
-        [_media("amnesic")],
-    )
-    blocks += _figure(
-        "Figure E.7: nanoGPT",
-        "Faster than the encoder-decoder: addition within about 8 epochs.",
-        paper.commands["figE7"],
-        [_runs("addition", main | nanogpt | add), _runs("multiplication", main | nanogpt | mul)],
-        [_accuracy("val_seq_acc"), _accuracy("train_seq_acc")],
-    )
-    title = "The paper's figures, redrawn"
-    return wr.Report(entity=entity, project=project, title=title, description=paper.title, blocks=blocks, width="fluid")
+            )
+        )
+    panels += [_accuracy(column) for column in ACCURACIES if column in columns]
+    return panels + [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
 
 
-def _figure(title: str, expected: str, command: str, runsets: list[Any], panels: list[Any]) -> list[Any]:
-    for index, panel in enumerate(panels):
-        panel.layout = wr.Layout(x=12 * (index % 2), y=9 * (index // 2), w=12 if len(panels) > 1 else 24, h=9)
-    text = command.format(runs="runs")
-    return [wr.H2(title), wr.P(expected), wr.P([wr.InlineCode(text)]), wr.PanelGrid(runsets, panels=panels)]
+def _runsets(claims: Sequence[Claim]) -> list[Any]:
+    """One set of runs per task: filtered by what all claims share, grouped by what they differ in."""
+    arms = [{**DEFAULTS, **runs} for claim in claims for _, runs in claim.arms]
+    sets = []
+    for task in dict.fromkeys(arm["task"] for arm in arms):
+        of_task = [arm for arm in arms if arm["task"] == task]
+        differ = [key for key in DEFAULTS if len({arm[key] for arm in of_task}) > 1]
+        shared = {key: of_task[0][key] for key in ("task", *DEFAULTS) if key not in differ and key in GROUPS}
+        by = tuple(key if key in GROUPS else f"task.{key}" for key in differ)
+        sets.append(_runs(task, shared, by or GROUPS))
+    return sets
 
 
 def _lines(title: str, metric: str, **options: Any) -> wr.LinePlot:

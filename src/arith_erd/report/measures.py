@@ -1,114 +1,275 @@
-"""What a claim asks for, measured on runs: a value of every replica, or the bounds of one that is censored."""
+"""How a claim is measured: one class for each way. Each gives one value per replica, and says what it lacks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from ..bits import VOCAB_SIZE
+from ..splits import RandomSplit, TokenSplit, ValueSplit
+from ..tasks import Add, Examples, Mul, RandomOutput
 from .collect import EXACT, GIVEN, OURS, Collection, matches
+from .replicas import DEFAULTS
+
+Runs: TypeAlias = Mapping[str, Any]
+"""Options by which runs are chosen; what is not named has its default."""
+SHAPES = ("dip", "bump", "argmin", "argmax")
 
 
-def measure_claim(measure: Mapping[str, Any], found: Collection) -> tuple[pd.DataFrame, str, int]:
-    """Values with columns ``replica, seed, low, high``; where they come from; and how many replicas still train."""
-    if measure["from"] == "probe" and "runs" not in measure:
-        return probe_values(measure, found, EXACT), EXACT, 0
-    wanted = found.replicas[matches(found.replicas, measure["runs"])]
-    unfinished = len(wanted[~wanted["finished"]].drop_duplicates(["trajectory", "seed"]))
-    values = _of_runs(measure, measure["runs"], found)
-    for operation in ("minus", "over"):
-        if operation in measure:
-            other = _of_runs(measure, {**measure["runs"], **measure[operation]}, found)
-            values = _pairs(values, other, operation)
-    return values, OURS, unfinished
+class Measure(ABC):
+    """A way to measure; its fields are the keys of ``measure`` in ``paper.yaml``."""
+
+    source: ClassVar[str] = OURS
+
+    @abstractmethod
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        """One row per replica: ``replica, seed, low, high``; the bounds are equal unless the value is censored."""
+
+    def missing(self, found: Collection, runs: Runs) -> str:
+        """What keeps these runs from having a value; empty if nothing does."""
+        loose = {key: value for key, value in runs.items() if key != "min_epochs"}
+        replicas = found.replicas[matches(found.replicas, loose)]
+        finished = replicas[replicas["finished"]]
+        if replicas.empty:
+            others = found.replicas[matches(found.replicas.assign(departs=""), loose)]
+            but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
+            return f"no run of {describe(loose)}{but}"
+        if finished.empty:
+            return f"the run of {describe(loose)} is at epoch {replicas['epochs'].max()}, unfinished"
+        return self.lacking(finished, runs)
+
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        """What finished replicas still lack."""
+        return ""
+
+    def too_short(self, finished: pd.DataFrame, runs: Runs, needed: int) -> str:
+        longest = finished["epochs"].max()
+        return f"the longest run of {describe(runs)} has {longest} of {needed} epochs" if longest < needed else ""
 
 
-def _of_runs(measure: Mapping[str, Any], runs: Mapping[str, Any], found: Collection) -> pd.DataFrame:
-    """The values of finished replicas. Of those that differ only in length, the one that ended at the epoch that is
-    asked for, or the next; the longest where none is asked for."""
-    replicas = found.replicas[matches(found.replicas, runs) & found.replicas["finished"]]
-    match measure["from"]:
-        case "summary":
-            if "epoch" in measure:
-                replicas = replicas[replicas["epochs"] == measure["epoch"]]
-            low = high = replicas[measure["column"]].astype(float)
-        case "metrics":
-            low = high = _of_metrics(measure, replicas, found.metrics)
-        case "epochs_to":
-            replicas = replicas[replicas["max_epochs"] >= measure["planned"]]
-            rows = found.metrics[found.metrics["val_seq_acc"] >= measure["accuracy"]]
-            low = high = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
-            low, high = low.fillna(replicas["epochs"]), high.fillna(np.inf)
-        case _:
-            return probe_values(measure, found, OURS, replicas)
-    return _values(replicas, low, high, shortest=measure["from"] == "metrics")
+def describe(runs: Runs) -> str:
+    """``mul, vs_v``: what differs from the defaults."""
+    words = {f"{what}_order": f" {what}" for what in ("prompt", "completion")}
+    shown = {key: value for key, value in runs.items() if key != "min_epochs" and value != DEFAULTS.get(key)}
+    return ", ".join(f"{value}{words.get(key, '')}" for key, value in shown.items())
 
 
-def _of_metrics(measure: Mapping[str, Any], replicas: pd.DataFrame, metrics: pd.DataFrame) -> pd.Series:
-    """A column at one epoch, or over all epochs up to one, of the replicas that got there."""
-    last = measure.get("until", measure.get("epoch"))
-    metrics = metrics[metrics["replica"].isin(replicas.index[replicas["epochs"] >= last])]
-    metrics = metrics[metrics["epoch"] <= last] if "until" in measure else metrics[metrics["epoch"] == last]
-    column = metrics[measure["column"]]
-    if "minus_column" in measure:
-        column = column - metrics[measure["minus_column"]]
-    return column.groupby(metrics["replica"]).agg(measure.get("reduce", "first"))
+def _finished(found: Collection, runs: Runs) -> pd.DataFrame:
+    return found.replicas[matches(found.replicas, runs) & found.replicas["finished"]]
 
 
 def _values(replicas: pd.DataFrame, low: pd.Series, high: pd.Series, shortest: bool = False) -> pd.DataFrame:
+    """Of replicas that differ only in length the longest, or the shortest, that has a value."""
     table = replicas[["seed", "trajectory", "epochs"]].join(pd.DataFrame({"low": low, "high": high}), how="inner")
     table = table.dropna().sort_values("epochs", ascending=shortest, kind="stable")
     table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
     return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
 
-def _pairs(values: pd.DataFrame, other: pd.DataFrame, operation: str) -> pd.DataFrame:
-    """Difference or ratio, seed by seed, of intervals."""
-    both = values.merge(other, on="seed", suffixes=("", "_other"))
-    if operation == "minus":
-        low, high = both["low"] - both["high_other"], both["high"] - both["low_other"]
-    else:
-        low, high = both["low"] / both["high_other"], both["high"] / both["low_other"]
-    return both.assign(low=low, high=high)[["replica", "seed", "low", "high"]]
+def _one(value: float) -> pd.DataFrame:
+    """A value that belongs to no replica; none if it is not known."""
+    known = np.isfinite(value)
+    return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).iloc[: int(known)]
 
 
-def probe_values(
-    measure: Mapping[str, Any], found: Collection, source: str, replicas: pd.DataFrame | None = None
-) -> pd.DataFrame:
-    """What a probe found of finished replicas, of the authors' weights, or of a task."""
-    nothing = pd.DataFrame({"replica": [], "seed": [], "low": [], "high": []}, dtype=float)
-    rows = found.probes.get(measure["probe"])
-    columns = np.atleast_1d(measure.get("column", [])).tolist()
-    if rows is None or not {*measure["where"], *columns} <= set(rows):
-        return nothing
-    if source == GIVEN:
-        if "runs" not in measure or set(measure["runs"]) - {"task", "min_epochs"}:
-            return nothing
-        rows = rows[rows["task"] == measure["runs"]["task"]]
-    rows = rows[rows["source"] == source]
-    for column, wanted in measure["where"].items():
-        above = isinstance(wanted, str) and wanted.startswith("> ")
-        rows = rows[rows[column] > float(wanted[2:]) if above else rows[column] == wanted]
-    if replicas is not None:
+@dataclass(frozen=True)
+class Metrics(Measure):
+    """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
+
+    ``reduce: fall`` is the largest fall below an accuracy that was reached before.
+    """
+
+    column: str
+    epoch: int | None = None
+    until: int | None = None
+    minus_column: str = ""
+    reduce: Literal["first", "max", "min", "fall"] = "first"
+
+    @property
+    def last(self) -> int:
+        return self.until or self.epoch or 0
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        replicas = _finished(found, runs)
+        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.last])]
+        rows = rows[rows["epoch"] <= self.last] if self.until else rows[rows["epoch"] == self.last]
+        column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
+        if self.reduce == "fall":
+            column = column.groupby(rows["replica"]).cummax() - column
+        reduced = column.groupby(rows["replica"]).agg("max" if self.reduce == "fall" else self.reduce)
+        return _values(replicas, reduced, reduced, shortest=True)
+
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        return self.too_short(finished, runs, self.last)
+
+
+@dataclass(frozen=True)
+class Summary(Measure):
+    """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
+
+    column: str
+    epoch: int | None = None
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        replicas = _finished(found, runs)
+        if self.epoch is not None:
+            replicas = replicas[replicas["epochs"] == self.epoch]
+        column = replicas[self.column].astype(float)
+        return _values(replicas, column, column)
+
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        if self.epoch is not None and (finished["epochs"] != self.epoch).all():
+            return f"no run of {describe(runs)} ended at epoch {self.epoch}"
+        return self.too_short(finished, runs, runs.get("min_epochs", 0))
+
+
+@dataclass(frozen=True)
+class EpochsTo(Measure):
+    """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
+
+    Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
+    succeed, and would bias the seeds.
+    """
+
+    accuracy: float
+    planned: int
+    column: str = "val_seq_acc"
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        replicas = _finished(found, runs)
+        replicas = replicas[replicas["max_epochs"] >= self.planned]
+        rows = found.metrics[found.metrics[self.column] >= self.accuracy]
+        first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
+        if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
+            have = found.metrics.groupby("replica").size().reindex(replicas.index)
+            first = first.where(have == replicas["epochs"], replicas["epochs_to_95"])
+        return _values(replicas, first.fillna(replicas["epochs"]), first.fillna(np.inf))
+
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        most = finished["max_epochs"].max()
+        return f"the longest run of {describe(runs)} was to end at epoch {most}" if most < self.planned else ""
+
+    def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
+        """The first epoch at which the mean over the seeds gets there; None if it does not while all of them train."""
+        rows = found.metrics[found.metrics["replica"].isin(values["replica"])]
+        curve = rows.groupby("epoch")[self.column].agg(["mean", "size"])
+        curve = curve[curve["size"] == len(values)]
+        complete = len(curve) > 0 and len(curve) == curve.index.max()
+        reached = curve.index[curve["mean"] >= self.accuracy]
+        return int(reached[0]) if complete and len(reached) else None
+
+
+@dataclass(frozen=True)
+class ProbeColumn(Measure):
+    """A column of a probe's rows ``where`` other columns have these values, one value per replica.
+
+    ``reduce`` brings several rows to one value. ``argmin`` and ``argmax`` give the place ``along`` another column;
+    ``dip`` is how far the lowest inner place lies below the lower end, ``bump`` how far the highest inner one lies
+    above the higher end; ``weighted`` is the mean of the column with the weights in ``along``.
+    """
+
+    probe: str
+    column: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    reduce: Literal["", "max", "min", "argmin", "argmax", "dip", "bump", "weighted"] = ""
+    along: str = ""
+    of: Literal["runs", "task"] = "runs"
+
+    @property
+    def source(self) -> str:  # type: ignore[override]
+        return EXACT if self.of == "task" else OURS
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        rows = self._rows(found, self.source, str(runs["task"]))
+        if self.of == "task":
+            return _one(self._reduce(rows)) if len(rows) else _one(np.nan)
+        replicas = _finished(found, runs)
         rows = rows[rows["replica"].isin(replicas.index)]
-    if rows.empty:
-        return nothing
-    found_values = pd.Series({replica: _reduce(group, measure) for replica, group in rows.groupby("replica")})
-    if replicas is not None:
-        return _values(replicas, found_values, found_values)
-    return pd.DataFrame({"replica": -1, "seed": 0, "low": found_values, "high": found_values})
+        reduced = pd.Series({replica: self._reduce(part) for replica, part in rows.groupby("replica")}, dtype=float)
+        return _values(replicas, reduced, reduced)
+
+    def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        """The same on the authors' weights, if that was asked."""
+        wanted = set(runs) <= {"task", "min_epochs"} and self.of == "runs"
+        rows = self._rows(found, GIVEN, str(runs["task"]))
+        return _one(self._reduce(rows) if wanted and len(rows) else np.nan)
+
+    def missing(self, found: Collection, runs: Runs) -> str:
+        if self.of == "runs":
+            return super().missing(found, runs)
+        rows = found.probes.get(self.probe)
+        departs = []
+        if rows is not None:
+            asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"])]
+            departs = sorted(set(asked["departs"]) - {""})
+        but = f" (but one departs in {departs[0]})" if departs else ""
+        return f"probe={self.probe} has not been asked about {describe(runs)}{but}"
+
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        short = self.too_short(finished, runs, runs.get("min_epochs", 0))
+        return short or f"probe={self.probe} has not been asked about {describe(runs)}"
+
+    def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
+        rows = found.probes.get(self.probe)
+        if rows is None or not {*self.where, self.column, *([self.along] if self.along else [])} <= set(rows):
+            return pd.DataFrame({"replica": []})
+        rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["departs"] == "")]
+        for column, wanted in self.where.items():
+            above = isinstance(wanted, str) and wanted.startswith("> ")
+            rows = rows[rows[column] > float(wanted[2:]) if above else rows[column] == wanted]
+        return rows
+
+    def _reduce(self, rows: pd.DataFrame) -> float:
+        column = rows[self.column]
+        if self.reduce in SHAPES:
+            by_place = rows.groupby(self.along)[self.column].mean().dropna()
+            if len(by_place) < 3:
+                return np.nan
+            if self.reduce.startswith("arg"):
+                return float(by_place.idxmin() if self.reduce == "argmin" else by_place.idxmax())
+            ends, inner = by_place.iloc[[0, -1]], by_place.iloc[1:-1]
+            return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
+        if self.reduce == "weighted":
+            return float(np.average(column, weights=rows[self.along]))
+        return float(column.agg(self.reduce)) if self.reduce else float(column.iloc[0]) if len(column) == 1 else np.nan
 
 
-def _reduce(rows: pd.DataFrame, measure: Mapping[str, Any]) -> float:
-    if (how := measure.get("reduce", "")) == "count":
-        return float(len(rows))
-    if how == "length":
-        lengths = sum(rows[column].str.len() for column in measure["column"])
-        assert isinstance(lengths, pd.Series)
-        return float(lengths.iloc[0]) if lengths.nunique() == 1 else np.nan
-    column = rows[measure["column"]]
-    if how.startswith("arg"):
-        if column.isna().all():
-            return np.nan
-        return float(rows.loc[column.idxmin() if how == "argmin" else column.idxmax(), measure["along"]])
-    return float(column.agg(how)) if how else float(column.iloc[0]) if len(column) == 1 else np.nan
+@dataclass(frozen=True)
+class OfExamples(Measure):
+    """A number that follows from the definition of a task and a split: no run is needed."""
+
+    count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
+    subset: Literal["", "train", "validation"] = ""
+    source = EXACT
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
+        lengths = {"prompt_tokens": examples.prompt.shape[1], "completion_tokens": examples.completion.shape[1]}
+        number = {
+            "pairs": {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}[self.subset],
+            "tokens": sum(lengths.values()),
+            "vocabulary": VOCAB_SIZE,
+            "largest_operand": examples.a.max(),
+            **lengths,
+        }
+        return _one(float(number[self.count]))
+
+
+@cache
+def _table(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
+    """Every pair of a task as published, and whether the split holds it out."""
+    examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task]().examples()
+    return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
+
+
+MEASURES: Mapping[str, type[Measure]] = {
+    "metrics": Metrics,
+    "summary": Summary,
+    "epochs_to": EpochsTo,
+    "probe": ProbeColumn,
+    "examples": OfExamples,
+}

@@ -1,12 +1,9 @@
-"""One run directory as a table of replicas, a row a seed, and the settings in which it departs from the paper's."""
+"""One run directory as a table with one row per seed, and the settings in which it departs from the paper's."""
 
 import hashlib
-import io
 import json
 import math
-import struct
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,6 @@ import pandas as pd
 from ..errors import UserError
 from ..runs import METRICS, Row, Run, identity, require_name
 from ..seeds import parse_seeds
-from ..system.files import read_text
 
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 DEFAULTS = {
@@ -49,7 +45,6 @@ REPLICA = {  # columns that are always there, with their types
     "val_mae": "float64",
     "epochs_to_95": "float64",
     "params": "float64",
-    "vocabulary": "float64",
     "train_flops": "float64",
     "train_tokens": "float64",
     "minutes": "float64",
@@ -67,24 +62,10 @@ def read_run(run: Run, name: str, setup: Mapping[str, Any], problems: dict[str, 
     config = run.config()
     try:
         seeds = parse_seeds(config["seed"])
-        who = identity(config)
-        orders = {key: config["task"].get(key, "reverse") for key in ("prompt_order", "completion_order")}
-        facts = {
-            "run": name,
-            **{key: require_name(f"{key}.name", config[key]["name"]) for key in ("task", "split", "model", "ablation")},
-            **{key: require_name(f"task.{key}", value) for key, value in orders.items()},
-            "max_epochs": np.int64(config["trainer"]["max_epochs"]),
-            "stop_at": np.float64(config["trainer"]["stop_at"]),
-            "departs": ", ".join(departures(config, setup)),
-        }
-        facts["kind"] = kind_of(facts)
-        del who["seed"]
-        facts["key"] = _hash(who)
-        del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
-        facts["trajectory"] = _hash(who)
+        facts = _of_the_configuration(config, name, setup)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
-    metrics = _read_metrics(run)
+    metrics = _metrics(run)
     last = metrics.groupby("seed")["epoch"].max()
     summary: dict[str, Any] = {}
     by_seed: dict[int, Row] = {}
@@ -103,31 +84,57 @@ def read_run(run: Run, name: str, setup: Mapping[str, Any], problems: dict[str, 
     rows = []
     for seed in seeds:
         epochs = int(last.get(seed, 0))
-        row = {"finished": bool(summary), "epochs": epochs, "vocabulary": _vocabulary(run.weights(seed)), **facts}
+        row = {"finished": bool(summary), "epochs": epochs, **facts}
         rows.append(by_seed.get(seed, {}) | row | {"seed": seed})
     return rows, metrics
+
+
+def _of_the_configuration(config: Mapping[str, Any], name: str, setup: Mapping[str, Any]) -> Row:
+    """What a configuration says of all its replicas."""
+    who = identity(config)
+    orders = {key: config["task"].get(key, "reverse") for key in ("prompt_order", "completion_order")}
+    facts = {
+        "run": name,
+        **{key: require_name(f"{key}.name", config[key]["name"]) for key in ("task", "split", "model", "ablation")},
+        **{key: require_name(f"task.{key}", value) for key, value in orders.items()},
+        "max_epochs": np.int64(config["trainer"]["max_epochs"]),
+        "stop_at": np.float64(config["trainer"]["stop_at"]),
+        "departs": ", ".join(departures(config, setup)),
+    }
+    del who["seed"]
+    facts |= {"kind": kind_of(facts), "key": _hash(who)}
+    del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
+    return facts | {"trajectory": _hash(who)}
 
 
 def departures(config: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
     """Where a configuration is not the published one: ``["model.optimizer.lr=0.001"]``.
 
-    ``setup["all"]`` holds settings by dotted key, and so do ``setup["model"]["nanogpt"]`` and the like, which come
-    on top where that option was chosen.
+    ``setup["all"]`` holds settings by dotted key, and so do ``setup["model"]["nanogpt"]`` and the like, which are
+    added where that option was chosen. An option that the paper does not have is named alone: ``["model=mlp"]``.
+    Groups that a configuration lacks, such as the model of a question about a task, are left out.
     """
-    wanted = dict(setup["all"])
-    for group in ("task", "split", "model", "ablation"):
-        wanted |= setup.get(group, {}).get(config[group]["name"], {})
-    given = {key: _at(config, key) for key in wanted}
-    return [f"{key}={value}" for key, value in given.items() if not _same(value, wanted[key])]
+    wanted = {key: value for key, value in setup["all"].items() if key.split(".")[0] in config}
+    foreign = []
+    for group in ("task", "split", "model", "ablation", "probe"):
+        if group not in config:
+            continue
+        name = config[group]["name"]
+        if group != "probe" and name not in setup[group]:
+            foreign.append(group)
+        wanted |= setup[group].get(name) or {}
+    given = {key: _at(config, key) for key in wanted if key.split(".")[0] not in foreign}
+    departing = [f"{key}={value}" for key, value in given.items() if not _same(value, wanted[key])]
+    return [f"{group}={config[group]['name']}" for group in foreign] + departing
 
 
 def kind_of(options: Mapping[str, Any]) -> str:
-    """``add random transformer none reverse reverse``: all that runs are chosen by, in one word to compare."""
+    """``add random transformer none reverse reverse``: all options by which runs are chosen, as one text."""
     return " ".join(str(options[name]) for name in ("task", *DEFAULTS))
 
 
 def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
-    """What a summary says of all its replicas; minutes are those of one, of a run that trained them together."""
+    """What a summary says of all its replicas; minutes are per replica of a run that trained them together."""
     versions = {key: summary["versions"].get(key) for key in ("arith_erd", "commit", "python", "torch", "lightning")}
     return {
         "params": float(summary["params"]),
@@ -142,7 +149,7 @@ def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
 
 
 def _numbers(row: Row) -> Row:
-    """An entry of a summary, refused where a number that we know of is none; null is not known."""
+    """The numbers of one seed; null means not known, and text where a number belongs is refused."""
     if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
         raise ValueError("a value of a seed is neither text nor number")
     row = {key: value for key, value in row.items() if key not in ("replica", "run")}
@@ -150,46 +157,23 @@ def _numbers(row: Row) -> Row:
     return row | {key: math.nan if row[key] is None else float(row[key]) for key in known}
 
 
-def _read_metrics(run: Run) -> pd.DataFrame:
-    """``metrics.csv``, without a last line that was cut off while it was written."""
-    path = run.path / "metrics.csv"
+def _metrics(run: Run) -> pd.DataFrame:
+    """``metrics.csv`` as a table. Without validation examples, those accuracies are not known and stay NaN."""
     try:
-        rows = pd.read_csv(io.StringIO(read_text(path)), usecols=list(METRICS))
-    except (FileNotFoundError, pd.errors.EmptyDataError):
-        return pd.DataFrame(columns=list(METRICS), dtype=float)
-    except (OSError, ValueError) as error:
-        raise UserError(f"metrics.csv: not the columns {', '.join(METRICS)}") from error
-    if len(rows) and rows.iloc[-1].isna().any():
-        rows = rows.iloc[:-1]
-    try:
-        rows = rows.astype({name: "int64" if name in ("epoch", "seed") else "float64" for name in METRICS})
+        rows = pd.DataFrame(run.metrics(), columns=list(METRICS)).astype(dict.fromkeys(METRICS, "float64"))
+        rows = rows.astype({"epoch": "int64", "seed": "int64"})
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"metrics.csv: {error}") from error
-    fine = (rows["epoch"] >= 1) & rows[ACCURACIES].ge(0).all(axis=1) & rows[ACCURACIES].le(1).all(axis=1)
+    known = rows.dropna(axis=1, how="all")[[name for name in ACCURACIES if name in rows.dropna(axis=1, how="all")]]
+    fine = (rows["epoch"] >= 1) & known.ge(0).all(axis=1) & known.le(1).all(axis=1)
     if not fine.all():
         epoch = rows.loc[~fine, "epoch"].iloc[0]
         raise UserError(f"metrics.csv: epoch {epoch} has an accuracy that is no fraction from 0 to 1")
-    return rows[list(METRICS)].drop_duplicates(["epoch", "seed"], keep="last")
-
-
-def _vocabulary(weights: Path) -> int | None:
-    """Rows of the token embedding, from the header of a safetensors file: no tensor is read."""
-    try:
-        if not weights.is_file():
-            return None
-        with weights.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, 10_000_000)))
-        rows = next(header[key]["shape"][0] for key in sorted(header) if key.endswith("embedding.weight"))
-        return int(np.int32(rows))
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, StopIteration, struct.error):
-        return None
-    except RecursionError:  # JSON a thousand brackets deep
-        return None
+    return rows.drop_duplicates(["epoch", "seed"], keep="last")
 
 
 def _same(a: Any, b: Any) -> bool:
-    """``1.0e-4`` and ``0.0001`` are, ``1`` and ``true`` are not."""
+    """Whether two settings are equal: ``1.0e-4`` and ``0.0001`` are, ``1`` and ``true`` are not."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 

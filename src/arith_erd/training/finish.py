@@ -6,7 +6,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError
 from ..models.decoding import answers
-from ..plots.style import learning_curves
+from ..plots.curves import learning_curves
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
 from ..system.machine import device_name, versions

@@ -3,8 +3,6 @@
 import contextlib
 import copy
 import io
-import json
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,11 +17,12 @@ import yaml
 from matplotlib.figure import Figure
 
 from arith_erd.config.compose import CONF, compose
-from arith_erd.report import paper_figures
+from arith_erd.plots.sheet import Sheet
+from arith_erd.report import figures as report_figures
 from arith_erd.report.__main__ import build, main
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
-from arith_erd.report.paper_figures import PaperFigure
+from arith_erd.report.paper import Paper, PaperFigure
 from arith_erd.runs import METRICS, Run, run_name
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
@@ -137,8 +136,6 @@ class Synthetic:
         rows = pd.DataFrame(table | {"val_token_acc": 0.5 + val / 2})
         rows = rows[(rows["epoch"] % every == 0) | rows["epoch"].isin([1, epochs])]
         rows[list(METRICS)].to_csv(run.path / "metrics.csv", index=False, float_format="%.9g")
-        for seed in numbers:
-            self._weights(run.weights(seed))
         if finished:
             flops = 6 * PARAMS[model] * 12288 * TOKENS[task] * epochs
             last = rows[rows["epoch"] == epochs].set_index("seed")
@@ -158,16 +155,24 @@ class Synthetic:
             run.finish(about | {"seeds": per_seed})
         return run
 
-    @staticmethod
-    def _weights(path: Path) -> None:
-        header = json.dumps({"prompt_embedding.weight": {"dtype": "F32", "shape": [5, 64], "data_offsets": [0, 0]}})
-        path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    def probe(
+        self, folder: Path, name: str, rows: pd.DataFrame, options: dict[str, Any] | None = None, **layout: Any
+    ) -> Path:
+        """``rows.csv`` and ``probe.json`` of a probe, in a run directory or, with its task in ``name``, in ``runs``.
 
-    def probe(self, folder: Path, name: str, rows: pd.DataFrame) -> Path:
-        """``rows.csv`` of a probe, in a run directory or, with its task in ``name``, in ``runs/probes``."""
+        ``options`` are dotted keys of the settings, such as ``task.bits``.
+        """
         target = folder / "probes" / name
         target.mkdir(parents=True, exist_ok=True)
+        probe, *groups = name.split("-")
+        settings: dict[str, Any] = {"probe": yaml.safe_load((CONF / "probe" / f"{probe}.yaml").read_text())}
+        for group, option in zip(("task", "split"), groups, strict=False):
+            settings[group] = yaml.safe_load((CONF / group / f"{option}.yaml").read_text())
+        for key, value in (options or {}).items():
+            put(settings, key, value)
         rows.to_csv(target / "rows.csv", index=False)
+        sheet = Sheet.of(probe, rows, {"correlation": "correlation"}, settings=settings, **layout)
+        (target / "probe.json").write_text(sheet.to_json())
         return target / "rows.csv"
 
     def correlations(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation") -> Path:
@@ -184,7 +189,7 @@ class Synthetic:
                         sites += [("dec", layer, level, "value", VALUE_CURVE[layer - 1])]
                 rows += [(seed, *site[:4], method, site[4] + 0.01 * rng.standard_normal()) for site in sites]
         columns = ["seed", "stack", "layer", "level", "space", "method", "correlation"]
-        return self.probe(folder, name, pd.DataFrame(rows, columns=columns))
+        return self.probe(folder, name, pd.DataFrame(rows, columns=columns), across=("level", "space"))
 
     def erasures(self, folder: Path, seeds: Sequence[int], name: str = "amnesic") -> Path:
         concepts = {"value": 1, "completion_bits": 8, "operand_bits": 14, "operand_values": 2, "carries": 7}
@@ -324,8 +329,8 @@ def whole_report(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Repor
     out = tmp_path_factory.mktemp("report")
     figures = {}
 
-    def kept(found: Collection, results: Sequence[Result]) -> Iterator[tuple[PaperFigure, Figure | None]]:
-        for about, figure in paper_figures.paper_figures(found, results):
+    def kept(paper: Paper, found: Collection, results: Sequence[Result]) -> Iterator[tuple[PaperFigure, Figure | None]]:
+        for about, figure in report_figures.paper_figures(paper, found, results):
             figures[about.name] = figure
             yield about, figure
 

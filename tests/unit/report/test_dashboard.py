@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from arith_erd.report.dashboard import PROBES, main
+from arith_erd.report.dashboard import main, probes
+from arith_erd.report.paper import load_paper
 from arith_erd.runs import METRICS
 
 GOLDEN = Path(__file__).with_name("dashboard.json")
@@ -76,7 +77,7 @@ def panels(node: Any) -> list[dict[str, Any]]:
 def test_panels_name_what_is_logged(dry_run) -> None:
     summary = {"epochs_to_95", "val_mae", "val_token_acc_autoregressive"}
     known = {*METRICS, *(f"summary_metrics.{name}" for name in summary), *(f"summary:{name}" for name in summary)}
-    media = {f"{probe}/figure" for probe in PROBES}
+    media = {f"{probe}/figure" for probe in probes()}
     found = panels(dry_run)
     assert len(found) > 20
     for panel in found:
@@ -103,6 +104,22 @@ def test_the_report_has_the_papers_figures(dry_run) -> None:
     for start in (*starts, "Figure E.7"):
         assert any(heading.startswith(start) for heading in headings)
     assert sum(block["type"] == "panel-grid" for block in blocks) == len(headings)
+
+
+def test_captions_and_numbers_are_those_of_paper_yaml(dry_run) -> None:
+    text = json.dumps(dry_run["report"]["spec"]["blocks"], ensure_ascii=False)
+    paper = load_paper()
+    for figure in paper.figures:
+        assert (figure.caption in text) == (figure.name != "appendixA")  # whose rows come from no run
+    assert paper["fig3-add-vs_v"].text in text
+    assert paper["appD-after"].text in text
+
+
+def test_runs_of_a_figure_are_grouped_by_what_its_claims_compare(dry_run) -> None:
+    grids = [block for block in dry_run["report"]["spec"]["blocks"] if block["type"] == "panel-grid"]
+    groups = [[key["name"] for key in runs["grouping"]] for grid in grids for runs in grid["metadata"]["runSets"]]
+    assert ["split.value.name"] in groups
+    assert ["ablation.value.name"] in groups
 
 
 def test_without_a_login_saving_is_refused_in_one_line(monkeypatch, tmp_path: Path, capsys) -> None:

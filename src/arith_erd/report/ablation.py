@@ -1,4 +1,4 @@
-"""The paper's table 3 as a picture: epochs to 95% with components taken away, ours beside the paper's."""
+"""The paper's table 3 as a figure: epochs to 95% without one component, ours beside the paper's."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,6 +9,7 @@ from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headli
 from .claims import Result, Results
 from .collect import Collection
 
+NEVER = 1080  # where a seed that never gets to 95% is drawn
 ABLATIONS = {
     "none": "full model",
     "squeezed_encoder": "no encoder layers",
@@ -44,7 +45,7 @@ def ablation_table(found: Collection, results: Results) -> Figure | None:
     legend_below(
         figure,
         PAPER,
-        Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
+        Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and range"),
         Line2D([], [], color=BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
         Line2D([], [], color=INK, marker=">", linestyle="", markersize=5, label="never (accuracy then)"),
     )
@@ -52,22 +53,23 @@ def ablation_table(found: Collection, results: Results) -> Figure | None:
 
 
 def _row(ax: Axes, y: float, result: Result) -> None:
-    """The paper's number above the line of a row, ours on it."""
-    claim = result.claim
+    """Draw the paper's number above the line of a row, and ours below it."""
+    claim, estimate = result.claim, result.estimate
     above, below = y - 0.17, y + 0.17
     if claim.unit != "epochs":  # the paper never got to 95%
-        ax.plot([1080], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
+        ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
         ax.text(1180, above, f"{claim.value:.1%}", va="center", fontsize=8.5, color=INK)
-        if result.mean is not None:
-            ax.plot([1080], [below], marker=">", color=BLUE, markersize=5)
-            ax.text(1180, below, f"{result.mean:.1%}", va="center", fontsize=8.5, color=BLUE)
+        if estimate is not None:
+            ax.plot([NEVER], [below], marker=">", color=BLUE, markersize=5)
+            ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=BLUE)
         return
     diamond(ax, claim.value, above, INK)
     reached = result.values[result.values["low"] == result.values["high"]]["low"]
     ax.plot(reached, [below] * len(reached), "|", color=BLUE, markersize=8, alpha=0.5)
     never = result.values[result.values["low"] != result.values["high"]]["low"]
     ax.plot(never, [below] * len(never), ">", color=BLUE, markersize=4.5, alpha=0.7)
-    if result.median_interval is not None:
-        ax.plot(result.median_interval, [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
-    if result.median is not None:
-        ax.plot([result.median], [below], "o", color=BLUE, markersize=5.5)
+    if estimate is not None and estimate.interval is not None:
+        low, high = estimate.interval
+        ax.plot([low, min(high, NEVER)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
+    if estimate is not None and estimate.value is not None:
+        ax.plot([estimate.value], [below], "o", color=BLUE, markersize=5.5)

@@ -1,5 +1,6 @@
-"""A picture of what erasing concepts does to the answers."""
+"""The figure of ``probe=amnesic``: what erasing a concept does to the answers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,23 +9,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREY, ORANGE, tidy
+from .style import BLUE, GREEN, GREY, ORANGE, tidy
 
 PUBLISHED = 0.0013
+COLUMNS: Mapping[str, type] = {
+    **dict.fromkeys(("site", "concept", "method"), str),
+    **dict.fromkeys(("seed", "iterations", "rank", "variance_removed"), float),
+    **dict.fromkeys(("probe_error_before", "probe_error_after", "seq_acc_after", "seq_acc_after_unseen"), float),
+    **dict.fromkeys((f"control_{kind}_{what}" for kind in ("rank", "variance") for what in ("mean", "min")), float),
+}
+CONTROLS = (  # columns, place below the line of an erasure, colour, label
+    ("control_rank", -0.3, GREY, "random directions, same rank (bar above)"),
+    ("control_variance", 0.19, ORANGE, "random directions, same variance (first bar below)"),
+    ("control_signs", 0.37, GREEN, "same erasure of a random concept, signs flipped (second bar below)"),
+)
 
 
 def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
-    """Accuracy after each erasure, a panel a site: all pairs, unseen pairs, and both kinds of random control.
+    """Draw accuracy after each erasure, one panel per site: all pairs, unseen pairs and the random controls.
 
     Args:
-        rows: those of ``probe=amnesic``.
-        published: whether these are the paper's task and erasures, so that its number belongs to ``dec.3``.
+        rows: of ``probe=amnesic``; rows of older versions lack the control with flipped signs.
+        title: of the figure; the number of seeds follows.
+        published: whether the paper's number applies, which is for addition at seven bits with the encoder-decoder,
+            two INLP iterations on the value at ``dec.3``.
     """
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
     down = -(-len(sites) // across)
     width = 9.2 if across == 1 else 1.8 + 2.4 * across
-    height = 1.2 + (0.5 + 0.2 * len(_lines(rows))) * down
+    height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * down
     figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
     panels = figure.subplots(down, across, squeeze=False)
     legend: dict[str, Any] = {}
@@ -48,7 +62,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
 
 
 def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
-    """The lines of a panel, from the top: each concept alone, as a heading, and then with each of its methods."""
+    """The lines of a panel from the top: each concept as a heading, then one line for each of its methods."""
     lines: list[tuple[str, str | None]] = []
     for concept, group in rows.groupby("concept", sort=False):
         lines += [(str(concept), None), *((str(concept), str(method)) for method in group["method"].unique())]
@@ -56,19 +70,20 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
-    """A dot and a ring for each erasure, a bar from worst to mean for its controls; whiskers range over the seeds."""
+    """Draw a dot and a ring for each erasure and a bar from worst to mean for each control.
+
+    Whiskers span the seeds.
+    """
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
     mean, low, high = groups.mean(numeric_only=True), groups.min(numeric_only=True), groups.max(numeric_only=True)
     ax.hlines(at, 0, 1, color=GREY, alpha=0.25, linewidth=0.6)
-    for control, offset, colour, label in (
-        ("control_rank", -0.28, GREY, "random directions, same rank: mean to worst (above)"),
-        ("control_variance", 0.28, ORANGE, "random directions, same variance: mean to worst (below)"),
-    ):
-        worst, middle = low[f"{control}_min"], mean[f"{control}_mean"]
-        ax.barh(at + offset, middle - worst, left=worst, height=0.3, color=colour, alpha=0.35, linewidth=0)
-        ax.plot(middle, at + offset, "|", color=colour, markersize=6, markeredgewidth=2, label=label)
+    for control, offset, colour, label in CONTROLS:
+        if f"{control}_mean" in mean:
+            worst, middle = low[f"{control}_min"], mean[f"{control}_mean"]
+            ax.barh(at + offset, middle - worst, left=worst, height=0.16, color=colour, alpha=0.35, linewidth=0)
+            ax.plot(middle, at + offset, "|", color=colour, markersize=5, markeredgewidth=2, label=label)
     for column, face, size, label in (
         ("seq_acc_after_unseen", "white", 8.0, "fitted on half of the pairs, measured on the others"),
         ("seq_acc_after", BLUE, 4.5, "fitted and measured on all pairs"),
@@ -88,7 +103,7 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
-    """The paper's one number, in its line."""
+    """Mark the paper's number on the line that it belongs to."""
     lines = _lines(rows)
     if ("value", "inlp") in lines:
         label = "published: 0.13% (appendix D); the authors' own weights give 100%"
@@ -96,7 +111,7 @@ def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
-    """Right of each line: what was erased, and what a fresh probe makes of the rest."""
+    """Write rank, variance removed and the error of a fresh probe to the right of each line."""
     means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
     texts = []
     for line in _lines(rows):

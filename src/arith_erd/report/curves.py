@@ -1,4 +1,4 @@
-"""The paper's learning curves, redrawn from our runs: figures 1, 2, 3, C.6, E.7 and E.8. A diamond is the paper's."""
+"""The paper's learning curves, redrawn from our runs: figures 1, 2, 3, C.6, E.7 and E.8. Diamonds are its numbers."""
 
 from collections.abc import Mapping
 
@@ -6,28 +6,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
-from ..plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    PAPER,
-    TASKS,
-    band,
-    canvas,
-    diamond,
-    headline,
-    legend_below,
-    seeds_text,
-    tidy,
-)
+from ..plots.curves import accuracy_axes, band, thinned
+from ..plots.style import BLUE, GREY, INK, ORANGE, PAPER, TASKS, canvas, diamond, headline, legend_below, seeds_text
 from .claims import Results
 from .collect import Collection, matches
 
 SPLITS = {"random": ("random split", INK, "--"), "vs_t": ("VS$_t$", BLUE, "-"), "vs_v": ("VS$_v$", ORANGE, "-.")}
-MAX_POINTS = 400  # of a line: more cannot be seen and make the SVG heavy
 Lines = Mapping[str, tuple[dict[str, str], str, str, str, str]]
 """By claim or name: runs, column, label, colour, dashes."""
 
@@ -114,9 +99,9 @@ def nanogpt(found: Collection, results: Results) -> Figure | None:
 def _compare(
     found: Collection, results: Results, panels: Mapping[str, tuple[int, Lines]], besides: str = ""
 ) -> Figure | None:
-    """A panel a task, a line for each entry; the diamond at its end is the paper's number for the claim of its name.
+    """Draw one panel per task and one line per entry; a diamond at its end marks the paper's number for its claim.
 
-    Nothing is drawn from the line labelled ``besides`` alone: it is there for comparison.
+    The line labelled ``besides`` is for comparison: if it is the only one with data, there is no figure.
     """
     drawn = {
         task: {name: curves(found, last, **line[0]) for name, line in lines.items()}
@@ -146,7 +131,7 @@ def _compare(
 
 
 def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
-    """Metric rows up to an epoch, of the finished replicas that got there, or else of those that came nearest.
+    """Metric rows up to an epoch, of the finished replicas that trained that long, or else of the longest ones.
 
     Runs that depart from the paper's settings are left out.
     """
@@ -155,19 +140,14 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
     rows = found.metrics[found.metrics["replica"].isin(replicas.index) & (found.metrics["epoch"] <= last)]
-    if rows.empty:
-        return rows
-    end = rows["epoch"].max()
-    return rows[(rows["epoch"] % -(-end // MAX_POINTS) == 0) | rows["epoch"].isin([1, end])]
+    return thinned(rows) if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
 
 
 def _accuracy_axes(number: int) -> tuple[Figure, list[Axes]]:
     figure = canvas(9 if number > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, number, sharey=True)).tolist()
     for ax in axes:
-        tidy(ax)
-        ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        accuracy_axes(ax)
     axes[0].set_ylabel("sequence accuracy")
     return figure, axes
 

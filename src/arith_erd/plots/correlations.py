@@ -1,0 +1,116 @@
+"""The figure of ``probe=distance_correlation``: the paper's figure 4, for one task or several."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from .style import BLUE, GREY, INK, LIGHT, ORANGE, canvas, headline, legend_below, seeds_text, tidy, write_in_cell
+
+YELLOW = "#ffe680"
+CELL_COLOURS = {"enc": "Blues", "dec": "Greens"}
+COMPARED: Sequence[tuple[str, str]] = [("in", "token"), ("in", "value"), ("out", "token"), ("out", "value")]
+COLUMNS: Mapping[str, type] = {
+    **dict.fromkeys(("stack", "level", "space", "method"), str),
+    **dict.fromkeys(("seed", "layer", "correlation"), float),
+}
+ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
+UNTRAINED = "untrained "
+CURVES = (("token", BLUE, "o-"), ("value", ORANGE, "s--"))
+
+
+def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
+    """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
+
+    Args:
+        tasks: by title, rows of one correlation method over the seeds.
+        besides: by the same titles, rows of the authors' weights, drawn as thin crosses.
+    """
+    lines = [len(_lines(rows)) for rows in tasks.values()]
+    figure = canvas(9.6, sum(1.6 + 0.24 * number for number in lines))
+    grid = np.atleast_2d(figure.subplots(len(tasks), 2, width_ratios=(4, 5), height_ratios=lines))
+    for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
+        _table(table, rows)
+        headline(table, title, seeds_text(rows), pad=30)
+        _curves(curves, rows, besides.get(title) if besides else None)
+    crosses = Line2D([], [], color=GREY, marker="x", linestyle=":", linewidth=1, label="the authors' weights")
+    legend_below(figure, *([crosses] if besides else []), columns=2)
+    return figure
+
+
+def _lines(rows: pd.DataFrame) -> list[tuple[str, int]]:
+    """Sites from the input to the output, then the baselines."""
+    sites = set(zip(rows["stack"], rows["layer"].astype(int), strict=True))
+    trained = [site for site in sites if not site[0].startswith(UNTRAINED)]
+    return sorted(trained, key=lambda site: (ORDER.get(site[0], 4), site))
+
+
+def _table(ax: Axes, rows: pd.DataFrame) -> None:
+    """Write the mean over seeds for each site and comparison; in yellow, token with value at the input and output."""
+    means = rows.groupby(["stack", "layer", "level", "space"])["correlation"].mean().to_dict()
+    lines = _lines(rows)
+    image = np.ones((len(lines), len(COMPARED), 4))  # RGBA
+    for i, (stack, layer) in enumerate(lines):
+        for j, column in enumerate(COMPARED):
+            mean = means.get((stack, layer, *column))
+            if mean is None:
+                continue
+            of_site = stack in CELL_COLOURS
+            plain = to_rgba(YELLOW) if stack in ("input", "output") else to_rgba(LIGHT, 0.35)
+            image[i, j] = colormaps[CELL_COLOURS[stack]](0.85 * mean) if of_site else plain
+            write_in_cell(ax, i, j, f"{mean:.2f}" if np.isfinite(mean) else "-", of_site and mean > 0.7, 8.5)
+    ax.imshow(image, aspect="auto")
+    names = {"in": "input", "out": "output"}
+    ax.set_xticks(range(len(COMPARED)), [f"{names[level]}\n{space}" for level, space in COMPARED])
+    ax.set_yticks(range(len(lines)), [_site(*line) for line in lines])
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0, labelsize=8.5)
+    ax.spines[:].set_visible(False)
+    ax.set_xticks(np.arange(0.5, len(COMPARED) - 1), minor=True)
+    ax.set_yticks(np.arange(0.5, len(lines) - 1), minor=True)
+    ax.grid(which="minor", color="white", linewidth=1.5)
+    ax.tick_params(which="minor", length=0)
+
+
+def _site(stack: str, layer: int) -> str:
+    if layer:
+        return f"{stack} {layer}"
+    return f"{stack} token" if stack in ORDER else stack
+
+
+def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -> None:
+    """Draw output distances against the decoder's over its layers: mean and range over seeds, and the baselines."""
+    for space, colour, style in CURVES:
+        by_layer = _of(rows, "dec", space)
+        mean = by_layer.mean()
+        if rows["seed"].nunique() > 1:
+            ax.fill_between(mean.index, by_layer.min(), by_layer.max(), color=colour, alpha=0.18, linewidth=0)
+        ax.plot(mean.index, mean, style, color=colour, label=f"output {space} distances", linewidth=1.8)
+        untrained = _of(rows, f"{UNTRAINED}dec", space).mean()
+        if len(untrained):
+            label = f"untrained network, {space}"
+            ax.plot(untrained.index, untrained, linestyle=(0, (1, 1.5)), color=colour, linewidth=1.2, label=label)
+        if besides is not None and len(besides):
+            other = _of(besides, "dec", space).mean()
+            ax.plot(other.index, other, "x:", color=colour, linewidth=1, markersize=5)
+    scaled = _of(rows, "scaled bits", "value").mean()
+    if len(scaled):
+        ax.axhline(
+            float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label="operand bits scaled by $2^i$, value"
+        )
+    tidy(ax)
+    shown = rows[(rows["stack"] == "dec") & (rows["level"] == "out")]
+    layers = sorted(shown["layer"].unique())
+    ax.set(xlabel="decoder layer", ylabel="correlation with embedding distances", xticks=layers)
+    if layers:
+        ax.set(xlim=(layers[0] - 0.25, layers[-1] + 0.25), ylim=(min(0.0, shown["correlation"].min() - 0.02), 1.03))
+
+
+def _of(rows: pd.DataFrame, stack: str, space: str) -> "pd.api.typing.SeriesGroupBy":
+    wanted = (rows["stack"] == stack) & (rows["level"] == "out") & (rows["space"] == space)
+    return rows[wanted].groupby("layer")["correlation"]

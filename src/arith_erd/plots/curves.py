@@ -1,0 +1,95 @@
+"""Curves over the epochs of training. A line is the median over seeds, its band their range."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+
+from ..runs import Row
+from .style import BLUE, GREY, INK, ORANGE, canvas, legend_below, seeds_text, tidy
+
+MAX_POINTS = 400  # of a line: more cannot be seen and make the SVG heavy
+
+
+def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+    """Draw the median over seeds as a line and the range between the lowest and the highest seed as a band.
+
+    Dashed lines are drawn above solid ones, so both are visible where they coincide.
+    """
+    by_epoch = rows.groupby("epoch")[column]
+    median = by_epoch.median()
+    order = 2 if linestyle == "-" else 3
+    if rows["seed"].nunique() > 1:
+        ax.fill_between(median.index, by_epoch.min(), by_epoch.max(), color=color, alpha=0.18, linewidth=0)
+    ax.plot(median.index, median, label=label, color=color, linestyle=linestyle, linewidth=1.8, zorder=order)
+
+
+def thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most 400 epochs of metric rows, the first and the last among them."""
+    end = rows["epoch"].max()
+    return rows[(rows["epoch"] % -(-end // MAX_POINTS) == 0) | rows["epoch"].isin([1, end])]
+
+
+def accuracy_axes(ax: Axes) -> None:
+    """Style the axes of sequence accuracy over epochs."""
+    tidy(ax)
+    ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
+    """One small panel of training and validation accuracy for each kind of run.
+
+    Args:
+        groups: by title, the metric rows of all seeds.
+        across: panels per row.
+    """
+    down = -(-len(groups) // across)
+    figure = canvas(9, 0.75 + 2.0 * down)
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
+    for ax, (title, rows) in zip(panels, groups.items(), strict=False):
+        rows = thinned(rows)
+        band(ax, rows, "train_seq_acc", "training", INK, "--")
+        if rows["val_seq_acc"].notna().any():
+            band(ax, rows, "val_seq_acc", "validation", BLUE, "-")
+        accuracy_axes(ax)
+        first, last = rows["epoch"].min(), rows["epoch"].max()
+        ax.set(xlabel="", xlim=(min(first, last - 1), last))
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        ax.tick_params(labelsize=8)
+        lines = textwrap.wrap(f"{title} ({seeds_text(rows)})", 38)
+        ax.set_title("\n".join(lines), loc="left", fontsize=8.5, color=INK)
+    for ax in figure.axes[len(groups) :]:
+        ax.set_visible(False)
+    for ax in figure.axes[max(0, len(groups) - across) : len(groups)]:
+        ax.set_xlabel("epoch", fontsize=8.5)
+    figure.supylabel("sequence accuracy", fontsize=9)
+    legend_below(figure)
+    return figure
+
+
+def learning_curves(rows: Sequence[Row], title: str) -> Figure:
+    """Draw sequence accuracy on both subsets, and the training loss, over the epochs of one run."""
+    table = pd.DataFrame(rows)
+    seeds = table["seed"].nunique()
+    figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
+    accuracy, loss = figure.subplots(1, 2, width_ratios=(3, 2))
+    band(accuracy, table, "train_seq_acc", "training", GREY, "--")
+    band(accuracy, table, "val_seq_acc", "validation", BLUE, "-")
+    accuracy.set(xlabel="epoch", ylabel="sequence accuracy", ylim=(-0.02, 1.02))
+    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
+    accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
+    accuracy.legend(frameon=False, loc="lower right")
+    band(loss, table, "train_loss", "training", ORANGE, "-")
+    loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
+    loss.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    loss.yaxis.set_major_formatter("{x:g}")
+    loss.yaxis.set_minor_formatter(NullFormatter())
+    for ax in (accuracy, loss):
+        tidy(ax)
+        ax.set_xlim(left=min(1, table["epoch"].max() - 1))
+    figure.suptitle(f"{title}: {seeds} seed{'s: median and range' if seeds > 1 else ''}", fontsize=11)
+    return figure

@@ -1,0 +1,57 @@
+"""Numbers with their unit, as people write them; the only place where a number of the report becomes text."""
+
+import math
+
+from ..stats import Interval
+
+UNITS = (
+    *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
+    *("count", "tokens", "examples", "bits", "parameters", "operations"),
+)
+COUNTED = ("tokens", "examples", "bits", "count", "layer")
+
+
+def number(value: float, unit: str, brief: bool = False) -> str:
+    """``99.98%``, ``6.31 points``, ``38.5 epochs``. ``brief`` is for the paper's numbers, which have fewer digits."""
+    digits, name = bare(value, unit, brief), _name(unit)
+    return f"layer {digits}" if unit == "layer" else f"{digits}{name}"
+
+
+def interval_text(interval: Interval, unit: str) -> str:
+    """``[99.7, 100]``, in the unit of the number that it stands behind."""
+    return f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
+
+
+def bare(value: float, unit: str, brief: bool = False) -> str:
+    """The number without the name of its unit; a percent sign stays."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    match unit:
+        case "accuracy":
+            digits = 1 if brief or round(100 * value, 2) in (0, 100) else 2
+            digits = 2 if 0 < value < 0.005 else digits
+            return f"{100 * value:.{digits}f}".removesuffix(".0") + "%"
+        case "points":
+            text = f"{100 * value:.{1 if brief else 2}f}"
+            return text.removeprefix("-") if float(text) == 0 else text
+        case "percent":
+            return f"{value:.{1 if brief else 2}f}%"
+        case "ratio":
+            return f"{value:.2f}"
+        case "epochs":
+            return f"{value:.4g}"
+        case "operations":
+            return f"{value / 1e12:.{0 if brief else 1}f}e12"
+        case "parameters":
+            return f"{value / 1000:.0f}K" if brief else f"{value:,.0f}"
+        case "tokens" | "examples" | "bits" | "count" | "layer":
+            if value >= 1e6:
+                return f"{value / 1e6:.{0 if brief else 2}f}M"
+            return f"{value:,.10g}" if value == int(value) else f"{value:.2f}"
+        case _:
+            return f"{value:.3g}"
+
+
+def _name(unit: str) -> str:
+    names = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
+    return names.get(unit, f" {unit}" if unit in ("tokens", "examples", "bits") else "")
