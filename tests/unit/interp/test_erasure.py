@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import (
     Eraser,
+    flip_signs,
     inlp,
     leace,
     mean_projection,
@@ -199,3 +200,21 @@ def test_iterations_above_the_rank_are_refused():
 def test_concept_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=rf"expected \({N}, k\)"):
         leace(embeddings(), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("method", ["inlp", "mean_projection", "leace"])
+def test_flipped_signs_keep_rank_variance_and_spectrum_and_hide_another_concept(method):
+    x = embeddings()
+    z = concept(x, "number")
+    eraser, white = fitted(x, z)[method], whiten(x)
+    flipped = flip_signs(white, eraser, torch.Generator().manual_seed(3))
+    assert flipped.rank == eraser.rank
+    assert variance_removed(x, flipped(x)) == pytest.approx(variance_removed(x, eraser(x)), rel=1e-6)
+    spectra = [torch.linalg.svdvals((x.double() - e(x.double())) - (x.double() - e(x.double())).mean(0)) for e in
+               (eraser, flipped)]  # fmt: skip
+    torch.testing.assert_close(*spectra, rtol=1e-6, atol=1e-6)
+    by_axis = [((x.double() - e(x.double())) @ white.axes).square().mean(0) for e in (eraser, flipped)]
+    torch.testing.assert_close(*by_axis, rtol=1e-6, atol=1e-9)
+    if method == "leace":
+        left = np.abs(fresh_probe(flipped(x), z) - z.double().mean(dim=0).numpy()).max()
+        assert left > 0.1 * float(z.double().std())  # the concept itself is still there

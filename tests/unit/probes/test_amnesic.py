@@ -101,6 +101,7 @@ def test_controls_are_shared_by_erasures_of_the_same_rank(read):
     for _, same in read.groupby("rank"):
         assert same["control_rank_mean"].nunique() == same["control_rank_min"].nunique() == 1
     assert (read["control_rank_min"] <= read["control_rank_mean"]).all()
+    assert (read["control_signs_min"] <= read["control_signs_mean"]).all()
     assert (read["control_variance_min"] <= read["control_variance_mean"]).all()
     assert read["variance_removed"].between(0, 1).all()
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.probes.distance_correlation import DistanceCorrelation
+from arith_erd.seeds import derive
 from arith_erd.tasks import Add, Mul, Task
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
@@ -85,7 +88,8 @@ def test_input_and_output_agree_for_addition_only() -> None:
 def test_every_replica_and_site_has_its_rows() -> None:
     rows = measure(untrained(Add(3), seed=3), untrained(Add(3), seed=5))
     assert list(rows["seed"].unique()) == [3, 5]
-    assert (rows.groupby("seed").size() == 2 * (4 * 4 + 2)).all()  # two methods; four sites, two yellow cells
+    per_seed = 2 * ((4 + 2) * 4 + 2)  # two methods; four sites, two baselines of bits, two yellow cells
+    assert (rows.groupby("seed").size() == per_seed).all()
     by_seed = rows[rows["stack"] == "dec"].pivot(index=CELL, columns="seed", values="correlation")
     assert not np.allclose(by_seed[3], by_seed[5])
     yellow = rows[rows["layer"] == 0].pivot(index=CELL, columns="seed", values="correlation")
@@ -123,5 +127,35 @@ def test_the_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> No
 def test_the_table_has_a_line_for_each_site_and_method() -> None:
     subject = untrained(Add(3))
     table = DistanceCorrelation([subject]).table(measure(subject))
-    assert len(table) == 2 * (4 + 2)
-    assert list(table["stack"][:6]) == ["input", "enc", "enc", "dec", "dec", "output"]
+    assert len(table) == 2 * (4 + 2 + 2)
+    assert list(table["stack"][:8]) == [
+        "input", "enc", "enc", "dec", "dec", "operand bits", "scaled bits", "output"
+    ]  # fmt: skip
+
+
+def test_scaled_bits_follow_the_value_without_any_network() -> None:
+    """At seven bits 0.746 on the pairs (A, A), as much as the second and the fourth layer of the authors' decoder."""
+    rows = measure(untrained(Add(7)))
+    cells = rows[rows["method"] == "pearson"].set_index(["stack", "level", "space"])["correlation"]
+    assert cells["scaled bits", "out", "value"] == pytest.approx(0.746, abs=0.001)
+    assert cells["operand bits", "in", "token"] > 0.98
+    assert cells["input", "in", "value"] == pytest.approx(0.339, abs=0.0005)
+
+
+def test_yellow_cells_are_the_papers() -> None:
+    rows = measure(untrained(Mul(7)))
+    cells = rows[rows["method"] == "pearson"].set_index(["stack", "level", "space"])["correlation"]
+    assert cells["output", "out", "value"] == pytest.approx(0.323, abs=0.0005)
+
+
+def test_untrained_network_is_that_of_the_seed_before_training() -> None:
+    task = Add(3)
+    subject = untrained(task)
+    make = partial(Transformer, task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2)
+    with_baseline = replace(subject, seed=7, untrained=make)
+    rows = measure(with_baseline)
+    assert {"untrained enc", "untrained dec"} <= set(rows["stack"])
+    torch.manual_seed(derive(7, "weights"))
+    itself = measure(replace(subject, network=make().eval(), seed=7))
+    encoder = [rows[rows["stack"] == stack]["correlation"].to_numpy() for stack in ("untrained enc",)]
+    np.testing.assert_allclose(encoder[0], itself[itself["stack"] == "enc"]["correlation"])

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from arith_erd.plots.sheet import Sheet
 from arith_erd.report.collect import GIVEN, OURS, Collection, collect
 from arith_erd.report.paper import load_paper
+from arith_erd.report.tables import probe_tables
 
 
 def read(runs) -> Collection:
@@ -210,3 +212,66 @@ def test_an_empty_folder_is_an_empty_collection(synthetic) -> None:
     assert found.metrics.empty
     assert found.probes == {}
     assert found.problems == {}
+
+
+def test_a_run_without_validation_examples_is_finished(synthetic) -> None:
+    run = synthetic.run(seeds="0-1", epochs=5, reach=None, final=0.5)
+    rows = pd.read_csv(run.path / "metrics.csv").assign(val_seq_acc=np.nan, val_token_acc=np.nan)
+    rows.to_csv(run.path / "metrics.csv", index=False, na_rep="nan")
+    found = read(synthetic)
+    assert found.problems == {}
+    assert found.unfinished.empty
+
+
+def test_a_model_that_the_paper_does_not_have_is_named_and_nothing_more(synthetic) -> None:
+    synthetic.run(seeds="0", settings={"model": {"name": "mlp", "net": {}, "optimizer": {}}, "model.name": "nanogpt"})
+    config_file = next(synthetic.root.glob("*/config.yaml"))
+    config_file.write_text(config_file.read_text().replace("name: nanogpt", "name: mlp"))
+    assert read(synthetic).replicas["departs"].tolist() == ["model=mlp"]
+
+
+def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
+    for epochs in (20, 50):
+        run = synthetic.run(seeds="0-2", epochs=epochs, reach=15.0)
+        synthetic.correlations(run.path, range(3))
+    synthetic.correlations(synthetic.run(seeds="3-4", epochs=50, reach=15.0).path, (3, 4))
+    tables = probe_tables(read(synthetic))
+    assert sorted((table.title, table.note.split(" and")[0]) for table in tables) == [
+        ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
+        ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
+    ]
+    assert tables[0].columns[-1] == "out value"
+
+
+def test_rows_without_a_description_are_read_by_their_own_columns(synthetic) -> None:
+    """What versions before ``probe.json`` left, and leading zeros in it."""
+    run = synthetic.run(seeds="0-1")
+    (synthetic.correlations(run.path, (0, 1)).parent / "probe.json").unlink()
+    synthetic.tables("add")
+    (synthetic.root / "probes" / "dataset-add-random" / "probe.json").unlink()
+    found = read(synthetic)
+    assert found.problems == {}
+    assert set(found.probes["distance_correlation"]["departs"]) == {""}  # the run recorded its settings
+    assert set(found.probes["dataset"]["completion"].str.len()) == {8}
+    assert len(probe_tables(found)) == 3
+
+
+def test_a_probe_of_ones_own_gets_a_table(synthetic) -> None:
+    run = synthetic.run(seeds="0-2")
+    rows = pd.DataFrame({"seed": [0, 1, 2], "site": "dec.1", "share": [0.5, 0.6, 0.7]})
+    target = run.path / "probes" / "mine"
+    target.mkdir(parents=True)
+    rows.to_csv(target / "rows.csv", index=False)
+    (target / "probe.json").write_text(Sheet.of("mine", rows, {"share": "accuracy"}).to_json())
+    (table,) = probe_tables(read(synthetic))
+    assert (table.columns, table.rows) == (["site", "share"], [["dec.1", "60.0% [35.2, 84.8]"]])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"name": "x", "columns": {"nowhere": "text"}}'])
+def test_a_damaged_description_is_named(synthetic, text: str) -> None:
+    run = synthetic.run(seeds="0")
+    path = synthetic.correlations(run.path, (0,))
+    path.with_name("probe.json").write_text(text)
+    found = read(synthetic)
+    assert list(found.problems) == [f"{run.name}/probes/distance_correlation/rows.csv"]
+    assert found.probes == {}

@@ -116,6 +116,17 @@ def test_the_same_runs_give_the_same_report_and_nothing_old_stays(small, tmp_pat
     assert not list((tmp_path / "figures").iterdir())
 
 
+def test_the_page_opens_with_the_runs_that_are_there(small) -> None:
+    page = (small[1] / "index.html").read_text()
+    runs, claims = page.index('<section id="runs">'), page.index('<section id="claims">')
+    assert runs < claims
+    opening = page[runs:claims]
+    assert "addition, nanogpt" in opening
+    assert 'alt="Learning curves of the runs"' in opening
+    assert "<small>[39, 39]</small>" not in opening  # three seeds have no range of the median
+    assert ">39<" in opening
+
+
 @pytest.mark.slow
 def test_500_seeds_take_less_than_20_seconds(synthetic, tmp_path: Path) -> None:
     for task, split in (("add", "random"), ("add", "vs_t"), ("add", "vs_v"), ("mul", "random"), ("mul", "vs_v")):
