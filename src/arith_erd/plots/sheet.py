@@ -104,17 +104,22 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
         return _count(rows, sheet)
     groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    places: dict[str, tuple[Any, ...]] = {}
     for values, part in groups:
         where = dict(zip(sheet.keys, values, strict=True))
-        heading = " ".join(str(where.pop(column)) for column in sheet.across)
+        place = tuple(where.pop(column) for column in sheet.across)
+        heading = " ".join(map(str, place))
         line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
         if len(lines) > MAX_ROWS:
             del lines[tuple(where.values())]
             break
         for measure in sheet.measures:
             text = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
-            line[heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()] = text
-    return pd.DataFrame([*lines.values()]).fillna("")
+            name = heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()
+            line[name] = text
+            places[name] = place
+    keys = [column for column in sheet.keys if column not in sheet.across]
+    return pd.DataFrame([*lines.values()], columns=[*keys, *sorted(places, key=lambda n: places[n])]).fillna("")
 
 
 def _count(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:

@@ -240,7 +240,7 @@ def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
         ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
         ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
     ]
-    assert tables[0].columns[-1] == "out value"
+    assert tables[0].columns[-4:] == ["in token", "in value", "out token", "out value"]
 
 
 def test_rows_without_a_description_are_read_by_their_own_columns(synthetic) -> None:
