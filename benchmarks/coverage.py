@@ -21,7 +21,7 @@ from arith_erd.stats import (
 )
 
 SEEDS = 5
-Sample = npt.NDArray[np.float64]
+Sample = npt.NDArray[np.floating]
 Draw = Callable[[np.random.Generator], Sample]
 DRAWS: dict[str, tuple[Draw, float, float]] = {  # with mean and median
     "normal": (lambda rng: 10 + rng.normal(size=SEEDS), 10.0, 10.0),

@@ -16,7 +16,7 @@ from ..interp.subject import Subject
 from ..models.decoding import answers, shift_right
 from ..models.network import Network
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
-from ..seeds import derive
+from ..seeds import Stream, derive
 from ..tasks import Examples
 from .probe import Probe
 
@@ -56,7 +56,7 @@ def fresh(subject: Subject) -> Network | None:
     if subject.untrained is None:
         return None
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(subject.seed, "weights"))
+        torch.manual_seed(derive(subject.seed, Stream.WEIGHTS))
         network = subject.untrained()
     return network.to(next(subject.network.parameters()).device).eval()
 
