@@ -1,0 +1,58 @@
+"""Networks written by hand, whose algorithm is known: what a test of algorithms is calibrated on.
+
+``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
+that were computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
+all 16,384 sums right.
+
+Every algorithm has a file; each is built from `circuits` (what attention and hidden units compute), `blocks` (how they
+compute it), `reading` (embeddings), `stream` (where features lie) and `assembly` (symmetries and weights).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...errors import bad_value, require_integer
+from ...seeds import MAX_SEED, derive
+from .decoys import erd_decoy, lookahead_carry_decoy, prefix_carry_decoy
+from .erd import erd
+from .lookahead_carry import lookahead_carry
+from .mixed import mixed
+from .prefix_carry import prefix_carry
+from .program import Program, Reference, compile_program
+from .remainder import remainder
+
+REFERENCES: dict[str, Callable[[np.random.Generator], Program]] = {
+    "erd": erd,
+    "prefix_carry": prefix_carry,
+    "lookahead_carry": lookahead_carry,
+    "remainder": remainder,
+    "mixed": mixed,
+}
+DECOYS: dict[str, Callable[[np.random.Generator], Program]] = {
+    "erd_decoy": erd_decoy,
+    "prefix_carry_decoy": prefix_carry_decoy,
+    "lookahead_carry_decoy": lookahead_carry_decoy,
+}
+
+
+def reference(name: str, seed: int = 0) -> Reference:
+    """A network that runs a known algorithm, and where it keeps what.
+
+    Args:
+        name: one of `REFERENCES` or `DECOYS`. A decoy runs the algorithm it is named after, and stores another one's
+            variable unread.
+        seed: draws the variant.
+
+    Raises:
+        UserError: for another name, or a seed that is no integer from 0 to 2147483647.
+    """
+    programs = REFERENCES | DECOYS
+    if name not in programs:
+        raise bad_value("reference", name, ", ".join(programs))
+    require_integer("seed", seed, 0, MAX_SEED)
+    rng = np.random.default_rng(derive(seed, f"reference {name}"))
+    return compile_program(programs[name](rng), rng)
+
+
+__all__ = ["DECOYS", "REFERENCES", "Program", "Reference", "reference"]

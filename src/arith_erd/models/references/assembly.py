@@ -1,0 +1,180 @@
+"""From features to the weights of the paper's Transformer, through symmetries that leave its function alone.
+
+A program is a list of steps for each stack. A step names a sublayer and gives the heads or hidden units that go there;
+it runs on all examples of a small batch as soon as it is placed, so that the next step can measure what it will read.
+
+The seed draws, besides whatever the program leaves open:
+
+- an orthonormal basis for each stack (`Stream`), and a scale for each feature;
+- which layers do the work: steps keep their order and take any sublayers of their kinds;
+- gain and shift of every LayerNorm, undone by whoever reads or adds;
+- the order and the scale of hidden units; the order of heads; an invertible 8 x 8 matrix between query and key and
+  another between value and output;
+- all weights of sublayers that do nothing: only their last matrix is zero.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..attention import MultiHeadAttention
+from ..transformer import DecoderLayer, FeedForward, Residual
+from .blocks import HEAD_SIZE, Head, Units
+from .stream import CHANNELS, Stream
+
+Kind = Literal["self_attention", "cross_attention", "feed_forward"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One sublayer: its kind, and what gives its heads or units, from the stream and what attention looks at."""
+
+    kind: Kind
+    parts: Callable[[Stream, Stream], Sequence[Head | Units]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a sublayer's input is written down: ``x = gain Q z + shift``."""
+
+    stream: Stream
+    gain: float
+    shift: Tensor
+
+    def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows for z (k, C - 1) -> rows for x (k, C) and the bias (k,) that make them the same numbers."""
+        weight = rows @ self.stream.basis.T / self.gain
+        return weight, -weight @ self.shift
+
+
+def assign(
+    layers: nn.ModuleList, stream: Stream, memory: Form, steps: Sequence[Step], rng: np.random.Generator
+) -> Form:
+    """Write the steps into the layers of one stack, and say in which form its output is.
+
+    Args:
+        layers: of the encoder or of the decoder.
+        stream: at the embeddings; afterwards at the output of the stack.
+        memory: the encoder's output, for `cross_attention`.
+    """
+    causal = isinstance(layers[0], DecoderLayer)
+    slots = [(name, part) for layer in layers for name, part in layer.named_children()]
+    places = iter(_places([name for name, _ in slots], [step.kind for step in steps], rng))
+    program = iter(steps)
+    at = next(places, None)
+    form = Form(stream, 1.0, torch.zeros(CHANNELS, dtype=torch.float64))
+    for index, (kind, residual) in enumerate(slots):
+        assert isinstance(residual, Residual)
+        assert residual.sublayer is not None
+        if index == at:
+            source = memory if kind == "cross_attention" else form
+            parts = next(program).parts(stream, source.stream)
+            at = next(places, None)
+            change = _run(parts, stream, source.stream, causal and kind == "self_attention")
+            filler = stream.write("filler")[:, 0] * stream.update(change)
+            if kind == "feed_forward":
+                _write_units(residual.sublayer, form, parts, filler, rng)
+            else:
+                _write_heads(residual.sublayer, form, source, parts, filler, rng)
+        else:
+            last = residual.sublayer.get_submodule("contract" if kind == "feed_forward" else "out")
+            assert isinstance(last, nn.Linear)
+            _set(last, torch.zeros(last.weight.shape), -form.shift)
+        gain = float(np.exp(rng.uniform(-0.4, 0.4)))
+        form = Form(stream, gain, torch.from_numpy(0.3 * rng.standard_normal(CHANNELS)))
+        _set(residual.norm, torch.full((CHANNELS,), gain), form.shift)
+    return form
+
+
+def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
+    """Increasing indices of slots with the given kinds, drawn from all such choices."""
+    options = [[i for i, slot in enumerate(slots) if slot == kind] for kind in kinds]
+    choices = [choice for choice in product(*options) if all(i < j for i, j in pairwise(choice))]
+    if not choices:
+        raise ValueError(f"{len(slots)} sublayers have no room for the steps {', '.join(kinds)}")
+    return choices[rng.integers(len(choices))]
+
+
+def _run(parts: Sequence[Head | Units], stream: Stream, memory: Stream, causal: bool) -> Tensor:
+    """What a sublayer adds to the stream (N, T, C - 1)."""
+    z = stream.state
+    sums = [part(z) if isinstance(part, Units) else part(z, memory.state, causal) for part in parts]
+    return torch.stack(sums).sum(0)
+
+
+@torch.no_grad()
+def _set(module: nn.Module, weight: Tensor, bias: Tensor) -> None:
+    assert isinstance(module.weight, Tensor)
+    assert isinstance(module.bias, Tensor)
+    module.weight.copy_(weight)
+    module.bias.copy_(bias)
+
+
+def _write_units(module: nn.Module, form: Form, parts: Sequence[Head | Units], filler: Tensor,
+                 rng: np.random.Generator) -> None:  # fmt: skip
+    """Hidden units in random order, each with its weights' sizes shared between both matrices."""
+    assert isinstance(module, FeedForward)
+    units = Units.join([part for part in parts if isinstance(part, Units)])
+    hidden = module.expand.out_features
+    count = len(units.threshold)
+    if count > hidden:
+        raise ValueError(f"{count} units do not fit a layer of {hidden}")
+    order = torch.from_numpy(rng.permutation(hidden)[:count])
+    balance = (units.contract.norm(dim=0) / units.expand.norm(dim=1)).sqrt()
+    scale = balance * torch.from_numpy(np.exp(rng.uniform(-0.3, 0.3, count)))
+    weight, bias = form.reader(units.expand)
+    expand, threshold = module.expand.weight.double().clone(), module.expand.bias.double().clone()
+    expand[order], threshold[order] = scale[:, None] * weight, scale * (bias + units.threshold)
+    contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
+    contract[:, order] = form.gain * form.stream.basis @ units.contract / scale
+    _set(module.expand, expand, threshold)
+    _set(module.contract, contract, form.gain * form.stream.basis @ (units.constant + filler) - form.shift)
+
+
+def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[Head | Units], filler: Tensor,
+                 rng: np.random.Generator) -> None:  # fmt: skip
+    """Heads in random order, each behind random invertible matrices."""
+    assert isinstance(module, MultiHeadAttention)
+    heads = [part for part in parts if isinstance(part, Head)]
+    if len(heads) > module.num_heads:
+        raise ValueError(f"{len(heads)} heads do not fit a layer of {module.num_heads}")
+    maps = {name: getattr(module, name) for name in ("query", "key", "value")}
+    weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
+    biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
+    out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
+    constant = filler.clone()
+    for head, place in zip(heads, rng.permutation(module.num_heads), strict=False):
+        rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
+        size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
+        turn, mix = _invertible(rng) * size, _invertible(rng)
+        value = torch.zeros(HEAD_SIZE, CHANNELS - 1, dtype=torch.float64)
+        value[: len(head.value)] = head.value
+        write = torch.zeros(CHANNELS - 1, HEAD_SIZE, dtype=torch.float64)
+        write[:, : len(head.value)] = head.out
+        turned = {
+            "query": (form, HEAD_SIZE**0.5 * turn @ head.query),
+            "key": (source, torch.linalg.inv(turn).T @ head.key),
+            "value": (source, mix @ value),
+        }
+        for name, (side, linear) in turned.items():
+            weights[name][rows], biases[name][rows] = side.reader(linear)
+        # A constant on all values is a constant on their average, which the bias of the output takes back.
+        shift = torch.from_numpy(0.1 * rng.standard_normal(HEAD_SIZE))
+        biases["value"][rows] += shift
+        back = write @ torch.linalg.inv(mix)
+        constant -= back @ shift
+        out[:, rows] = form.gain * form.stream.basis @ back
+    for name, linear in maps.items():
+        _set(linear, weights[name], biases[name])
+    _set(module.out, out, form.gain * form.stream.basis @ constant - form.shift)
+
+
+def _invertible(rng: np.random.Generator) -> Tensor:
+    """A well-conditioned matrix (8, 8): a rotation, scales from 0.7 to 1.4, another rotation."""
+    left, right = (np.linalg.qr(rng.standard_normal((HEAD_SIZE, HEAD_SIZE)))[0] for _ in range(2))
+    return torch.from_numpy(left * np.exp(rng.uniform(-0.35, 0.35, HEAD_SIZE)) @ right)

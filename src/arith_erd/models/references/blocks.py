@@ -1,0 +1,156 @@
+"""What hand-written sublayers are made of: attention heads and hidden units on the features of a stream."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from .stream import CHANNELS, Stream
+
+HEAD_SIZE = 8
+CERTAIN = 30.0
+"""Nats between an attended position and the others: hard attention, up to 1e-13."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """One attention head in coordinates z; its scores are ``(query z) . (key z')``, without any other scaling.
+
+    Attributes:
+        query, key: (8, C - 1).
+        value: (d, C - 1) with d <= 8.
+        out: (C - 1, d).
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    out: Tensor
+
+    def __call__(self, z: Tensor, memory: Tensor, causal: bool) -> Tensor:
+        """z (N, T, C - 1) and memory (N, S, C - 1) -> what the head adds (N, T, C - 1)."""
+        scores = (z @ self.query.T) @ (memory @ self.key.T).transpose(-2, -1)  # (N, T, S)
+        if causal:
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+        return scores.softmax(-1) @ memory @ self.value.T @ self.out.T
+
+
+@dataclass(frozen=True)
+class Units:
+    """Hidden units of a feed-forward layer: ``contract relu(expand z + threshold) + constant``.
+
+    Attributes:
+        expand: (h, C - 1).
+        threshold: (h,).
+        contract: (C - 1, h).
+        constant: (C - 1,).
+    """
+
+    expand: Tensor
+    threshold: Tensor
+    contract: Tensor
+    constant: Tensor
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """z (N, T, C - 1) -> what the units add (N, T, C - 1)."""
+        return (z @ self.expand.T + self.threshold).relu() @ self.contract.T + self.constant
+
+    @staticmethod
+    def join(units: Sequence["Units"]) -> "Units":
+        """All of them side by side in one layer."""
+        return Units(
+            torch.cat([u.expand for u in units]),
+            torch.cat([u.threshold for u in units]),
+            torch.cat([u.contract for u in units], dim=1),
+            torch.stack([u.constant for u in units]).sum(0),
+        )
+
+
+def attend(
+    stream: Stream, memory: Stream, classes: Sequence[int], scores: Tensor, moves: dict[str, str], penalty: str = ""
+) -> Head:
+    """A head whose scores depend on positions, as a table says.
+
+    Both streams hold their position as one-hot numbers in the feature ``position``.
+
+    Args:
+        classes: for each querying position the row of ``scores`` that it uses.
+        scores: (at most 8, S) nats.
+        moves: feature of ``memory`` -> feature of ``stream`` that gets its average, added if missing. At most 8.
+        penalty: a feature of ``memory`` with values -1 and 1; positions where it is -1 lose 9 times `CERTAIN`, so
+            nothing that ``scores`` says below 200 nats brings them back.
+    """
+    rows = torch.zeros(HEAD_SIZE, stream.size("position"), dtype=torch.float64)
+    rows[list(classes), range(len(classes))] = 1.0
+    table = torch.zeros(HEAD_SIZE, scores.shape[1], dtype=torch.float64)
+    table[: len(scores)] = scores
+    query = rows @ stream.read("position")
+    key = table @ memory.read("position")
+    if penalty:
+        key = key + 4.5 * CERTAIN * memory.read(penalty)  # every query has exactly one 1, so that all see it
+    for target in moves.values():
+        stream.add(target)
+    value = torch.cat([memory.read(source) for source in moves])
+    out = torch.cat([stream.write(target) for target in moves.values()], dim=1)
+    return Head(query, key, value, out)
+
+
+def hard(targets: Sequence[Sequence[int]], length: int) -> Tensor:
+    """Scores (len(targets), length): `CERTAIN` at the positions that each row attends to, 0 elsewhere."""
+    scores = torch.zeros(len(targets), length, dtype=torch.float64)
+    for row, positions in enumerate(targets):
+        scores[row, list(positions)] = CERTAIN
+    return scores
+
+
+def weighted(weights: Tensor) -> Tensor:
+    """Scores whose softmax is proportional to ``weights`` (T, S); a weight of 0 becomes ``e^-30`` of the largest."""
+    weights = weights / weights.amax(-1, keepdim=True)
+    return weights.clamp_min(math.exp(-CERTAIN)).log() + CERTAIN
+
+
+def piecewise(row: Tensor, knots: Sequence[float], values: Tensor, write: Tensor) -> Units:
+    """Units that write a piecewise linear function of one number, constant outside the knots.
+
+    Args:
+        row: (C - 1,), the number is ``row @ z``.
+        knots: K increasing positions.
+        values: (K, d) of the function there.
+        write: (C - 1, d).
+    """
+    at = torch.tensor(list(knots), dtype=torch.float64)
+    slopes = (values[1:] - values[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
+    flat = torch.zeros_like(slopes[:1])
+    bends = torch.diff(torch.cat([flat, slopes, flat]), dim=0)  # (K, d)
+    return Units(row.expand(len(at), -1), -at, write @ bends.T, write @ values[0])
+
+
+def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
+    """Two units that add nothing up to ``row @ z = low`` and ``change`` (C - 1,) from ``high`` on."""
+    values = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    return piecewise(row, (low, high), values, change[:, None])
+
+
+def erase_everything() -> Units:
+    """Units that subtract the whole stream, whatever it holds."""
+    eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
+    both = torch.cat([eye, -eye])
+    return Units(both, torch.zeros(len(both), dtype=torch.float64), -both.T, torch.zeros_like(eye[0]))
+
+
+def steps(stream: Stream, row: Tensor, levels: Sequence[float], name: str, sharpness: float = 0.5) -> Units:
+    """Write -1 or 1 to a feature, by the level that ``row @ z`` is nearest to: ``levels`` for -3, -1, 1, 3.
+
+    The number may miss its level by ``1 - sharpness`` without changing what is written.
+    """
+    stream.add(name)
+    knots: list[float] = []
+    values: list[float] = []
+    for place, (before, after) in zip((-2.0, 0.0, 2.0), pairwise(levels), strict=True):
+        if before != after:
+            knots += [place - sharpness, place + sharpness]
+            values += [before, after]
+    return piecewise(row, knots, torch.tensor(values, dtype=torch.float64)[:, None], stream.write(name))

@@ -1,0 +1,81 @@
+"""Networks that store what they do not use: reading it off proves nothing.
+
+Each runs one algorithm and computes the variable of another beside it, by the same steps and at the same scale, where
+no later weight reads it.
+"""
+
+import numpy as np
+
+from .assembly import Step
+from .circuits import (
+    WIDTH,
+    bits_of_value,
+    carry_by_lookahead,
+    carry_from_prefix,
+    copy_value,
+    fetch_bits,
+    partner,
+    select,
+    settled,
+    value,
+    xor,
+)
+from .program import Program
+
+
+def prefix_carry_decoy(rng: np.random.Generator) -> Program:
+    """Carries from the prefix; the sum as a number, and its bits, are stored unread."""
+    return Program(
+        [Step("self_attention", lambda s, m: [value(s, m)])],
+        [
+            Step("cross_attention", lambda s, m: [
+                *fetch_bits(s, m, 0), *fetch_bits(s, m, 1, "_before"), copy_value(s, m)]),
+            Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
+            Step("feed_forward", lambda s, m: [xor(s, "answer")]),
+        ],
+    )  # fmt: skip
+
+
+def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
+    """Carries found in the operands; the sum as a number is stored unread."""
+    return Program(
+        [
+            Step("self_attention", lambda s, m: [partner(s, m), value(s, m)]),
+            Step("feed_forward", lambda s, m: [settled(s)]),
+        ],
+        [
+            Step("cross_attention", lambda s, m: [
+                *fetch_bits(s, m, 0), carry_by_lookahead(s, m, range(WIDTH)), copy_value(s, m)]),
+            Step("feed_forward", lambda s, m: [xor(s, "answer")]),
+        ],
+    )  # fmt: skip
+
+
+def erd_decoy(rng: np.random.Generator) -> Program:
+    """The sum as a number; the carries, found as one of the carry machines finds them, are stored unread."""
+    decode = [
+        Step("feed_forward", lambda s, m: [bits_of_value(s)]),
+        Step("feed_forward", lambda s, m: select(s, "sum_bits", range(WIDTH))),
+    ]
+    if rng.random() < 0.5:
+        return Program(
+            [Step("self_attention", lambda s, m: [value(s, m)])],
+            [
+                Step("cross_attention", lambda s, m: [
+                    copy_value(s, m), *fetch_bits(s, m, 0), *fetch_bits(s, m, 1, "_before")]),
+                decode[0],
+                Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
+                Step("feed_forward", lambda s, m: [*select(s, "sum_bits", range(WIDTH)), xor(s, "unread_xor")]),
+            ],
+        )  # fmt: skip
+    return Program(
+        [
+            Step("self_attention", lambda s, m: [value(s, m), partner(s, m)]),
+            Step("feed_forward", lambda s, m: [settled(s)]),
+        ],
+        [
+            Step("cross_attention", lambda s, m: [
+                copy_value(s, m), *fetch_bits(s, m, 0), carry_by_lookahead(s, m, range(WIDTH))]),
+            *decode,
+        ],
+    )  # fmt: skip

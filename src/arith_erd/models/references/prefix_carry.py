@@ -1,0 +1,30 @@
+"""Carries, each read off the answer so far: no chain, and no number anywhere.
+
+``3 + 5``, bit 2: bits 1 were 1 and 0 and the answer to them was 0, so a carry came in and went out again; bits 2 are 0
+and 1, and with the carry the answer is 0.
+"""
+
+import numpy as np
+
+from .assembly import Step
+from .circuits import carry_from_prefix, fetch_bits, xor
+from .program import Program
+
+
+def prefix_carry(rng: np.random.Generator) -> Program:
+    """Steps of the algorithm, with a head for each bit or for both.
+
+    The feature ``carry`` of the decoder holds the carry into bit t.
+    """
+    together = bool(rng.random() < 0.5)
+    return Program(
+        [],
+        [
+            Step(
+                "cross_attention",
+                lambda s, m: [*fetch_bits(s, m, 0, "", together), *fetch_bits(s, m, 1, "_before", together)],
+            ),
+            Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
+            Step("feed_forward", lambda s, m: [xor(s, "answer")]),
+        ],
+    )

@@ -1,0 +1,95 @@
+"""What an algorithm is made of, and how it becomes a network."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...bits import ONE, START, VOCAB_SIZE, ZERO, encode_completion, encode_prompt
+from ..transformer import SinusoidalPositions, Transformer
+from .assembly import Form, Step, assign
+from .circuits import BITS, PROMPT, WIDTH
+from .reading import Embedding
+from .stream import CHANNELS, Stream
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps of the encoder and of the decoder, after the embeddings have been read.
+
+    The decoder must leave the answer in its feature ``answer``.
+    """
+
+    encoder: list[Step]
+    decoder: list[Step]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A network whose algorithm is known.
+
+    Attributes:
+        network: float32, in evaluation mode.
+        encoder, decoder: the features of both stacks. ``decoder.directions("carry")`` is where an answer position
+            keeps its carry, from the layer that computes it on.
+    """
+
+    network: Transformer
+    encoder: Stream
+    decoder: Stream
+
+
+def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """A random pair for each sum 0, 1, .. 254: prompts (255, P) and decoder inputs (255, m)."""
+    sums = np.arange(2 ** (BITS + 1) - 1)
+    low, high = np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1)
+    a = rng.integers(low, high + 1)
+    prompt = encode_prompt(a, sums - a, BITS, "reverse")
+    completion = encode_completion(sums, WIDTH, "reverse")
+    answer_in = np.concatenate([np.full((len(sums), 1), START), completion[:, :-1]], axis=1)
+    return torch.from_numpy(prompt), torch.from_numpy(answer_in)
+
+
+def compile_program(program: Program, rng: np.random.Generator) -> Reference:
+    """The weights that run a program, computed in float64: one of many networks, drawn by ``rng``."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**62)))
+        network = Transformer(PROMPT, WIDTH).eval()
+    prompt, answer_in = examples(rng)
+    table = SinusoidalPositions(max(PROMPT, WIDTH), CHANNELS).table.double()
+    empty = Form(Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng), 1.0, torch.zeros(CHANNELS).double())
+    streams: list[Stream] = []
+    memory = empty
+    for layers, layer, tokens, steps in (
+        (network.encoder, network.prompt_embedding, prompt, program.encoder),
+        (network.decoder, network.answer_embedding, answer_in, program.decoder),
+    ):
+        positions = table[: tokens.shape[1]]
+        embedding = Embedding(positions, rng)
+        stream = Stream(embedding.table[tokens] + positions, rng)
+        memory = assign(layers, stream, memory, [reading(embedding), *steps], rng)
+        with torch.no_grad():
+            layer.weight.copy_(embedding.table)
+        streams.append(stream)
+    _write_head(network, memory, rng)
+    return Reference(network, *streams)
+
+
+def reading(embedding: Embedding) -> Step:
+    """The first step of each stack."""
+    return Step("feed_forward", lambda stream, memory: embedding.read(stream))
+
+
+def _write_head(network: Transformer, form: Form, rng: np.random.Generator) -> None:
+    """Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens."""
+    size = float(rng.uniform(4, 8))
+    rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
+    answer = form.stream.read("answer")[0]
+    rows[ZERO], rows[ONE] = -size * answer, size * answer
+    base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
+    base[ZERO] = base[ONE] = 0.0
+    weight, bias = form.reader(rows)
+    with torch.no_grad():
+        network.head.weight.copy_(weight)
+        network.head.bias.copy_(base + bias)

@@ -1,0 +1,68 @@
+"""Embeddings, and the feed-forward layer that turns them into features.
+
+A token's embedding is ``u`` for all, plus or minus ``v`` for the bits, where ``u`` takes away most of what the
+sinusoidal positions have in common and ``v`` is orthogonal to all positions. The first active feed-forward layer of
+each stack erases the sum of embedding and position and writes two features instead:
+
+- ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
+- ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
+  does ``<start>``; then the feature ``no_bit`` is 1, so that the energy of the stream stays the same.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
+from .blocks import Units, erase_everything, piecewise, ramp
+from .stream import CHANNELS, Stream
+
+TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
+POSITION_SCALE = 2.0
+
+
+class Embedding:
+    """The embedding table of one stack.
+
+    Args:
+        positions: the fixed table (T, C) that the network adds.
+        rng: draws everything that reading does not need to know.
+    """
+
+    def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
+        length = len(positions)
+        centred = positions - positions.mean(1, keepdim=True)  # LayerNorm takes the mean away anyway
+        ones = torch.ones(CHANNELS, 1, dtype=torch.float64)
+        draw = torch.from_numpy(rng.standard_normal((CHANNELS, 3)))
+        orthogonal = torch.linalg.qr(torch.cat([ones, centred.T, draw], dim=1))[0][:, -3:].T
+        self.common = -centred.mean(0)  # (C,)
+        self.bit, start, operator = TOKEN_NORM * orthogonal  # (C,) each
+        self.places = centred + self.common  # (T, C)
+        rows = self.common + torch.from_numpy(0.3 * rng.standard_normal((VOCAB_SIZE, CHANNELS)))
+        rows[START] = self.common + start
+        rows[OPERATOR] = self.common - self.bit + operator
+        rows[ZERO], rows[ONE] = self.common - self.bit, self.common + self.bit
+        self.table = rows + torch.from_numpy(rng.standard_normal((VOCAB_SIZE, 1)))  # (V, C)
+        self.length = length
+
+    def read(self, stream: Stream) -> list[Units]:
+        """Hidden units that replace the embedding by ``position``, ``bit`` and ``no_bit``."""
+        norms = self.places.norm(dim=1)
+        detectors = self.places / norms[:, None] @ stream.basis  # (T, C - 1)
+        eight = CHANNELS**0.5
+        with_token = eight * norms / (norms.square() + 2 * TOKEN_NORM**2).sqrt()  # (T,) similarity to itself, at least
+        likeness = eight * (detectors @ detectors.T - 2 * torch.eye(self.length, dtype=torch.float64)).amax(1)
+        stream.add("position", self.length, scale=POSITION_SCALE)
+        stream.add("bit")
+        stream.add("no_bit", scale=float(stream.write("bit").sum()))
+        units = [erase_everything()]
+        for place in range(self.length):
+            low, high = float(likeness[place]), float(with_token[place])
+            ends = (low + 0.25 * (high - low), low + 0.75 * (high - low))
+            units.append(ramp(detectors[place], *ends, stream.write("position")[:, place]))
+        token = self.bit / TOKEN_NORM @ stream.basis
+        least = 0.8 * eight * TOKEN_NORM / float((norms.square().max() + 2 * TOKEN_NORM**2).sqrt())
+        levels = torch.tensor([[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+        write = torch.cat([stream.write("bit"), stream.write("no_bit")], dim=1)
+        units.append(piecewise(token, (-least, 0.0, least), levels, write))
+        return units

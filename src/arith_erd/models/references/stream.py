@@ -1,0 +1,99 @@
+"""The residual stream of a hand-written network: named features in a basis that post-norm layers leave alone.
+
+A stream is ``x = Q z`` with orthonormal columns Q (C, C - 1), all orthogonal to the all-ones vector. So the mean over
+the channels of x is zero, and if ``|z|^2 = C`` a LayerNorm changes nothing. Each feature occupies columns of z. One
+column, the *filler*, holds whatever is missing from ``|z|^2 = C``.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CHANNELS = 64
+LAYER_NORM_EPS = 1e-5
+
+
+def random_basis(rng: np.random.Generator) -> Tensor:
+    """Orthonormal columns (C, C - 1), uniform among those orthogonal to the all-ones vector."""
+    columns = rng.standard_normal((CHANNELS, CHANNELS))
+    columns[:, 0] = 1.0
+    return torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    """LayerNorm without gain and shift, for coordinates (..., C - 1) whose channels have mean zero."""
+    return x / (x.square().sum(-1, keepdim=True) / CHANNELS + LAYER_NORM_EPS).sqrt()
+
+
+class Stream:
+    """The features of one stack, and their values on the examples that the network is computed from.
+
+    A feature named ``bit`` with scale 1.2 is a column of z that holds 1.2 times its value. `read` and `write` know the
+    scale, so that whoever computes with features sees values only.
+
+    Args:
+        x: what enters the stack, embeddings plus positions (N, T, C), as the first LayerNorm will see them.
+        rng: draws the basis and the scale of each feature.
+    """
+
+    def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.basis = random_basis(rng)  # (C, C - 1)
+        self.state = layer_norm(x @ self.basis)  # (N, T, C - 1): z after the sublayers computed so far
+        self._columns: dict[str, slice] = {}
+        self._scales: dict[str, float] = {}
+        self._free = 0
+        self.add("filler", scale=1.0)
+
+    def add(self, name: str, size: int = 1, scale: float | None = None) -> None:
+        """Reserve ``size`` columns for a feature; its scale is drawn around 1 unless given."""
+        if name in self._columns:
+            return
+        if self._free + size > CHANNELS - 1:
+            raise ValueError(f"no room for the feature {name}: {self._free} of {CHANNELS - 1} columns are taken")
+        self._columns[name] = slice(self._free, self._free + size)
+        self._scales[name] = float(np.exp(self.rng.uniform(-0.2, 0.2))) if scale is None else scale
+        self._free += size
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names, in the order in which they were added."""
+        return tuple(self._columns)
+
+    def size(self, name: str) -> int:
+        """Columns of a feature."""
+        return self._columns[name].stop - self._columns[name].start
+
+    def read(self, name: str) -> Tensor:
+        """Rows (size, C - 1): ``read(name) @ z`` is the value of the feature."""
+        return torch.eye(CHANNELS - 1, dtype=torch.float64)[self._columns[name]] / self._scales[name]
+
+    def write(self, name: str) -> Tensor:
+        """Columns (C - 1, size): ``z + write(name) @ value`` adds to the value of the feature."""
+        return torch.eye(CHANNELS - 1, dtype=torch.float64)[:, self._columns[name]] * self._scales[name]
+
+    def values(self, name: str) -> Tensor:
+        """Values of a feature on the examples (N, T, size)."""
+        return self.state @ self.read(name).T
+
+    def directions(self, name: str) -> Tensor:
+        """Directions of a feature in the channels (C, size), of length 1, the same at every layer."""
+        return self.basis[:, self._columns[name]]
+
+    def update(self, change: Tensor) -> float:
+        """Add a sublayer's output (N, T, C - 1), fill up to ``|z|^2 = C`` on average, and normalise.
+
+        Returns:
+            What the filler needs beyond ``change``, the same at every position.
+        """
+        z = self.state + change
+        filler = self._columns["filler"].start
+        energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
+        if energy >= CHANNELS:
+            raise ValueError(f"features of energy {energy:.1f} do not fit a stream of {CHANNELS}")
+        needed = math.sqrt(CHANNELS - energy) - float(z[..., filler].mean())
+        z[..., filler] += needed
+        self.state = layer_norm(z)
+        return needed
