@@ -100,7 +100,7 @@ def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, lig
         ("probe=dataset trainer.max_epochs=3", r"trainer.*: no such key"),
         ("probe=dataset run=runs/none", "run=runs/none: .*takes none"),
         ("probe=dataset out=file/x", "out=file/x: cannot be written"),
-        ("probe=distance_correlation", "run=DIR or checkpoint=FILE"),
+        ("probe=distance_correlation", "run=DIR, checkpoint=FILE"),
     ],
 )
 def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, message, light, folder):
@@ -112,6 +112,10 @@ def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, mes
     [
         ("run=runs/none task=mul", "task=mul: not together with run="),
         ("checkpoint=none.pt", "checkpoint=none.pt: expected its task"),
+        ("reference=magic", "reference=magic: expected .*erd, prefix_carry"),
+        ("reference=erd task.bits=5", "reference=erd: adds at task.bits=7"),
+        ("reference=erd run=runs/none", "expected one of run=DIR"),
+        ("run=runs/none seed=3", "seed=3: expected only with reference="),
     ],
 )
 def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, cli, folder):

@@ -182,15 +182,29 @@ class ProbeJob:
     names: Mapping[str, str]
     """Of the chosen task and split."""
     typed: tuple[str, ...]
-    """Overrides of ``task`` and ``split`` that were typed: ``("task=mul", "task.bits=5")``."""
+    """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
     run: str | None
     """A run directory, or a glob."""
     checkpoint: str | None
+    reference: str | None
+    """The name of a network written by hand."""
+    seeds: tuple[int, ...]
+    """Which variants of it."""
+    model: Model | None
+    """What a checkpoint under our own names is of."""
     out: Path | None
     runs_dir: Path
     logger: Factory
     fail_fast: bool
     resolved: dict[str, Any] = field(repr=False)
+
+    def network(self) -> "Network":
+        """A new network of ``model``, for the task. Loads torch."""
+        from ..models.network import Network
+
+        assert self.model is not None
+        lengths = {"prompt_length": self.task.prompt_length, "answer_length": self.task.width}
+        return self.model.net.build(Network, **lengths)
 
     def runs(self) -> list[Run]:
         """None: a probe leaves no run that could tell whether it has finished."""
@@ -201,7 +215,7 @@ NEEDS = ("task", "split", "subjects")
 COMMON = ("task", "split", "logger", "runs_dir", "item", "fail_fast")
 JOB = ("seed", "data", "epochs", "trainer", "pack", "checkpoint", "model", "ablation", *COMMON)
 LEFT_OUT = ("epochs", "pack", "checkpoint", "logger", "runs_dir", "item", "fail_fast")  # by runs of other versions
-PROBE_JOB = ("run", "checkpoint", "out", "probe", *COMMON)
+PROBE_JOB = ("run", "checkpoint", "reference", "seed", "out", "probe", *COMMON)
 CSV = {"_target_": "arith_erd.loggers.Csv", "name": "csv"}
 
 
@@ -247,14 +261,16 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
     Raises:
         UserError: as `read_job`.
     """
-    require_keys("", config, PROBE_JOB, PROBE_JOB)
+    require_keys("", config, (*PROBE_JOB, "model"), PROBE_JOB)
     _require_printable(config)
     needs = _group("probe", config["probe"]).get("needs", [])
     if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
         raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
     task = _task(config["task"])
     out = nullable(FOLDER)("out", config["out"])
-    typed = [o for o in overrides if o.lstrip("+~").replace("=", ".").split(".")[0] in ("task", "split")]
+    typed = [
+        o for o in overrides if o.lstrip("+~").replace("=", ".").split(".")[0] in ("task", "split", "model", "seed")
+    ]
     return ProbeJob(
         probe=_named("probe", config["probe"], "needs"),
         needs=tuple(needs),
@@ -264,6 +280,9 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
         typed=tuple(typed),
         run=_text("run", config["run"], "a run directory, a glob of them in quotes, or null"),
         checkpoint=_text("checkpoint", config["checkpoint"], "a file, or null"),
+        reference=_text("reference", config["reference"], "the name of a network written by hand, or null"),
+        seeds=parse_seeds(config["seed"]),
+        model=read_group(Model, "model", config["model"]) if "model" in config else None,
         out=None if out is None else Path(out),
         runs_dir=Path(FOLDER("runs_dir", config["runs_dir"])),
         logger=Factory.read("logger", config["logger"], LOGGER),

@@ -1,7 +1,7 @@
-"""A trained network with what a probe needs to question it, and how to load one from a run directory."""
+"""A network with what a probe needs to question it: from a run, from a file of weights, or written by hand."""
 
 import glob
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,12 @@ from ..config.job import read_run
 from ..errors import UserError
 from ..models.authors_weights import load_official
 from ..models.network import Network
+from ..models.references import reference
 from ..models.transformer import Transformer
 from ..models.weights import checked_state, load_tensors
 from ..runs import Run
 from ..splits import Split
-from ..tasks import Task
+from ..tasks import Add, Task
 
 
 @dataclass(frozen=True)
@@ -80,19 +81,64 @@ def load_checkpoint(path: Path | str, task: Task) -> Subject:
     return Subject(name=Path(path).name, seed=0, task=task, network=network, split=None, untrained=untrained)
 
 
+def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Subject:
+    """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
+
+    Args:
+        make: gives the network that the weights are for, as `ProbeJob.network` does.
+
+    Raises:
+        UserError: if the file cannot be read, or holds anything but the weights of such a network.
+    """
+    path = Path(path)
+    with torch.device("meta"):
+        shapes = {name: p.shape for name, p in make().state_dict().items()}
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+    except OSError as error:
+        raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # damaged bytes can make an unpickler raise anything
+        raise UserError(
+            f"checkpoint={path}: damaged, or more than tensors (none of it was run); expected a state dict"
+        ) from error
+    if not isinstance(state, dict):
+        raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
+    network = make()
+    network.load_state_dict(checked_state(state, shapes, f"checkpoint={path}", "model= and task="))
+    return Subject(name=path.name, seed=0, task=task, network=network.eval(), split=None)
+
+
+def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Subject]:
+    """Variants of a network whose algorithm is known (`arith_erd.models.references`).
+
+    Raises:
+        UserError: if there is none of that name, or the task is not the one that they were written for.
+    """
+    orders = (task.prompt_order, task.completion_order)
+    if not isinstance(task, Add) or task.bits != 7 or orders != ("reverse", "reverse"):
+        raise UserError(
+            f"reference={name}: adds at task.bits=7 in reverse order; "
+            f"received task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
+        )
+    return [
+        Subject(name=f"reference-{name}", seed=seed, task=task, network=reference(name, seed).network, split=None)
+        for seed in seeds
+    ]
+
+
 def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
     """Final weights, or those of the last checkpoint while the run is still training."""
     weights = run.weights(seed)
     try:
         if weights.is_file():
-            return checked_state(load_file(weights), shapes, run.path)
+            return checked_state(load_file(weights), shapes, str(run.path))
         # Between two renames there is only the previous one.
         checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
         if checkpoint.is_file():
             saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
             stacked = {name: torch.Size((replicas, *shape)) for name, shape in shapes.items()}
-            stacks = checked_state(stacks, stacked, run.path)
+            stacks = checked_state(stacks, stacked, str(run.path))
             return {name: stack[index].clone() for name, stack in stacks.items()}
     except UserError:
         raise

@@ -30,8 +30,14 @@ def load_tensors(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def checked_state(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], run: Path) -> dict[str, Tensor]:
+def checked_state(
+    state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], source: str, wanted: str = "its config.yaml"
+) -> dict[str, Tensor]:
     """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
+
+    Args:
+        source: where the tensors come from, for the message.
+        wanted: what says which network they should be of.
 
     Raises:
         UserError: naming those that do not fit.
@@ -40,7 +46,7 @@ def checked_state(state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], ru
     theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}
     wrong = sorted(str(name) for name in own.keys() | state.keys() if own.get(name) != theirs.get(name, "no tensor"))
     if wrong:
-        raise UserError(f"{run}: weights do not fit its config.yaml: {', '.join(wrong[:5])}")
+        raise UserError(f"{source}: weights do not fit {wanted}: {', '.join(wrong[:5])}")
     return dict(state)
 
 

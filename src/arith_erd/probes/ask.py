@@ -30,7 +30,11 @@ def answer(job: ProbeJob) -> None:
         UserError: if the probe lacks a run, a checkpoint or a task, or is given too many of them.
     """
     name = job.probe.name
-    sources = [f"{key}={value}" for key, value in (("run", job.run), ("checkpoint", job.checkpoint)) if value]
+    sources = [
+        f"{key}={value}"
+        for key, value in (("run", job.run), ("checkpoint", job.checkpoint), ("reference", job.reference))
+        if value
+    ]
     if "subjects" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} asks about a task and takes none")
@@ -38,7 +42,7 @@ def answer(job: ProbeJob) -> None:
         ask(job, {need: getattr(job, need) for need in job.needs}, folder, [])
         return
     if len(sources) != 1:
-        raise UserError(f"probe={name}: expected either run=DIR or checkpoint=FILE task=NAME")
+        raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     by_folder = _subjects(job)
     for folder, subjects in by_folder.items():
         if job.out:  # the answers of one run go straight there, those of several side by side
@@ -61,11 +65,13 @@ def ask(job: ProbeJob, arguments: dict[str, Any], folder: Path, subjects: Sequen
     figure = probe.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    write_atomically(folder / "probe.json", probe.sheet(str(job.probe.name), rows, _settings(job)).to_json())
+    files = {"probe.json": probe.sheet(str(job.probe.name), rows, _settings(job)).to_json(), **probe.files()}
+    for file, text in files.items():
+        write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
         figure.savefig(beside, format="png")
     show(probe.table(rows), probe.notes())
-    print(f"{folder}: rows.csv ({len(rows):,} rows), probe.json, figure.png")
+    print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
     for subject in subjects:
         own = rows[rows["seed"] == subject.seed]
@@ -89,7 +95,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     """What the rows depend on beside the runs that they are of: options of the probe, and of a task without a run."""
     groups = ["probe"]
     if job.run is None:
-        groups += ["task"] if job.checkpoint else job.needs
+        groups += ["task"] if "subjects" in job.needs else job.needs
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
@@ -101,19 +107,30 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
 
 
 def _subjects(job: ProbeJob) -> dict[Path, list["Subject"]]:
-    """Trained networks by the folder that their answers go to."""
-    from ..interp.subject import load_checkpoint, load_runs  # loads torch, which a question about a task does without
+    """Networks by the folder that their answers go to."""
+    # These load torch, which a question about a task does without.
+    from ..interp.subject import load_checkpoint, load_references, load_runs, load_state
 
     name = str(job.probe.name)
     if job.run is not None:
         if job.typed:
-            raise UserError(f"{job.typed[0]}: not together with run=, which has its own task and split")
+            raise UserError(f"{job.typed[0]}: not together with run=, which has its own")
         by_folder: dict[Path, list[Subject]] = {}
         for path, subject in load_runs(job.run):
             Run(path).require_plain()
             by_folder.setdefault(Run(path).probe(name), []).append(subject)
         return by_folder
+    unread = "model" if job.reference is not None else "seed"
+    if given := [override for override in job.typed if override.startswith(unread)]:
+        raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
+    if job.reference is not None:
+        return {
+            job.runs_dir / "probes" / f"{name}-{job.reference}": load_references(job.reference, job.seeds, job.task)
+        }
     if not any(override.startswith("task") for override in job.typed):
         raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
-    subject = load_checkpoint(str(job.checkpoint), job.task)
+    if job.model is None:
+        subject = load_checkpoint(str(job.checkpoint), job.task)
+    else:
+        subject = load_state(str(job.checkpoint), job.task, job.network)
     return {job.runs_dir / "probes" / _folder_name(job, ["task"]): [subject]}

@@ -1,13 +1,16 @@
 import shutil
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import load_run, load_runs
+from arith_erd.interp.subject import load_references, load_run, load_runs, load_state
+from arith_erd.models import Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.runs import Run
+from arith_erd.tasks import Add, Mul
 
 
 @pytest.fixture
@@ -141,3 +144,34 @@ def test_foreign_configuration_runs_no_code(run, target):
     with pytest.raises(UserError):
         load_run(run.path)
     assert not (run.path / "owned").exists()
+
+
+def test_references_load_by_name_and_seed():
+    first, second = load_references("prefix_carry", (3, 4), Add())
+    assert (first.name, first.seed, second.seed) == ("reference-prefix_carry", 3, 4)
+    assert not torch.equal(first.network.head.weight, second.network.head.weight)
+
+
+@pytest.mark.parametrize("task", [Add(bits=5), Add(completion_order="plain"), Mul()])
+def test_references_are_refused_for_other_tasks(task):
+    with pytest.raises(UserError, match=r"reference=erd: adds at task\.bits=7 in reverse order; received task="):
+        load_references("erd", (0,), task)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
+    make = partial(Transformer, 7, 4, d_model=16, num_heads=2, num_layers=1)
+    network = make()
+    path = tmp_path / f"weights{suffix}"
+    (save_file if suffix == ".safetensors" else torch.save)(network.state_dict(), path)
+    loaded = load_state(path, Add(bits=3), make).network
+    assert all(torch.equal(p, q) for p, q in zip(network.parameters(), loaded.parameters(), strict=True))
+    with pytest.raises(UserError, match="weights do not fit model= and task=: "):
+        load_state(path, Add(bits=3), partial(Transformer, 7, 4, d_model=32, num_heads=2, num_layers=1))
+
+
+def test_damaged_weights_are_one_line(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(UserError, match="damaged"):
+        load_state(path, Add(), partial(Transformer, 15, 8))
