@@ -1,0 +1,179 @@
+"""What a network does, in numbers that its algorithm decides: bit by bit, how it takes wrong prefixes and moves.
+
+    flip_propagate, flip_settled    share of answers that change with r_(t-1), by stratum (`interp.prefix`)
+    prompt_only, local_carry, remainder
+                                    after random prefixes, agreement with what each hypothesis expects
+    carry, value, value_of_remainder
+                                    how well bit t follows a move (`interp.steering`), at its best stage
+
+Each is an array (m,) over the bits t of the answer, with NaN where it is not measured: at t = 0 nothing comes before;
+the carry into bit 1 is also a product of two bits beside it, and the one into the last bit is that bit; a sum cannot be
+told from a column's sum within the last two bits.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..bits import ZERO, Array
+from ..models.decoding import shift_right
+from ..models.network import Network
+from ..tasks import Add, Task
+from .causal import CausalTask
+from .prefix import hypotheses, read_prefixes, strata
+from .steering import Sample, Score, doses, moved_bits, steer
+
+HYPOTHESES = ("prompt_only", "local_carry", "remainder")
+STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
+COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES, *STEERING)
+Signature = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The signature of a network, with what it was taken from.
+
+    Attributes:
+        accuracy: share of pairs answered right, all bits, of those that were looked at.
+        components: as above.
+        best: for each component of steering and each bit, the stage that was chosen; empty where none was.
+        scores: of all stages.
+    """
+
+    accuracy: float
+    components: Signature
+    best: dict[str, list[str]]
+    scores: list[Score]
+
+
+def some_of(pairs: CausalTask, count: int, rng: np.random.Generator) -> CausalTask:
+    """At most ``count`` of the pairs of a task, drawn without replacement; all of them if there are no more."""
+    if count >= len(pairs.a):
+        return pairs
+    chosen = rng.permutation(len(pairs.a))[:count]
+    few = copy.copy(pairs)
+    few.a, few.b = pairs.a[chosen], pairs.b[chosen]
+    few.examples = pairs.task.examples(few.a, few.b)
+    few.values = {name: column[chosen] for name, column in pairs.values.items()}
+    return few
+
+
+def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, seed: int = 0) -> Measured:
+    """The signature of a network.
+
+    Args:
+        network: in evaluation mode.
+        task: answered least significant bit first. Only additions are steered.
+        pairs: given wrong prefixes.
+        moved: steered; as many others give the directions.
+        seed: of all samples.
+    """
+    few = some_of(CausalTask(task), pairs, np.random.default_rng(seed))
+    components = {name: np.full(task.width, np.nan) for name in COMPONENTS}
+    _prefix_components(network, few, components, seed)
+    scores = list(steer(network, task, moved, moved, seed)) if isinstance(task, Add) else []
+    best: dict[str, list[str]] = {}
+    for name, test in STEERING.items():
+        found = [_best(scores, test, t) if _measurable(name, t, task.width) else None for t in range(task.width)]
+        components[name] = np.array([np.nan if score is None else score.halves[1] for score in found])
+        best[name] = ["" if score is None else score.stage for score in found]
+    return Measured(_accuracy(network, few), components, best, scores)
+
+
+def _measurable(component: str, t: int, width: int) -> bool:
+    return 2 <= t < width - 1 if component == "carry" else t < width - 2
+
+
+def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
+    """The stage that half of the pairs chooses; the other half scores it, so that the choice is no advantage."""
+    of_bit = [score for score in scores if (score.test, score.position) == (test, t)]
+    return max(of_bit, key=lambda score: score.halves[0], default=None)
+
+
+@torch.no_grad()
+def _accuracy(network: Network, pairs: CausalTask, batch_size: int = 1024) -> float:
+    prompt, completion = torch.from_numpy(pairs.examples.prompt), torch.from_numpy(pairs.examples.completion)
+    right = [
+        (network(p, shift_right(c)).argmax(-1) == c).all(-1)
+        for p, c in zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
+    ]
+    return float(torch.cat(right).double().mean())
+
+
+def _prefix_components(network: Network, pairs: CausalTask, components: Signature, seed: int) -> None:
+    """How the answer takes an inverted r_(t-1), and random prefixes."""
+    readings = read_prefixes(network, pairs, draws=2, seed=seed)
+    agreement: dict[tuple[str, int], list[Array]] = {}
+    for reading in readings.changed:
+        t = reading.position
+        if reading.intervention == "flip":
+            changed = reading.tokens != readings.clean[:, t]
+            for stratum, inside in strata(pairs, t).items():
+                if f"flip_{stratum}" in components and inside.any():
+                    components[f"flip_{stratum}"][t] = changed[inside].mean()
+        if reading.intervention == "random" and reading.prefix is not None:
+            expected = hypotheses(pairs, reading.prefix)
+            for name, bits in expected.items():
+                clear = np.all([other >= 0 for other in expected.values()], axis=0)
+                agreement.setdefault((name, t), []).append((reading.tokens - ZERO == bits)[clear])
+    for (name, t), agrees in agreement.items():
+        components[name][t] = np.concatenate(agrees).mean()
+
+
+def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
+    """The signature of each algorithm at its ideal, for addition: algorithm -> components.
+
+    A machine that takes remainders ties where a single token is inverted, so nothing is expected of it there.
+    """
+    rng = np.random.default_rng(seed)
+    pairs = some_of(CausalTask(task), count, rng)
+    agreement = {of: {name: np.full(task.width, np.nan) for name in HYPOTHESES} for of in HYPOTHESES}
+    for t in range(1, task.width):
+        expected = hypotheses(pairs, rng.integers(0, 2, (len(pairs.a), t)))
+        clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
+        for machine in HYPOTHESES:
+            for name in HYPOTHESES:
+                agreement[machine][name][t] = (expected[machine] == expected[name])[clear].mean()
+    nothing, everything = np.zeros(task.width), np.ones(task.width)
+    flips = {"flip_propagate": nothing, "flip_settled": nothing}
+    prompt = agreement["prompt_only"] | flips
+    followed = _followed(task, count, rng)
+    carries = {"carry": everything, "value": nothing, "value_of_remainder": nothing}
+    unknown = np.full(task.width, np.nan)
+    return {
+        "erd": prompt | {"carry": nothing} | followed["value"],
+        "lookahead_carry": prompt | carries,
+        "prefix_carry": agreement["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
+        "remainder": agreement["remainder"]
+        | {"flip_propagate": unknown, "flip_settled": unknown, "carry": nothing}
+        | followed["remainder"],
+    }
+
+
+def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
+    """How well machines with a sum follow its moves by either prediction: machine -> components."""
+    sample = Sample.draw(task, count, rng)
+    delta = doses(task, sample, rng)
+    bits = {test: moved_bits(sample, delta, test) for test in ("value", "remainder")}
+    result: dict[str, Signature] = {}
+    for machine in bits:
+        result[machine] = {}
+        for component, test in (("value", "value"), ("value_of_remainder", "remainder")):
+            share = np.full(task.width, np.nan)
+            for t in range(task.width):
+                clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
+                old = sample.values["answer"][clear, t]
+                changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
+                if wanted.any() and not wanted.all():
+                    share[t] = changed[wanted].mean() - changed[~wanted].mean()
+            result[machine][component] = share
+    return result
+
+
+def as_rows(measured: Measured) -> list[dict[str, object]]:
+    """Every number of the steering, a row for each stage, bit and test."""
+    return [dataclasses.asdict(score) | {"informedness": score.informedness} for score in measured.scores]

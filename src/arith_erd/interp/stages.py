@@ -1,0 +1,144 @@
+"""A network as a list of stages, each of which leaves a residual stream that can be read, changed and run on from.
+
+Stages are finer than the sites of a network: behind every sublayer there is one. For the encoder-decoder they are
+``enc.1.self``, ``enc.1``, .. and ``dec.1.self``, ``dec.1.cross``, ``dec.1``, ..; for the decoder-only model
+``dec.1.self``, ``dec.1``, .. . The last stage of a layer has the name of its site.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..models import NanoGPT, Network, Transformer
+from ..models.transformer import Residual
+
+
+@dataclass(frozen=True)
+class State:
+    """The residual stream behind a stage, and what later stages need beside it.
+
+    Attributes:
+        x: (B, T, C); behind ``dec.*`` the last m positions predict the answer.
+        memory: the encoder's output (B, P, C); None while the encoder runs, and for a decoder-only model.
+        answer_in: (B, m).
+    """
+
+    x: Tensor
+    memory: Tensor | None
+    answer_in: Tensor
+
+
+Stage = Callable[[State], State]
+
+
+class Stages:
+    """The stages of a network in evaluation mode.
+
+    Args:
+        network: a `Transformer` or a `NanoGPT`.
+
+    Attributes:
+        names: of the stages, in the order in which they run.
+    """
+
+    def __init__(self, network: Network) -> None:
+        if not isinstance(network, Transformer | NanoGPT):
+            raise TypeError(f"{type(network).__name__} has no stages")
+        self.network = network
+        of_stages = _of_nanogpt(network) if isinstance(network, NanoGPT) else _of_transformer(network)
+        self._stages: dict[str, Stage] = dict(of_stages)
+        self.names = tuple(self._stages)
+
+    def positions(self, name: str, state: State) -> slice:
+        """Where the stream behind a stage is to be read: the prompt in the encoder, else the answer."""
+        return slice(None) if name.startswith("enc.") else slice(-state.answer_in.shape[1], None)
+
+    @torch.no_grad()
+    def run(self, prompt: Tensor, answer_in: Tensor) -> tuple[dict[str, State], Tensor]:
+        """Prompts (B, P) and decoder inputs (B, m) -> the state behind each stage, and logits (B, m, V)."""
+        state = self._start(prompt, answer_in)
+        states = {}
+        for name, stage in self._stages.items():
+            state = states[name] = stage(state)
+        return states, self._logits(state)
+
+    @torch.no_grad()
+    def run_on(self, name: str, state: State) -> Tensor:
+        """The state behind the stage ``name``, changed or not -> logits (B, m, V)."""
+        for later in self.names[self.names.index(name) + 1 :]:
+            state = self._stages[later](state)
+        return self._logits(state)
+
+    def _start(self, prompt: Tensor, answer_in: Tensor) -> State:
+        network = self.network
+        if isinstance(network, Transformer):
+            return State(network.positions(network.prompt_embedding(prompt)), None, answer_in)
+        assert isinstance(network, NanoGPT)
+        x = network.embedding(torch.cat([prompt, answer_in], dim=-1))
+        if network.positions is not None:
+            x = x + network.positions.weight[: x.shape[-2]]
+        return State(x, None, answer_in)
+
+    def _logits(self, state: State) -> Tensor:
+        network = self.network
+        if isinstance(network, Transformer):
+            return network.head(state.x)
+        assert isinstance(network, NanoGPT)
+        x = state.x[:, -state.answer_in.shape[1] :]
+        return network.norm(x) @ network.embedding.weight.T
+
+
+def _of_transformer(network: Transformer) -> Iterator[tuple[str, Stage]]:
+    for number, layer in enumerate(network.encoder, 1):
+        yield f"enc.{number}.self", _self_attention(layer.self_attention, None)
+        yield f"enc.{number}", _feed_forward(layer.feed_forward)
+    for number, layer in enumerate(network.decoder, 1):
+        attention = _self_attention(layer.self_attention, network.future)
+        yield f"dec.{number}.self", _first_of_decoder(network, attention) if number == 1 else attention
+        yield f"dec.{number}.cross", _cross_attention(layer.cross_attention)
+        yield f"dec.{number}", _feed_forward(layer.feed_forward)
+
+
+def _of_nanogpt(network: NanoGPT) -> Iterator[tuple[str, Stage]]:
+    for number, block in enumerate(network.blocks, 1):
+        last = number == len(network.blocks)
+        if block.attention is not None:
+            yield f"dec.{number}.self", _masked(block.attention, network, last)
+        if block.feed_forward is not None:
+            yield f"dec.{number}", _feed_forward(block.feed_forward)
+
+
+def _self_attention(part: Residual, future: Tensor | None) -> Stage:
+    return lambda s: State(part(s.x, s.x, *([] if future is None else [future])), s.memory, s.answer_in)
+
+
+def _cross_attention(part: Residual) -> Stage:
+    return lambda s: State(part(s.x, s.memory), s.memory, s.answer_in)
+
+
+def _feed_forward(part: torch.nn.Module) -> Stage:
+    return lambda s: State(part(s.x), s.memory, s.answer_in)
+
+
+def _first_of_decoder(network: Transformer, attention: Stage) -> Stage:
+    """What the encoder leaves becomes memory, and the answer's embeddings enter."""
+
+    def stage(s: State) -> State:
+        answer = network.positions(network.answer_embedding(s.answer_in))
+        return attention(State(answer, s.x, s.answer_in))
+
+    return stage
+
+
+def _masked(part: torch.nn.Module, network: NanoGPT, last: bool) -> Stage:
+    """Causal attention; in the last block only for the positions of the answer, as in the network itself."""
+
+    def stage(s: State) -> State:
+        length = s.x.shape[-2]
+        future = network.future[:length, :length]
+        rows = future[network.prompt_length :] if last else future
+        return State(part(s.x, rows), None, s.answer_in)
+
+    return stage
