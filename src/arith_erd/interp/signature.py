@@ -7,8 +7,8 @@
                                     how well bit t follows a move (`interp.steering`), at its best stage
 
 Each is an array (m,) over the bits t of the answer, with NaN where it is not measured: at t = 0 nothing comes before;
-the carry into bit 1 is also a product of two bits beside it, and the one into the last bit is that bit; a sum cannot be
-told from a column's sum within the last two bits.
+the carry into bit 1 is also a product of two bits beside it; within the last two bits the sum cannot be told from that
+of a column, and the last carry is the last bit.
 """
 
 import copy
@@ -28,8 +28,9 @@ from .prefix import hypotheses, read_prefixes, strata
 from .steering import Sample, Score, doses, moved_bits, steer
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
+PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
 STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
-COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES, *STEERING)
+COMPONENTS = (*PREFIXES, *STEERING)
 Signature = dict[str, np.ndarray]
 
 
@@ -85,7 +86,7 @@ def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, s
 
 
 def _measurable(component: str, t: int, width: int) -> bool:
-    return 2 <= t < width - 1 if component == "carry" else t < width - 2
+    return (2 if component == "carry" else 0) <= t < width - 2
 
 
 def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
@@ -139,17 +140,19 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
             for name in HYPOTHESES:
                 agreement[machine][name][t] = (expected[machine] == expected[name])[clear].mean()
     nothing, everything = np.zeros(task.width), np.ones(task.width)
+    told = np.array([_measurable("carry", t, task.width) for t in range(task.width)])
+    no_carry = np.where(told, 0.0, np.nan)
     flips = {"flip_propagate": nothing, "flip_settled": nothing}
     prompt = agreement["prompt_only"] | flips
     followed = _followed(task, count, rng)
-    carries = {"carry": everything, "value": nothing, "value_of_remainder": nothing}
+    carries = {"carry": no_carry + 1, "value": nothing, "value_of_remainder": nothing}
     unknown = np.full(task.width, np.nan)
     return {
-        "erd": prompt | {"carry": nothing} | followed["value"],
+        "erd": prompt | {"carry": no_carry} | followed["value"],
         "lookahead_carry": prompt | carries,
         "prefix_carry": agreement["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
         "remainder": agreement["remainder"]
-        | {"flip_propagate": unknown, "flip_settled": unknown, "carry": nothing}
+        | {"flip_propagate": unknown, "flip_settled": unknown, "carry": no_carry}
         | followed["remainder"],
     }
 

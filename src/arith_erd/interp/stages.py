@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..models import NanoGPT, Network, Transformer
-from ..models.transformer import Residual
+from ..models.nanogpt import Block
+from ..models.transformer import DecoderLayer, EncoderLayer
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,11 @@ class Stages:
 
 def _of_transformer(network: Transformer) -> Iterator[tuple[str, Stage]]:
     for number, layer in enumerate(network.encoder, 1):
+        assert isinstance(layer, EncoderLayer)
         yield f"enc.{number}.self", _self_attention(layer.self_attention, None)
         yield f"enc.{number}", _feed_forward(layer.feed_forward)
     for number, layer in enumerate(network.decoder, 1):
+        assert isinstance(layer, DecoderLayer)
         attention = _self_attention(layer.self_attention, network.future)
         yield f"dec.{number}.self", _first_of_decoder(network, attention) if number == 1 else attention
         yield f"dec.{number}.cross", _cross_attention(layer.cross_attention)
@@ -103,6 +106,7 @@ def _of_transformer(network: Transformer) -> Iterator[tuple[str, Stage]]:
 
 def _of_nanogpt(network: NanoGPT) -> Iterator[tuple[str, Stage]]:
     for number, block in enumerate(network.blocks, 1):
+        assert isinstance(block, Block)
         last = number == len(network.blocks)
         if block.attention is not None:
             yield f"dec.{number}.self", _masked(block.attention, network, last)
@@ -110,15 +114,15 @@ def _of_nanogpt(network: NanoGPT) -> Iterator[tuple[str, Stage]]:
             yield f"dec.{number}", _feed_forward(block.feed_forward)
 
 
-def _self_attention(part: Residual, future: Tensor | None) -> Stage:
+def _self_attention(part: nn.Module, future: Tensor | None) -> Stage:
     return lambda s: State(part(s.x, s.x, *([] if future is None else [future])), s.memory, s.answer_in)
 
 
-def _cross_attention(part: Residual) -> Stage:
+def _cross_attention(part: nn.Module) -> Stage:
     return lambda s: State(part(s.x, s.memory), s.memory, s.answer_in)
 
 
-def _feed_forward(part: torch.nn.Module) -> Stage:
+def _feed_forward(part: nn.Module) -> Stage:
     return lambda s: State(part(s.x), s.memory, s.answer_in)
 
 
@@ -132,7 +136,7 @@ def _first_of_decoder(network: Transformer, attention: Stage) -> Stage:
     return stage
 
 
-def _masked(part: torch.nn.Module, network: NanoGPT, last: bool) -> Stage:
+def _masked(part: nn.Module, network: NanoGPT, last: bool) -> Stage:
     """Causal attention; in the last block only for the positions of the answer, as in the network itself."""
 
     def stage(s: State) -> State:

@@ -36,6 +36,10 @@ class Probe(ABC):
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Draw the rows."""
 
+    def files(self) -> dict[str, str]:
+        """More files to write beside the rows, name -> text; known once ``rows`` is exhausted."""
+        return {}
+
     def notes(self) -> list[str]:
         """What a reader must know before believing the rows."""
         return []
