@@ -1,8 +1,9 @@
 """Which algorithm's signature is a network's nearest to, and is that near enough?
 
 A signature has two parts: how the network takes wrong prefixes, and which moves it follows. The distance of a part is
-the root mean square difference of its components, over all bits; the distance to an algorithm is the larger of the two.
-So a network that takes prefixes as one algorithm does and moves as another does is near to neither.
+the root mean square difference of its components, over all bits, in units of the largest that counts as near; the
+distance to an algorithm is the larger of the two, and near is at most 1. So a network that takes prefixes as one
+algorithm does and moves as another does is near to neither.
 
 Beside the four algorithms stand all pairs of them that share the bits: one for those below a border, another from there
 on. They count as ``mixed``, and only where no single algorithm is near.
@@ -19,9 +20,10 @@ import numpy as np
 
 from .signature import COMPONENTS, PREFIXES, STEERING, Measured, Signature
 
-NEAR = 0.25
-"""Largest distance of a network from its algorithm."""
-APART = 0.05
+NEAR = 1.0
+LIMITS = {"prefixes": 0.1, "moves": 0.25}
+"""Root mean square differences that count as near. Shares of prefixes are exact but for sampling; moves are not."""
+APART = 0.2
 """A runner-up that is nearer to the best than this is as good: the tests do not tell them apart."""
 RIGHT = 0.95
 """Smallest share of right answers of a network that adds."""
@@ -70,7 +72,7 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     single = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
     best, mixture = min(single, key=single.__getitem__), min(mixed, key=mixed.__getitem__)
-    by_part = {part: {name: _part(square, rows) for name, square in squares.items()} for part, rows in PARTS.items()}
+    by_part = {part: {name: _part(square, part) for name, square in squares.items()} for part in PARTS}
     by_bit = []
     for t in range(1, len(measured.components[COMPONENTS[0]])):
         of_bit = {name: _distance(square[:, t : t + 1]) for name, square in squares.items()}
@@ -85,10 +87,10 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
         name = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the pairs right, fewer than {RIGHT:.0%}: no adder")
     elif distance > NEAR:
-        of_prefixes = min(_part(square, PARTS["prefixes"]) for square in [*squares.values(), *mixtures.values()])
+        of_prefixes = min(_part(square, "prefixes") for square in [*squares.values(), *mixtures.values()])
         name = "none" if of_prefixes > NEAR or _any_effect(measured) else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        reasons.append(f"no algorithm within {NEAR}: {nearest} is nearest, at {distances[nearest]:.2f}")
+        reasons.append(f"no algorithm within a distance of 1: {nearest} is nearest, at {distances[nearest]:.2f}")
         reasons += [_nearest_by(part, found) for part, found in by_part.items()] if name == "none" else [NO_EFFECT]
     elif name == best and rivals:
         name = "undecided"
@@ -106,17 +108,17 @@ def _join(low: np.ndarray, high: np.ndarray, border: int) -> np.ndarray:
 
 
 def _distance(squares: np.ndarray) -> float:
-    return max(_part(squares, rows) for rows in PARTS.values())
+    return max(_part(squares, part) for part in PARTS)
 
 
-def _part(squares: np.ndarray, rows: slice) -> float:
-    """Root mean square over bits, each bit being the mean of what is known of it; 0 where nothing is."""
-    known = np.isfinite(squares[rows])
+def _part(squares: np.ndarray, part: str) -> float:
+    """Root mean square over bits, each the mean of what is known of it, in units of its limit; 0 of nothing."""
+    known = np.isfinite(squares[PARTS[part]])
     counts = known.sum(0)
     if not counts.any():
         return 0.0
-    means = np.where(known, squares[rows], 0).sum(0)[counts > 0] / counts[counts > 0]
-    return float(np.sqrt(means.mean()))
+    means = np.where(known, squares[PARTS[part]], 0).sum(0)[counts > 0] / counts[counts > 0]
+    return float(np.sqrt(means.mean())) / LIMITS[part]
 
 
 def _any_effect(measured: Measured) -> bool:
