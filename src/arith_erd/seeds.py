@@ -73,8 +73,8 @@ def format_seeds(seeds: tuple[int, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def derive(seed: int, stream: Stream, index: int = 0) -> int:
-    """A 63-bit seed for one random stream: a pure function of its arguments.
+def derive(seed: int, stream: str, index: int = 0) -> int:
+    """A 63-bit seed for one random stream, a `Stream` or one of another name: a pure function of its arguments.
 
     Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
     are independent, and each can be computed without replaying what came before.

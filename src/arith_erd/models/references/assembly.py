@@ -141,14 +141,14 @@ def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[He
     """Heads in random order, each behind random invertible matrices."""
     assert isinstance(module, MultiHeadAttention)
     heads = [part for part in parts if isinstance(part, Head)]
-    if len(heads) > module.num_heads:
-        raise ValueError(f"{len(heads)} heads do not fit a layer of {module.num_heads}")
+    if len(heads) > module.heads.num_heads:
+        raise ValueError(f"{len(heads)} heads do not fit a layer of {module.heads.num_heads}")
     maps = {name: getattr(module, name) for name in ("query", "key", "value")}
     weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
     biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
     out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
     constant = filler.clone()
-    for head, place in zip(heads, rng.permutation(module.num_heads), strict=False):
+    for head, place in zip(heads, rng.permutation(module.heads.num_heads), strict=False):
         rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
         size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
         turn, mix = _invertible(rng) * size, _invertible(rng)
