@@ -50,18 +50,18 @@ def test_no_verdict_in_results_comes_from_fewer_than_three_seeds(recomputed) -> 
 
 
 def test_finished_runs_are_kept_without_weights_or_paths(synthetic, tmp_path: Path) -> None:
-    run = synthetic.run(seeds="0-2")
+    run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
     half = synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
     synthetic.correlations(run.path, range(3))
-    (run.path / "weights" / "seed=0.safetensors").write_bytes(b"0" * 100)
-    assert keep(synthetic.root, tmp_path) == [run.name]
-    kept = {str(path.relative_to(tmp_path / "runs")) for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    run.weights(0).write_bytes(b"0" * 100)
+    assert keep(synthetic.root, results) == [run.name]
+    kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
     probe = f"{run.name}/probes/distance_correlation"
     names = {f"{run.name}/{name}" for name in ("config.yaml", "metrics.csv", "summary.json")}
     assert kept == names | {f"{probe}/rows.csv", f"{probe}/probe.json"}
-    assert str(synthetic.root) not in (tmp_path / "runs" / run.name / "config.yaml").read_text()
+    assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
     assert half.name not in str(kept)
-    assert collect(tmp_path / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
+    assert collect(results / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
 
 
 def test_seed_in_the_first_folder_replaces_that_of_an_older_commit(synthetic, synthetic_in, tmp_path: Path) -> None:
