@@ -75,6 +75,7 @@ def main() -> None:
             measured = numbers(name, seed, options.pairs, options.moved)
             rows.loc[len(rows)] = pd.Series({"network": name, "seed": seed, "expected": right} | measured)
             rows.to_csv(options.out, index=False, float_format="%.4g")
+    rows[["verdict", "nearest"]] = rows[["verdict", "nearest"]].astype(object)  # empty columns read as numbers
     for index, row in rows.iterrows():
         verdict = judge(row, expected)
         rows.loc[index, ["verdict", "distance", "nearest"]] = [verdict.name, verdict.distance, verdict.nearest]
