@@ -142,7 +142,7 @@ def _masked(part: nn.Module, network: NanoGPT, last: bool) -> Stage:
     def stage(s: State) -> State:
         length = s.x.shape[-2]
         future = network.future[:length, :length]
-        rows = future[network.prompt_length :] if last else future
-        return State(part(s.x, rows), None, s.answer_in)
+        kept = length - network.prompt_length if last else length
+        return State(part(s.x, future, kept), None, s.answer_in)
 
     return stage
