@@ -1,11 +1,14 @@
-"""Integers, their bits, and the five tokens that a model sees (paper, section 3 and table 2).
+"""Integers, their digits, and the tokens that a model sees (paper, section 3 and table 2).
 
 The worked example, at three bits and in the default reverse order (least significant bit first)::
 
     3 + 5 = 8      prompt      1 1 0 + 1 0 1     tokens  4 4 3 2 4 3 4
                    completion  0 0 0 1           tokens  3 3 3 4
 
-Bits are kept least significant first everywhere. Only token sequences have a choice of order.
+Base 2 has the paper's five tokens. Base B has 3 + B: digit d is token ``ZERO + d``. In base 10 with two digits,
+``47 + 85 = 132`` has the prompt ``74+58``, tokens ``10 7 2 8 11``, and the completion ``231``, tokens ``5 6 4``.
+
+Digits are kept least significant first everywhere. Only token sequences have a choice of order.
 """
 
 from typing import Literal, get_args
@@ -17,8 +20,21 @@ Array = npt.NDArray[np.int64]
 Order = Literal["reverse", "plain"]
 
 UNUSED, START, OPERATOR, ZERO, ONE = range(5)
-VOCAB_SIZE = 5
+VOCAB_SIZE = 5  # in base 2
 ORDERS: tuple[Order, ...] = get_args(Order)
+DIGITS = "0123456789abcdef"
+MAX_BASE = len(DIGITS)
+
+
+def to_digits(values: npt.ArrayLike, width: int, base: int = 2) -> Array:
+    """Integers (...,) -> digits (..., width), least significant first: 47 at width 3 in base 10 is ``7 4 0``."""
+    return np.asarray(values, dtype=np.int64)[..., None] // base ** np.arange(width, dtype=np.int64) % base
+
+
+def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
+    """Digits (..., width), least significant first -> integers (...,): the inverse of `to_digits`."""
+    digits = np.asarray(digits, dtype=np.int64)
+    return digits @ base ** np.arange(digits.shape[-1], dtype=np.int64)
 
 
 def to_bits(values: npt.ArrayLike, width: int) -> Array:
@@ -37,33 +53,43 @@ def partial(values: Array, width: int) -> Array:
     return values[:, None] & ((np.int64(2) << np.arange(width)) - 1)
 
 
-def reorder(bits: Array, order: Order) -> Array:
-    """Bits least significant first <-> bits in ``order``; its own inverse."""
-    return bits if order == "reverse" else bits[..., ::-1]
+def digits_of(largest: int, base: int = 2) -> int:
+    """How many digits the integers from 0 to ``largest`` take: 6 for 45 in base 2, 2 in base 10."""
+    width = 1
+    while base**width <= largest:
+        width += 1
+    return width
 
 
-def encode_prompt(a: Array, b: Array, bits: int, order: Order) -> Array:
-    """Operands (N,), (N,) -> prompt tokens (N, 2 * bits + 1)."""
-    operator = np.full((len(a), 1), OPERATOR)
-    operands = [reorder(to_bits(x, bits), order) + ZERO for x in (a, b)]
-    return np.concatenate([operands[0], operator, operands[1]], axis=1)
+def reorder(digits: Array, order: Order) -> Array:
+    """Digits least significant first <-> digits as written in ``order``; its own inverse."""
+    return digits if order == "reverse" else digits[..., ::-1]
 
 
-def encode_completion(answer: Array, width: int, order: Order) -> Array:
+def encode_prompt(operands: npt.ArrayLike, width: int, order: Order, base: int = 2) -> Array:
+    """Operands (N, k) -> prompt tokens (N, k * width + k - 1): their digits, with operators between them."""
+    tokens = reorder(to_digits(operands, width, base), order) + ZERO  # (N, k, width)
+    with_operators = np.pad(tokens, [(0, 0), (0, 0), (0, 1)], constant_values=OPERATOR)  # (N, k, width + 1)
+    return with_operators.reshape(len(tokens), -1)[:, :-1].copy()
+
+
+def encode_completion(answer: npt.ArrayLike, width: int, order: Order, base: int = 2) -> Array:
     """Answers (N,) -> completion tokens (N, width)."""
-    return reorder(to_bits(answer, width), order) + ZERO
+    return reorder(to_digits(answer, width, base), order) + ZERO
 
 
-def decode_completion(tokens: npt.ArrayLike, order: Order) -> Array:
+def decode_completion(tokens: npt.ArrayLike, order: Order, base: int = 2) -> Array:
     """Completion tokens (..., width) -> integers (...,).
 
-    A model may answer with a token that is not a bit. Such a token counts as wrong where tokens are compared. Here,
+    A model may answer with a token that is not a digit. Such a token counts as wrong where tokens are compared. Here,
     where a number is needed, it counts as 0.
     """
-    return from_bits(reorder((np.asarray(tokens) == ONE).astype(np.int64), order))
+    digits = np.asarray(tokens, dtype=np.int64) - ZERO
+    is_digit = (digits >= 0) & (digits < base)
+    return from_digits(reorder(np.where(is_digit, digits, 0), order), base)
 
 
 def render(tokens: Array, operator: str = "+") -> list[str]:
-    """Token rows (N, T) -> N strings over ``. s + 0 1`` with the task's own operator sign."""
-    symbols = np.array([".", "s", operator, "0", "1"])
+    """Token rows (N, T) -> N strings over ``. s + 0 1 .. 9 a .. f`` with the task's own operator sign."""
+    symbols = np.array([".", "s", operator, *DIGITS])
     return ["".join(row) for row in symbols[tokens]]

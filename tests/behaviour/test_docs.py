@@ -50,7 +50,7 @@ def trained(extended: Path) -> Path:
     run(
         extended,
         "train.py",
-        "task=sub",
+        "task=max",
         "split=band",
         "split.distance=3",
         "model=mlp",
@@ -58,7 +58,7 @@ def trained(extended: Path) -> Path:
         "seed=0-1",
         *TINY,
     )
-    (path,) = (extended / "runs").glob("sub-band-mlp-*")
+    (path,) = (extended / "runs").glob("max-band-mlp-*")
     return path
 
 

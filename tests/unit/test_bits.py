@@ -59,12 +59,12 @@ def test_decode_inverts_encode(case, order):
     ("order", "prompt", "completion"), [("reverse", "110+101", "0001"), ("plain", "011+101", "1000")]
 )
 def test_worked_example_of_the_docstring(order, prompt, completion):
-    assert bits.render(bits.encode_prompt(np.array([3]), np.array([5]), 3, order)) == [prompt]
+    assert bits.render(bits.encode_prompt([[3, 5]], 3, order)) == [prompt]
     assert bits.render(bits.encode_completion(np.array([8]), 4, order)) == [completion]
 
 
 def test_worked_example_in_token_ids():
-    assert bits.encode_prompt(np.array([3]), np.array([5]), 3, "reverse").tolist() == [[4, 4, 3, 2, 4, 3, 4]]
+    assert bits.encode_prompt([[3, 5]], 3, "reverse").tolist() == [[4, 4, 3, 2, 4, 3, 4]]
     assert bits.encode_completion(np.array([8]), 4, "reverse").tolist() == [[3, 3, 3, 4]]
 
 
@@ -74,5 +74,67 @@ def test_token_that_is_not_a_bit_decodes_as_zero(token):
     assert bits.decode_completion([[bits.ONE, bits.ONE, token]], "plain").tolist() == [0b110]
 
 
+def in_base(value: int, base: int) -> str:
+    """As one learns it at school: divide, write the remainder, repeat with the quotient."""
+    text = ""
+    while value or not text:
+        value, digit = divmod(value, base)
+        text = "0123456789abcdef"[digit] + text
+    return text
+
+
+@st.composite
+def numbers_in_a_base(draw):
+    base, width = draw(st.integers(2, 16)), draw(st.integers(1, 12))
+    return base, width, draw(st.lists(st.integers(0, base**width - 1), max_size=8))
+
+
+@given(numbers_in_a_base())
+def test_digits_least_significant_first(case):
+    base, width, numbers = case
+    expected = [[int(c, 16) for c in reversed(in_base(x, base).zfill(width))] for x in numbers]
+    assert bits.to_digits(numbers, width, base).tolist() == expected
+    assert bits.from_digits(bits.to_digits(numbers, width, base), base).tolist() == numbers
+
+
+@given(numbers_of_a_width())
+def test_digits_in_base_2_are_bits(case):
+    width, numbers = case
+    np.testing.assert_array_equal(bits.to_digits(numbers, width), bits.to_bits(numbers, width))
+    np.testing.assert_array_equal(bits.from_digits(bits.to_bits(numbers, width)), np.array(numbers, dtype=np.int64))
+
+
+@given(numbers_in_a_base(), ORDERS)
+def test_decode_inverts_encode_in_any_base(case, order):
+    base, width, numbers = case
+    tokens = bits.encode_completion(numbers, width, order, base)
+    assert bits.decode_completion(tokens, order, base).tolist() == numbers
+
+
+@given(st.integers(0, 2**40), st.integers(2, 16))
+def test_number_of_digits(largest, base):
+    assert bits.digits_of(largest, base) == len(in_base(largest, base))
+
+
+def test_worked_example_in_base_10():
+    prompt = bits.encode_prompt([[47, 85]], 2, "reverse", 10)
+    completion = bits.encode_completion([132], 3, "reverse", 10)
+    assert prompt.tolist() == [[10, 7, 2, 8, 11]]
+    assert completion.tolist() == [[5, 6, 4]]
+    assert (bits.render(prompt), bits.render(completion)) == (["74+58"], ["231"])
+
+
+@pytest.mark.parametrize(("operands", "prompt"), [([6], "011"), ([6, 1, 7], "011+100+111")])
+def test_prompts_of_any_number_of_operands(operands, prompt):
+    assert bits.render(bits.encode_prompt([operands], 3, "reverse")) == [prompt]
+
+
+@pytest.mark.parametrize("base", [2, 3, 10, 15])
+def test_token_beyond_the_base_decodes_as_zero(base):
+    tokens = [[bits.ZERO + base, bits.ONE, bits.START]]
+    assert bits.decode_completion(tokens, "reverse", base).tolist() == [base]
+
+
 def test_render_uses_a_symbol_for_each_token():
     assert bits.render(np.array([[0, 1, 2, 3, 4]]), operator="x") == [".sx01"]
+    assert bits.render(np.arange(bits.ZERO + bits.MAX_BASE)[None]) == [".s+0123456789abcdef"]

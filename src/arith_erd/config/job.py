@@ -129,8 +129,7 @@ class Job:
         """A new network, with initial weights from PyTorch's global generator. Loads torch."""
         from ..models.network import Network
 
-        lengths = {"prompt_length": self.task.prompt_length, "answer_length": self.task.width}
-        return self.model.net.build(Network, **lengths)
+        return self.model.net.build(Network, **_sizes(self.task))
 
     def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
@@ -203,8 +202,7 @@ class ProbeJob:
         from ..models.network import Network
 
         assert self.model is not None
-        lengths = {"prompt_length": self.task.prompt_length, "answer_length": self.task.width}
-        return self.model.net.build(Network, **lengths)
+        return self.model.net.build(Network, **_sizes(self.task))
 
     def runs(self) -> list[Run]:
         """None: a probe leaves no run that could tell whether it has finished."""
@@ -304,6 +302,11 @@ def read_run(run: Run) -> Job:
         raise UserError(f"{run.path / 'config.yaml'}: {error}") from error
 
 
+def _sizes(task: Task) -> dict[str, int]:
+    """What every network takes from its task."""
+    return {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}
+
+
 def _task(group: Any) -> Task:
     return _named("task", group).build(Task)
 
@@ -313,7 +316,7 @@ def _split(group: Any, task: Task) -> Split:
     made = _named("split", group)
     split: Split = made.build(Split)
     try:
-        held_out = np.asarray(split(task.examples([0], [0])))
+        held_out = np.asarray(split(task.examples(*[[0]] * task.operands)))
     except UserError:
         raise
     except Exception as error:  # a class of another kind that can be called with examples may raise anything

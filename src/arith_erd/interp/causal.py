@@ -36,12 +36,17 @@ WHOLE = ("sum", "product")  # numbers that the whole answer hangs on
 PARTIAL = ("partial_sum", "partial_product")  # at one position they predict what the whole number does
 
 
-def require_reverse(task: Task) -> None:
-    """Refuse a task whose answer is not written least significant bit first.
+def require_binary(task: Task) -> None:
+    """Refuse a task of other than two binary operands, or whose answer is not written least significant bit first.
 
     Raises:
         UserError: since position t of the answer would not be bit t, which all causal models speak of.
     """
+    if (task.operands, task.base) != (2, 2):
+        raise UserError(
+            f"task={task.name} task.base={task.base}: has {task.operands} operand(s) in base {task.base}; "
+            "the causal models are of two operands in base 2"
+        )
     if task.completion_order != "reverse":
         expected = "reverse: the causal models are of answers written least significant bit first"
         raise bad_value("task.completion_order", task.completion_order, expected)
@@ -75,7 +80,7 @@ class CausalTask:
     """
 
     def __init__(self, task: Task) -> None:
-        require_reverse(task)
+        require_binary(task)
         self.task = task
         self.examples = task.examples()
         self.a, self.b = self.examples.a, self.examples.b

@@ -95,7 +95,7 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
     shape = (task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
     with torch.device("meta"):  # allocates no memory until the weights are known to fit
-        network = Transformer(*shape)
+        network = Transformer(*shape, vocab_size=task.vocab_size)
     names = {name: official_name(name) for name in network.state_dict()}
     expected = {names[name]: tensor.shape for name, tensor in network.state_dict().items()} | {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
@@ -117,6 +117,6 @@ def load_official(path: str | Path, task: Task) -> Transformer:
         raise UserError(
             f"checkpoint={path}: not the authors' state dict for task={task.name} at task.bits={task.bits}: {listed}"
         )
-    network = Transformer(*shape)
+    network = Transformer(*shape, vocab_size=task.vocab_size)
     network.load_state_dict({name: state[key] for name, key in names.items()})
     return network.eval()

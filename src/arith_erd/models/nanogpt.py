@@ -103,7 +103,7 @@ class Block(nn.Module):
 
 
 class NanoGPT(Network):
-    """Decoder-only Transformer over the five-token vocabulary, with the two arguments of an encoder-decoder.
+    """Decoder-only Transformer over a vocabulary of V tokens, with the two arguments of an encoder-decoder.
 
     Args:
         prompt_length: tokens of a prompt, P.
@@ -113,6 +113,7 @@ class NanoGPT(Network):
         num_layers: blocks.
         dropout: probability.
         attention, feed_forward, positional_encoding: False removes the component.
+        vocab_size: tokens, V; the paper's five by default.
     """
 
     future: Tensor  # (P + m, P + m) bool
@@ -128,11 +129,12 @@ class NanoGPT(Network):
         attention: bool = True,
         feed_forward: bool = True,
         positional_encoding: bool = True,
+        vocab_size: int = VOCAB_SIZE,
     ) -> None:
         super().__init__()
         length = prompt_length + answer_length
         self.prompt_length = prompt_length
-        self.embedding = nn.Embedding(VOCAB_SIZE, d_model)
+        self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
         self.positions = nn.Embedding(length + 1, d_model) if positional_encoding else None
         self.dropout = Dropout(dropout)

@@ -22,10 +22,10 @@ class Tree:
 
 
 class Network(nn.Module):
-    """A model of completions given prompts: P prompt tokens, m answer tokens, V words, C channels.
+    """A model of completions given prompts: P prompt tokens, m answer tokens, V tokens in the vocabulary, C channels.
 
-    A subclass takes ``prompt_length``, ``answer_length`` and what its YAML file sets, and defines `encode`, `decode`
-    and `sites`. It is written for a single network; packs are made of it from outside.
+    A subclass takes ``prompt_length``, ``answer_length``, ``vocab_size`` and what its YAML file sets, and defines
+    `encode`, `decode` and `sites`. It is written for a single network; packs are made of it from outside.
     """
 
     def encode(self, prompt: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(Network):
-    """Encoder-decoder Transformer over the five-token vocabulary.
+    """Encoder-decoder Transformer over a vocabulary of V tokens.
 
     Args:
         prompt_length: tokens of a prompt, P.
@@ -131,6 +131,7 @@ class Transformer(Network):
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
+        vocab_size: tokens, V; the paper's five by default.
     """
 
     future: Tensor  # (m, m) bool
@@ -147,18 +148,19 @@ class Transformer(Network):
         attention: bool = True,
         feed_forward: bool = True,
         positional_encoding: bool = True,
+        vocab_size: int = VOCAB_SIZE,
     ) -> None:
         super().__init__()
         layer = (d_model, num_heads, dropout, attention, feed_forward)
-        self.prompt_embedding = nn.Embedding(VOCAB_SIZE, d_model)
-        self.answer_embedding = nn.Embedding(VOCAB_SIZE, d_model)
+        self.prompt_embedding = nn.Embedding(vocab_size, d_model)
+        self.answer_embedding = nn.Embedding(vocab_size, d_model)
         length = max(prompt_length, answer_length)
         self.positions = SinusoidalPositions(length, d_model) if positional_encoding else nn.Identity()
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(num_layers if encoder else 0))
         self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(num_layers))
-        self.head = nn.Linear(d_model, VOCAB_SIZE)
+        self.head = nn.Linear(d_model, vocab_size)
         self.register_buffer("future", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
 
     def encode(self, prompt: Tensor) -> Tensor:

@@ -13,12 +13,13 @@ COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "perce
 WHITE_ABOVE = 30  # percent: darker cells are written on in white
 
 
-def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "") -> Figure:
+def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
     """Draw a heat map of percentages by row for each task; a cell without a single case stays empty.
 
     Args:
         tasks: rows by title.
         published: title of the panel in which the one cell that the paper's text prints is framed.
+        digits: what changes, ``bits`` or ``digits``.
     """
     tables = {
         title: rows.pivot(index="input_bits", columns="output_bits", values="percent").to_numpy()
@@ -36,11 +37,11 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "")
                 tiny = "<0.1" if size > 7 else "·"
                 text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else tiny
                 write_in_cell(ax, i, j, text, percent > WHITE_ABOVE, size)
-        ax.set(xlabel="changed bits of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
+        ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
         ax.tick_params(length=0, labelsize=size + 1)
         ax.spines[:].set_visible(False)
         headline(ax, title)
         if title == published:
             ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
-    axes[0].set_ylabel("flipped bits of the operands")
+    axes[0].set_ylabel(f"{'flipped' if digits == 'bits' else 'changed'} {digits} of the operands")
     return figure

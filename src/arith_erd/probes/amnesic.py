@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from rich.progress import track
 from torch import Tensor
 
-from ..bits import to_bits
 from ..errors import UserError, bad_value, require_integer
 from ..interp.activations import Continuation, check_sites, embeddings, layers
 from ..interp.erasure import (
@@ -81,7 +80,8 @@ class Amnesic(Probe):
     - ``variance_removed``: E|x - r(x)|^2 / tr Cov(x).
     - ``probe_error_before``, ``_after``: of a linear probe of the concept, fitted afresh each time: for numbers the
       root mean squared error over all columns, in units of the number; for bits the error rate.
-      ``baseline_operand_bits``: of the same probe given the operands' bits and no embedding.
+      ``baseline_operand_bits``: of the same probe given the operands' bits (in other bases their digits) and no
+      embedding.
     - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, the paper's way. ``seq_acc_after_unseen``:
       fitted on a random half, measured on the other.
     - Controls, mean and worst accuracy on 1,024 pairs. ``control_rank_mean``, ``_min``: after random orthonormal
@@ -161,7 +161,7 @@ class Amnesic(Probe):
         pairs = self.task.examples()
         targets = {
             name: torch.as_tensor(z)
-            for name, z in self.task.concepts(pairs.a, pairs.b).items()
+            for name, z in self.task.concepts(*pairs.operands.T).items()
             if name in self.concepts
         }
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
@@ -288,10 +288,9 @@ def probe_error(z: Tensor, predicted: Tensor) -> float:
 
 
 def baseline(task: Task, z: Tensor) -> float:
-    """`probe_error` of a linear probe of a concept (N, k) that is given the operands' bits and no embedding."""
-    pairs = task.examples()
-    operands = np.hstack([to_bits(pairs.a, task.bits), to_bits(pairs.b, task.bits)])  # (N, 2 * bits)
-    return probe_error(z, refit(whiten(torch.as_tensor(operands)), z))
+    """`probe_error` of a linear probe of a concept (N, c) that is given the operands' digits and no embedding."""
+    digits = task.operand_digits(task.examples().operands)  # (N, k * bits)
+    return probe_error(z, refit(whiten(torch.as_tensor(digits)), z))
 
 
 def _listed(chosen: str | Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ..bits import render
@@ -13,42 +13,49 @@ from ..splits import Split
 from ..tasks import Task
 from .probe import Probe
 
+HELD_OUT = LinearSegmentedColormap.from_list("held out", ["#e5e7eb", "#1f5fa8"])
+
 
 class Dataset(Probe):
     """The whole table of a task as a split cuts it.
 
-    ``a=3, b=5`` of seven-bit addition: prompt ``1100000+1010000``, completion ``00010000``, subset ``train``.
+    ``a=3, b=5`` of seven-bit addition: prompt ``1100000+1010000``, completion ``00010000``, subset ``train``. The first
+    columns are the operands, as many as the task has.
     """
 
-    columns = ("a", "b", "answer", "prompt", "completion", "subset")
+    columns: tuple[str, ...] = ("a", "b", "answer", "prompt", "completion", "subset")
     counted = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
         self.task = task
         self.split = split
+        self.columns = (*task.operand_names, *Dataset.columns[2:])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()
         subset = np.where(self.split(examples), "validation", "train")
         prompt = render(examples.prompt, self.task.operator)
         completion = render(examples.completion, self.task.operator)
-        numbers = (examples.a.tolist(), examples.b.tolist(), examples.answer.tolist())
+        numbers = (*examples.operands.T.tolist(), examples.answer.tolist())
         for values in zip(*numbers, prompt, completion, subset.tolist(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The held-out region in the (A, B) plane."""
-        side = 2**self.task.bits
-        held_out = np.zeros((side, side))
-        held_out[rows["b"], rows["a"]] = rows["subset"] == "validation"
-        figure = Figure(figsize=(4.6, 4.8), dpi=130, layout="constrained")
+        """The held-out region: in the (A, B) plane, its share over further operands, or along A for a single one."""
+        held_out = np.zeros(self.task.shape)
+        held_out[tuple(rows[name] for name in self.task.operand_names)] = rows["subset"] == "validation"
+        count, shape = int(held_out.sum()), (*self.task.shape[:2], 1)[:2]
+        plane = held_out.reshape(*shape, -1).mean(axis=2).T  # (B, A), or (1, A)
+        figure = Figure(figsize=(4.6, 4.8 if shape[1] > 1 else 1.6), dpi=130, layout="constrained")
         ax = figure.subplots()
-        ax.imshow(held_out, origin="lower", cmap=ListedColormap(["#e5e7eb", "#1f5fa8"]), interpolation="nearest")
-        ax.set(xlabel="A", ylabel="B")
-        ticks = np.arange(0, side + 1, max(side // 4, 1))
-        ax.set(xticks=ticks, yticks=ticks, xlim=(-0.5, side - 0.5), ylim=(-0.5, side - 0.5))
-        ax.set_title(
-            f"{self.task.name}: {int(held_out.sum()):,} of {len(rows):,} pairs\nheld out for validation (dark)",
-            fontsize=10,
-        )
+        ax.imshow(plane, vmin=0, vmax=1, origin="lower", cmap=HELD_OUT, interpolation="nearest", aspect="auto")
+        ticks = np.arange(0, shape[0] + 1, max(shape[0] // 4, 1))
+        ax.set(xlabel="A", xticks=ticks, xlim=(-0.5, shape[0] - 0.5))
+        if shape[1] > 1:
+            ax.set(ylabel="B", yticks=ticks, ylim=(-0.5, shape[1] - 0.5), box_aspect=1)
+        else:
+            ax.set_yticks([])
+        dark = "dark" if held_out.ndim < 3 else "dark: its share over all other operands"
+        title = f"{self.task.name}: {count:,} of {len(rows):,} examples\nheld out for validation ({dark})"
+        ax.set_title(title, fontsize=10)
         return figure

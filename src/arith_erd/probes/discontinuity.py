@@ -7,33 +7,39 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..bits import Array
+from ..bits import Array, to_digits
 from ..plots.discontinuities import draw_discontinuities
 from ..tasks import Task
 from .probe import Probe
 
+BLOCK = 32  # examples compared with all others at once
+
 
 def change_counts(task: Task) -> Array:
-    """Counts (2 * bits + 1, width + 1): of pairs (input, flips) by flipped operand bits and changed answer bits.
+    """Counts (k * bits + 1, width + 1): of ordered pairs of examples by differing operand digits and answer digits.
 
-    An input is the number ``x = a * 2 ** bits + b``, and flips are a number to XOR with it. Flips undo themselves, so
-    a pair of inputs is looked at once, from the one whose highest flipped bit is 0, and counts twice.
+    In base 2 such a pair is an input and the flips that lead from it to another. Two examples agree in as many digits
+    as the product of their one-hot codes says. The time grows with the square of the table.
     """
-    answer = task.examples().answer.astype(np.uint32)  # (4 ** bits,)
-    inputs = np.arange(len(answer))
-    counts = np.zeros((2 * task.bits + 1, task.width + 1), dtype=np.int64)
-    counts[0, 0] = len(answer)
-    for highest in 2 ** np.arange(2 * task.bits):
-        x = inputs[inputs & highest == 0]
-        before = answer[x]
-        for flips in range(highest, 2 * highest):
-            changed = np.bitwise_count(before ^ answer[x ^ flips])
-            counts[flips.bit_count()] += 2 * np.bincount(changed, minlength=task.width + 1)
-    return counts
+    examples = task.examples()
+    operands = task.operand_digits(examples.operands)  # (N, k * bits)
+    answer = to_digits(examples.answer, task.width, task.base)  # (N, width)
+    inputs, outputs = operands.shape[1] + 1, task.width + 1
+    one_hot = (np.hstack([operands, answer])[..., None] == np.arange(task.base)).astype(np.float32)
+    weighted = one_hot.copy()
+    weighted[:, : inputs - 1] *= outputs
+    one_hot, weighted = (x.reshape(len(examples), -1) for x in (one_hot, weighted))
+    counts = np.zeros(inputs * outputs, dtype=np.int64)
+    for block in np.array_split(weighted, -(-len(examples) // BLOCK)):
+        agreeing = (block @ one_hot.T).ravel().astype(np.int64)  # operand digits * outputs + answer digits
+        counts += np.bincount(agreeing, minlength=counts.size)
+    return counts[::-1].reshape(inputs, outputs).copy()
 
 
 class Discontinuity(Probe):
     """Of all ways to flip i operand bits of all inputs, the share that changes j bits of the answer: exact.
+
+    In other bases digits are changed, each to any other digit.
 
     At three bits, ``3 + 4 = 7`` with the lowest bit of 4 flipped is ``3 + 5 = 8``: one bit in, four bits out,
     from ``1110`` to ``0001``. A row is ``percent`` for one i (``input_bits``) and j (``output_bits``); over j they
@@ -55,5 +61,5 @@ class Discontinuity(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The appendix's table as a heat map, percentages by row; a cell without a single case stays empty."""
-        title = f"{self.task.name} at {self.task.bits} bits: percent of each row"
-        return draw_discontinuities({title: rows})
+        title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"
+        return draw_discontinuities({title: rows}, digits=self.task.digits)

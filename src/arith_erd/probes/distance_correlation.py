@@ -64,10 +64,10 @@ def fresh(subject: Subject) -> Network | None:
 class DistanceCorrelation(Probe):
     """Correlate distances between embeddings, at every site, with distances between inputs and between outputs.
 
-    The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances. At three bits the token distance of 3
-    and 5 at the input is 4, from ``110+110`` to ``101+101``, and their value distance is 2; at the output of addition
-    they are 2 and 4, from ``0110`` (6) to ``0101`` (10). Decoder sites are read with the model's own greedy answer as
-    input, right or wrong.
+    The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances; of three operands, ``(A, A, A)``. At
+    three bits the token distance of 3 and 5 at the input is 4, from ``110+110`` to ``101+101``, and their value
+    distance is 2; at the output of addition they are 2 and 4, from ``0110`` (6) to ``0101`` (10). Decoder sites are
+    read with the model's own greedy answer as input, right or wrong.
 
     A row is a correlation, NaN where all distances of a kind are equal. ``stack`` and ``layer`` name the site,
     ``level`` and ``space`` what its distances are compared with. At ``stack`` input and output, layer 0, the token
@@ -86,8 +86,8 @@ class DistanceCorrelation(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            diagonal = np.arange(2**subject.task.bits)
-            examples = subject.task.examples(diagonal, diagonal)
+            task = subject.task
+            examples = task.examples(*[np.arange(task.limit)] * task.operands)
             outside = np.stack(list(outer_distances(examples).values()))  # (4, D)
             inside = self._inside(subject, examples)
             for method, correlate in METHODS.items():

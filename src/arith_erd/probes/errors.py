@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from ..bits import Array, to_bits
+from ..bits import Array, from_digits, to_digits
 from ..interp.subject import Subject
 from ..models.decoding import answers
 from ..plots.style import BLUE, GREY, tidy
@@ -39,30 +39,34 @@ def subsets(subject: Subject, examples: Examples) -> npt.NDArray[np.str_]:
 
 
 def longest_carry(task: Task, examples: Examples) -> Array | None:
-    """Length (N,) of the longest run of bits that carry; None for a task without carries."""
+    """Length (N,) of the longest run of digits that carry; None for a task without carries."""
     if "carries" not in task.concept_names:
         return None
     longest = run = np.zeros(len(examples), dtype=np.int64)
-    for carry in task.concepts(examples.a, examples.b)["carries"].T:
-        run = (run + 1) * carry
+    for carry in task.concepts(*examples.operands.T)["carries"].T:
+        run = (run + 1) * (carry > 0)
         longest = np.maximum(longest, run)
     return longest
 
 
-def flipped_values(answer: Array, wrong_bits: Array, width: int) -> Array:
-    """Errors in value (M,) when each answer (N,) has its number of wrong bits, 1 .. width, at random places.
+def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
+    """Errors in value (M,) when each answer (N,) has its number of wrong digits, 1 .. width, at random places.
+
+    A wrong digit is any of the others.
 
     A sample of about 50,000, the same for the same errors; each answer serves equally often.
     """
     times = max(1, SAMPLES // len(answer))
-    bits = np.tile(to_bits(answer, width), (times, 1))  # (M, width)
-    order = np.random.default_rng(0).random(bits.shape).argsort(axis=1)
-    flips = order < np.tile(wrong_bits, times)[:, None]
-    return np.where(flips, 1 - 2 * bits, 0) @ (np.int64(1) << np.arange(width))
+    digits = np.tile(to_digits(answer, width, base), (times, 1))  # (M, width)
+    generator = np.random.default_rng(0)
+    order = generator.random(digits.shape).argsort(axis=1)
+    changed = (digits + generator.integers(1, base, size=digits.shape)) % base
+    is_wrong = order < np.tile(wrong, times)[:, None]
+    return from_digits(np.where(is_wrong, changed - digits, 0), base)
 
 
 def truncated_binomial(width: int, mean: float) -> Shares:
-    """Probabilities of 1 .. width flips (width,), each bit flipping alone, given at least one and their mean."""
+    """Probabilities of 1 .. width flips (width,), each digit flipping alone, given at least one and their mean."""
     count = np.arange(1, width + 1)
     if mean <= 1 or mean >= width:  # the limits, at which the flips have probability 0 or 1
         return (count == round(mean)).astype(np.float64)
@@ -93,7 +97,7 @@ def _draw(ax: Axes, names: list[str], measured: Shares, random: Shares, label: s
 
 
 class Errors(Probe):
-    """The wrong greedy answers of every replica, one a row.
+    """The wrong greedy answers of every replica, one a row, with their operands, as many as the task has.
 
     ``value_error`` is the decoded answer less the right one; ``hamming_error`` counts wrong tokens. A model that
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
@@ -104,12 +108,17 @@ class Errors(Probe):
         subjects: trained replicas of one task.
     """
 
-    columns = ("seed", "subset", "a", "b", "answer", "decoded", "value_error", "hamming_error", "longest_carry")
+    columns: tuple[str, ...] = (
+        *("seed", "subset", "a", "b", "answer", "decoded"),
+        *("value_error", "hamming_error", "longest_carry"),
+    )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
     counted = ("seed", "subset")
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.subjects = subjects
+        self.task = subjects[0].task
+        self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
@@ -121,7 +130,7 @@ class Errors(Probe):
             subset = subsets(subject, examples)
             for i in np.flatnonzero(hamming):
                 answer, got = int(examples.answer[i]), int(decoded[i])
-                example = (subject.seed, str(subset[i]), int(examples.a[i]), int(examples.b[i]), answer, got)
+                example = (subject.seed, str(subset[i]), *examples.operands[i].tolist(), answer, got)
                 errors = (got - answer, int(hamming[i]), None if carry is None else int(carry[i]))
                 yield dict(zip(self.columns, example + errors, strict=True))
 
@@ -132,7 +141,10 @@ class Errors(Probe):
             names, sizes = np.unique(subsets(subject, subject.task.examples()), return_counts=True)
             for name, size in zip(names, sizes, strict=True):
                 wrong = rows[(rows["seed"] == subject.seed) & (rows["subset"] == name)]
-                means = [f"{wrong[error].abs().mean():.2f}" if len(wrong) else "" for error in self.columns[6:8]]
+                means = [
+                    f"{wrong[error].abs().mean():.2f}" if len(wrong) else ""
+                    for error in ("value_error", "hamming_error")
+                ]
                 lines.append((subject.seed, name, size, len(wrong), *means))
         return pd.DataFrame(lines, columns=["seed", "subset", "examples", "wrong", "|value_error|", "hamming_error"])
 
@@ -141,27 +153,30 @@ class Errors(Probe):
 
         On the left each answer keeps its number of wrong bits, but any of them may be the wrong ones. On the right
         each bit flips alone, with the probability at which a wrong answer has the measured mean number of wrong bits.
+        In other bases a digit changes to any other.
         """
-        task = self.subjects[0].task
+        task, bit = self.task, self.task.digits.removesuffix("s")
+        verb = "flipped" if task.base == 2 else "changed"
         figure = Figure(figsize=(9.6, 3.9), dpi=130, layout="constrained")
         seeds = len({subject.seed for subject in self.subjects})
-        of = f"{len(rows):,} wrong of {len(self.subjects) * 4**task.bits:,} answers, {seeds} seed{'s' * (seeds > 1)}"
+        of = f"{len(rows):,} wrong of {len(self.subjects) * task.size:,} answers, {seeds} seed{'s' * (seeds > 1)}"
         figure.suptitle(f"{task.name}: {of}", fontsize=11)
         if rows.empty:
             figure.text(0.5, 0.5, "no wrong answers", ha="center", va="center", color=GREY)
             return figure
-        in_value, in_bits = figure.subplots(1, 2)
-        wrong_bits = rows["hamming_error"].to_numpy()
-        random = flipped_values(rows["answer"].to_numpy(), wrong_bits, task.width)
-        names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, task.width))]
+        in_value, in_digits = figure.subplots(1, 2)
+        wrong = rows["hamming_error"].to_numpy()
+        random = flipped_values(rows["answer"].to_numpy(), wrong, task.width, task.base)
+        octaves = (task.base**task.width - 1).bit_length()
+        names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
         measured, chance = (_shares(octave(x), len(names)) for x in (rows["value_error"].to_numpy(), random))
-        first = 0 if measured[0] else 1  # only a token that is no bit can be wrong and change no value
-        _draw(in_value, names[first:], measured[first:], chance[first:], "as many bits flipped at random places")
+        first = 0 if measured[0] else 1  # only a token that is no digit can be wrong and change no value
+        _draw(in_value, names[first:], measured[first:], chance[first:], f"as many {bit}s {verb} at random places")
         in_value.set(xlabel="error in value, absolute", ylabel="share of wrong answers")
         for tick in in_value.get_xticklabels():
             tick.set(rotation=45, ha="right", rotation_mode="anchor")
-        expected = truncated_binomial(task.width, wrong_bits.mean())
+        expected = truncated_binomial(task.width, wrong.mean())
         names = [str(k) for k in range(1, task.width + 1)]
-        _draw(in_bits, names, _shares(wrong_bits - 1, task.width), expected, "each bit flipped independently")
-        in_bits.set(xlabel="wrong tokens of the answer (Hamming distance)")
+        _draw(in_digits, names, _shares(wrong - 1, task.width), expected, f"each {bit} {verb} independently")
+        in_digits.set(xlabel="wrong tokens of the answer (Hamming distance)")
         return figure

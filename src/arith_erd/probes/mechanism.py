@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..errors import UserError, require_integer
-from ..interp.causal import require_reverse
+from ..interp.causal import require_binary
 from ..interp.signature import COMPONENTS, STEERING, Measured, Signature, expected_signatures, measure
 from ..interp.subject import Subject
 from ..interp.verdict import Verdict, decide
@@ -56,7 +56,7 @@ class Mechanism(Probe):
         task = subjects[0].task
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
-        require_reverse(task)
+        require_binary(task)
         self.subjects = subjects
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}

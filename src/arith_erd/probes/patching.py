@@ -38,7 +38,8 @@ class Patching(Probe):
     Args:
         subjects: trained replicas of one task.
         site: one, several, or ``all`` layers.
-        corruption: ``bit`` flips one random bit of the operands, ``pair`` takes another pair.
+        corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
+            another pair.
         pairs: how many clean pairs.
         seed: of the sample and the corruption.
     """
@@ -133,13 +134,22 @@ class Patching(Probe):
 
 
 def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples:
-    """The corrupted partner of every clean example: one operand bit flipped, or another pair of operands."""
+    """The corrupted partner of every clean example: one digit of one operand changed, or other operands."""
     generator = np.random.default_rng([seed, 1])
     if corruption == "pair":
-        size = 2**task.bits
-        shift = generator.integers(1, size * size, size=len(clean))  # never the pair itself
-        return task.examples(*np.divmod((clean.a * size + clean.b + shift) % size**2, size))
-    bit = generator.integers(2 * task.bits, size=len(clean))
-    flip = np.int64(1) << (bit % task.bits)
-    in_a = bit < task.bits
-    return task.examples(np.where(in_a, clean.a ^ flip, clean.a), np.where(in_a, clean.b, clean.b ^ flip))
+        shift = generator.integers(1, task.size, size=len(clean))  # never the operands themselves
+        index = np.ravel_multi_index(tuple(clean.operands.T), task.shape)
+        return task.examples(*np.unravel_index((index + shift) % task.size, task.shape))
+    operands = clean.operands.copy()
+    todo = np.arange(len(clean))
+    while len(todo):  # again where the change leads out of a task's range, as from 96 to 97 modulo 97
+        operand, place = np.divmod(generator.integers(task.operands * task.bits, size=len(todo)), task.bits)
+        old = clean.operands[todo, operand]
+        unit = task.base**place
+        digit = old // unit % task.base
+        changed = (digit + generator.integers(1, task.base, size=len(todo))) % task.base
+        new = old + (changed - digit) * unit
+        inside = new < task.limit
+        operands[todo[inside], operand[inside]] = new[inside]
+        todo = todo[~inside]
+    return task.examples(*operands.T)

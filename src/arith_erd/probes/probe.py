@@ -21,6 +21,7 @@ class Probe(ABC):
     """
 
     columns: tuple[str, ...]
+    """Of `rows`, in order. Fixed by the class, or set by its constructor where they depend on the task."""
     units: ClassVar[Mapping[str, str]] = {}
     """Units of measures, ``accuracy`` or ``percent``; columns of floats without one are plain numbers."""
     across: ClassVar[tuple[str, ...]] = ()

@@ -11,18 +11,33 @@ from ..seeds import format_seeds, parse_seeds
 
 HASHED = ("task", "split", "model", "ablation", "data")
 HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
+# Keys that came later, each with the value that all earlier runs had.
+ADDED = {"task.base": 2}
 
 
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Paths, the logger, the launcher, checkpointing, the device and compilation are left out.
+    Paths, the logger, the launcher, checkpointing, the device and compilation are left out. So are keys of `ADDED` at
+    their original values: runs made before those keys keep their names.
     """
-    return {
-        **{key: resolved[key] for key in HASHED},
-        "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
-        "seed": format_seeds(parse_seeds(resolved["seed"])),
-    }
+    return _without_added(
+        {
+            **{key: resolved[key] for key in HASHED},
+            "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
+            "seed": format_seeds(parse_seeds(resolved["seed"])),
+        }
+    )
+
+
+def _without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Leave out keys, by their dotted names."""
+    kept = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        if name not in ADDED or value != ADDED[name]:
+            kept[key] = _without_added(value, f"{name}.") if isinstance(value, dict) else value
+    return kept
 
 
 def run_name(resolved: Mapping[str, Any]) -> str:

@@ -1,8 +1,11 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
 from .add import Add
+from .add3 import Add3
+from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
+from .sub import Sub
 from .task import Examples, Task
 
-__all__ = ["Add", "Examples", "Mul", "RandomOutput", "Task"]
+__all__ = ["Add", "Add3", "Examples", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

@@ -1,4 +1,4 @@
-"""Binary addition (paper, section 3.1)."""
+"""Addition (paper, section 3.1)."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,10 @@ from .task import Task
 
 
 class Add(Task):
-    """``a + b``, with one bit more than the operands.
+    """``a + b``, with one digit more than the operands.
 
     ``3 + 5 = 8`` at three bits: prompt ``110+101``, completion ``0001``, carries out of bits 0, 1, 2: ``1 1 1``.
+    In base 10 with two digits, ``47 + 85 = 132``: prompt ``74+58``, completion ``231``, carries ``1 1``.
     """
 
     name = "add"
@@ -21,15 +22,15 @@ class Add(Task):
 
     @property
     def width(self) -> int:
-        return self.bits + 1
+        return bits.digits_of(self.operands * (self.limit - 1), self.base)
 
-    def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        return np.add(a, b, dtype=np.int64)
+    def answer(self, *operands: npt.ArrayLike) -> Array:
+        return np.sum(np.broadcast_arrays(*operands), axis=0, dtype=np.int64)
 
-    def carries(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        """Carry out of each bit (N, bits), least significant first. The last one is the top bit of the sum."""
-        low = (np.int64(2) << np.arange(self.bits)) - 1  # the lowest i + 1 bits
-        return ((np.asarray(a)[:, None] & low) + (np.asarray(b)[:, None] & low) > low).astype(np.int64)
+    def carries(self, *operands: npt.ArrayLike) -> Array:
+        """Carry out of each digit (N, bits), least significant first. The last one is the sum above those digits."""
+        above = self.base ** np.arange(1, self.bits + 1, dtype=np.int64)
+        return self.answer(*(np.asarray(x)[:, None] % above for x in operands)) // above
 
     def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
         """Beside the operands' bits, ``xor`` of those, ``carry`` into bit t, ``sum`` and ``partial_sum`` mod 2^(t+1).
@@ -46,5 +47,5 @@ class Add(Task):
             "partial_sum": bits.partial(total, self.width),
         }
 
-    def _concepts(self) -> dict[str, Callable[[Array, Array], Array]]:
+    def _concepts(self) -> dict[str, Callable[..., Array]]:
         return super()._concepts() | {"carries": self.carries}

@@ -1,4 +1,4 @@
-"""Binary multiplication (paper, section 3.1)."""
+"""Multiplication (paper, section 3.1)."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +9,10 @@ from .task import Task
 
 
 class Mul(Task):
-    """``a * b``, with twice as many bits as an operand.
+    """``a * b``, with twice as many digits as an operand.
 
-    ``3 x 5 = 15`` at three bits: prompt ``110x101``, completion ``111100``.
+    ``3 x 5 = 15`` at three bits: prompt ``110x101``, completion ``111100``. In base 10 with two
+    digits, ``47 x 85 = 3995``: prompt ``74x58``, completion ``5993``.
     """
 
     name = "mul"

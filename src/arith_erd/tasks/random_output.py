@@ -3,18 +3,19 @@
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order
+from ..bits import Array, Order, digits_of
 from ..errors import require_integer
 from .task import Task
 
 
 class RandomOutput(Task):
-    """A fixed table of integers, drawn uniformly from the range of sums, [0, 2 * (2 ** bits - 1)].
+    """A fixed table of integers, drawn uniformly from the range of sums, [0, 2 * (base ** bits - 1)].
 
     Prompts and widths are those of addition. At three bits, ``3`` and ``5`` have the prompt ``110+101`` and a random
     four-bit completion.
 
     Args:
+        bits, prompt_order, completion_order, base: as of `Task`.
         seed: of the table. All replicas of an experiment memorise the same table.
     """
 
@@ -27,15 +28,17 @@ class RandomOutput(Task):
         prompt_order: Order = "reverse",
         completion_order: Order = "reverse",
         seed: int = 0,
+        *,
+        base: int = 2,
     ) -> None:
-        super().__init__(bits, prompt_order, completion_order)
+        super().__init__(bits, prompt_order, completion_order, base=base)
         require_integer("task.seed", seed, 0)
         self.seed = seed
-        self._table = np.random.default_rng(seed).integers(2 ** (bits + 1) - 1, size=4**bits, dtype=np.int64)
+        self._table = np.random.default_rng(seed).integers(2 * self.limit - 1, size=self.size, dtype=np.int64)
 
     @property
     def width(self) -> int:
-        return self.bits + 1
+        return digits_of(2 * (self.limit - 1), self.base)
 
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        return self._table[np.asarray(a) * 2**self.bits + np.asarray(b)]
+        return self._table[np.asarray(a) * self.limit + np.asarray(b)]

@@ -1,107 +1,189 @@
-"""A task: a function of two n-bit integers, its token sequences, and the concepts that probes look for."""
+"""A task: a function of a few integers, its token sequences, and the concepts that probes look for."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import bits as bit
-from ..bits import ORDERS, Array, Order
+from ..bits import MAX_BASE, ORDERS, ZERO, Array, Order
 from ..errors import bad_value, require_integer
 
-MIN_BITS, MAX_BITS = 2, 9
+ROWS = 2**20  # every table has fewer
 
 
 @dataclass(frozen=True)
 class Examples:
-    """N pairs of operands with their answers and tokens. The first axis of every array has length N."""
+    """N combinations of operands with their answers and tokens. The first axis of every array has length N."""
 
     bits: int
-    a: Array  # (N,)
-    b: Array  # (N,)
+    """Digits of each operand."""
+    base: int
+    limit: int
+    """Operands are in [0, limit)."""
+    operands: Array  # (N, k)
     answer: Array  # (N,)
-    prompt: Array  # (N, 2 * bits + 1)
+    prompt: Array  # (N, k * bits + k - 1)
     completion: Array  # (N, width)
 
     def __len__(self) -> int:
-        return len(self.a)
+        return len(self.answer)
+
+    @property
+    def a(self) -> Array:
+        """The first operand (N,)."""
+        return self.operands[:, 0]
+
+    @property
+    def b(self) -> Array:
+        """The second operand (N,)."""
+        return self.operands[:, 1]
 
 
 class Task(ABC):
-    """A function of two ``bits``-wide integers, written out as tokens.
+    """A function of one or more integers, written out as tokens.
 
-    A subclass defines ``name``, ``operator``, ``width`` and ``answer``, and may add concepts.
+    A subclass defines ``name``, ``operator``, ``width`` and ``answer``, sets ``operands`` unless it takes two, and may
+    add concepts.
 
     Args:
-        bits: width of each operand, 2 to 9; the table has ``4 ** bits`` rows.
-        prompt_order: ``reverse`` (least significant bit first) or ``plain``.
+        bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others; the table must have
+            fewer than 2 ** 20 rows, so at most 9 for two binary operands.
+        prompt_order: ``reverse`` (least significant digit first) or ``plain``.
         completion_order: likewise, for the answer.
+        base: of the digits, 2 to 16.
+
+    Raises:
+        UserError: for an option out of its range.
     """
 
     name: ClassVar[str]
     operator: ClassVar[str]
+    operands: ClassVar[int] = 2
 
-    def __init__(self, bits: int = 7, prompt_order: Order = "reverse", completion_order: Order = "reverse") -> None:
-        require_integer("task.bits", bits, MIN_BITS, MAX_BITS)
+    def __init__(
+        self,
+        bits: int = 7,
+        prompt_order: Order = "reverse",
+        completion_order: Order = "reverse",
+        *,
+        base: int = 2,
+    ) -> None:
+        require_integer("task.base", base, 2, MAX_BASE)
+        require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))
         self.bits = bits
+        self.base = base
         self.prompt_order = prompt_order
         self.completion_order = completion_order
+
+    @classmethod
+    def _widths(cls, base: int) -> tuple[int, int]:
+        """The fewest and most digits that an operand may have."""
+        most = 1
+        while base ** (cls.operands * (most + 1)) < ROWS:
+            most += 1
+        return 2 if base == 2 else 1, most
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Tokens of the completion: enough bits for the largest answer."""
+        """Tokens of the completion: enough digits for the largest answer."""
 
+    # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
     @abstractmethod
-    def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        """Operands (N,), (N,) in [0, 2 ** bits) -> answers (N,)."""
+    def answer(self, *operands: Any, **named: Any) -> Array:
+        """Operands, each (N,) in [0, limit) -> answers (N,), none of them negative."""
+
+    @property
+    def limit(self) -> int:
+        """Operands are in [0, limit): all that can be written, unless a task takes fewer."""
+        return self.base**self.bits
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the table: how many values each operand has."""
+        return (self.limit,) * self.operands
+
+    @property
+    def size(self) -> int:
+        """Rows of the table."""
+        return math.prod(self.shape)
+
+    @property
+    def digits(self) -> str:
+        """The word for digits in this base: ``bits`` or ``digits``."""
+        return "bits" if self.base == 2 else "digits"
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that a network must know: 5 in base 2, 13 in base 10."""
+        return ZERO + self.base
 
     @property
     def prompt_length(self) -> int:
-        """Tokens of the prompt: two operands and the operator."""
-        return 2 * self.bits + 1
+        """Tokens of the prompt: the operands, and an operator between each two."""
+        return self.operands * self.bits + self.operands - 1
 
-    def examples(self, a: npt.ArrayLike | None = None, b: npt.ArrayLike | None = None) -> Examples:
-        """The given pairs, or without arguments the whole table: all ``4 ** bits`` pairs, in the order of (a, b)."""
-        if a is None or b is None:
-            a, b = np.divmod(np.arange(4**self.bits, dtype=np.int64), 2**self.bits)
-        a, b = np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64)
-        answer = self.answer(a, b)
+    @property
+    def operand_names(self) -> tuple[str, ...]:
+        """``a``, ``b``, ``c``, as many as there are operands."""
+        return tuple(chr(ord("a") + i) for i in range(self.operands))
+
+    def examples(self, *operands: npt.ArrayLike) -> Examples:
+        """The given operands, each (N,), or the whole table: all ``size`` rows, the first operand slowest.
+
+        Raises:
+            ValueError: for another number of operands than the task has.
+        """
+        columns = operands or tuple(np.indices(self.shape).reshape(self.operands, -1))
+        if len(columns) != self.operands:
+            raise ValueError(f"{self.name} takes {self.operands} operands, received {len(columns)}")
+        table = np.stack([np.asarray(x, dtype=np.int64) for x in columns], axis=1)
+        answer = self.answer(*table.T)
         return Examples(
             bits=self.bits,
-            a=a,
-            b=b,
+            base=self.base,
+            limit=self.limit,
+            operands=table,
             answer=answer,
-            prompt=bit.encode_prompt(a, b, self.bits, self.prompt_order),
-            completion=bit.encode_completion(answer, self.width, self.completion_order),
+            prompt=bit.encode_prompt(table, self.bits, self.prompt_order, self.base),
+            completion=bit.encode_completion(answer, self.width, self.completion_order, self.base),
         )
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
         """Completion tokens (..., width) -> the integers (...,) that they encode."""
-        return bit.decode_completion(tokens, self.completion_order)
+        return bit.decode_completion(tokens, self.completion_order, self.base)
 
-    def concepts(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
+    def concepts(self, *operands: npt.ArrayLike) -> dict[str, Array]:
         """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example."""
-        return {name: compute(np.asarray(a), np.asarray(b)) for name, compute in self._concepts().items()}
+        columns = [np.asarray(x) for x in operands]
+        return {name: compute(*columns) for name, compute in self._concepts().items()}
 
-    def _concepts(self) -> dict[str, Callable[[Array, Array], Array]]:
+    def _concepts(self) -> dict[str, Callable[..., Array]]:
         return {
-            "value": lambda a, b: self.answer(a, b)[:, None],
-            "completion_bits": lambda a, b: bit.to_bits(self.answer(a, b), self.width),
-            "operand_bits": lambda a, b: np.hstack([bit.to_bits(a, self.bits), bit.to_bits(b, self.bits)]),
-            "operand_values": lambda a, b: np.stack([a, b], axis=1),
+            "value": lambda *x: self.answer(*x)[:, None],
+            f"completion_{self.digits}": lambda *x: bit.to_digits(self.answer(*x), self.width, self.base),
+            f"operand_{self.digits}": lambda *x: self.operand_digits(np.stack(x, axis=1)),
+            "operand_values": lambda *x: np.stack(x, axis=1),
         }
+
+    def operand_digits(self, operands: npt.ArrayLike) -> Array:
+        """Operands (N, k) -> their digits (N, k * bits), those of the first operand first."""
+        digits = bit.to_digits(operands, self.bits, self.base)  # (N, k, bits)
+        return digits.reshape(len(digits), -1)
 
     def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
         """What an algorithm may compute on its way to bit t of the answer: name -> (N, width), a column for each t.
 
-        ``a_bit`` and ``b_bit`` are the operands' own bits t, 0 beyond their width. A task adds what it has more.
+        For two operands in base 2. ``a_bit`` and ``b_bit`` are the operands' own bits t, 0 beyond their width. A task
+        adds what it has more.
         """
         a, b = np.asarray(a), np.asarray(b)
         return {"a_bit": bit.to_bits(a, self.width), "b_bit": bit.to_bits(b, self.width)}

@@ -24,6 +24,18 @@ def test_number_of_parameters(network, task, parameters):
 
 
 @pytest.mark.parametrize("network", [Transformer, NanoGPT])
+def test_vocabulary_of_another_base(network):
+    task = Add(2, base=10)
+    built = network(task.prompt_length, task.width, num_layers=1, vocab_size=task.vocab_size)
+    five = network(task.prompt_length, task.width, num_layers=1)
+    tables = 1 if network is NanoGPT else 3  # two embeddings and a head, which has a bias too
+    assert count(built) - count(five) == 8 * (tables * 64 + (network is Transformer))
+    examples = task.examples([47, 99], [85, 99])
+    prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
+    assert built(prompt, shift_right(completion)).shape == (2, 3, 13)
+
+
+@pytest.mark.parametrize("network", [Transformer, NanoGPT])
 def test_d_model_must_be_a_multiple_of_num_heads(network):
     with pytest.raises(ValueError, match="d_model=63 must be a multiple of num_heads=8"):
         network(P, M, d_model=63)

@@ -14,7 +14,7 @@ from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.probes.amnesic import METHODS, Amnesic, Place, baseline, probe_error
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Add3, Mul, Sub, Task
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 
@@ -143,11 +143,11 @@ def test_probe_error_of_numbers_and_of_bits():
 
 
 def test_the_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
-    for task, linear in ((Add(3), True), (Mul(3), False)):
+    for task, linear in ((Add(3), True), (Mul(3), False), (Add3(2), True), (Add(1, base=10), True), (Sub(3), False)):
         pairs = task.examples()
-        concepts = {name: torch.as_tensor(z) for name, z in task.concepts(pairs.a, pairs.b).items()}
+        concepts = {name: torch.as_tensor(z) for name, z in task.concepts(*pairs.operands.T).items()}
         assert (baseline(task, concepts["value"]) < 1e-9) == linear
-        assert baseline(task, concepts["operand_bits"]) == 0
+        assert baseline(task, concepts[f"operand_{task.digits}"]) < 1e-9
 
 
 def test_addition_comes_with_its_warning_and_both_numbers():

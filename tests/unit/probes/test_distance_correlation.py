@@ -19,7 +19,7 @@ from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.probes.distance_correlation import DistanceCorrelation
 from arith_erd.seeds import derive
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, Task
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 CELL = ["stack", "layer", "level", "space", "method"]
@@ -27,7 +27,9 @@ CELL = ["stack", "layer", "level", "space", "method"]
 
 def untrained(task: Task, architecture: type[Network] = Transformer, seed: int = 0, **options: bool) -> Subject:
     torch.manual_seed(seed)
-    network = architecture(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2, **options).eval()
+    network = architecture(
+        task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2, vocab_size=task.vocab_size, **options
+    ).eval()
     return Subject("untrained", seed, task, network, None)
 
 
@@ -83,6 +85,17 @@ def test_input_and_output_agree_for_addition_only() -> None:
         cells = measure(untrained(task)).set_index(["stack", "layer", "space", "method", "level"])["correlation"]
         both = cells.unstack("level").dropna()  # the yellow cells have one level each
         assert np.allclose(both["in"], both["out"]) == agree
+
+
+@pytest.mark.parametrize("task", [Add3(2), Add(1, base=10), ModAdd(4, modulus=11)], ids=lambda task: task.name)
+def test_operands_are_all_the_same_in_any_task(task: Task) -> None:
+    rows = measure(untrained(task, NanoGPT))
+    found = rows.set_index(CELL)["correlation"]["input", 0, "in", "value", "pearson"]
+    a = range(task.limit)
+    prompts = task.examples(*[a] * task.operands).prompt
+    pairs = list(combinations(a, 2))
+    token = [(prompts[i] != prompts[j]).sum() for i, j in pairs]
+    assert found == pytest.approx(np.corrcoef(token, [j - i for i, j in pairs])[0, 1])
 
 
 def test_every_replica_and_site_has_its_rows() -> None:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import UNUSED, encode_completion
+from arith_erd.bits import UNUSED, encode_completion, to_digits
 from arith_erd.interp.subject import Subject
 from arith_erd.models import Network
 from arith_erd.probes.errors import Errors, flipped_values, longest_carry, octave, truncated_binomial
 from arith_erd.splits import Split, ValueSplit
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Add3, Mul, Task
 
 TASK = Add(3)
 
@@ -22,6 +22,7 @@ class Parrot(Network):
 
     def __init__(self, task: Task, completion: npt.NDArray[np.int64]) -> None:
         super().__init__()
+        self.vocab_size = task.vocab_size
         self.device_marker = nn.Parameter(torch.zeros(1))
         rows = zip(task.examples().prompt.tolist(), completion.tolist(), strict=True)
         self.told = {tuple(prompt): tokens for prompt, tokens in rows}
@@ -32,11 +33,11 @@ class Parrot(Network):
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         steps = answer_in.shape[1]
         tokens = [self.told[tuple(prompt)][:steps] for prompt in memory.tolist()]
-        return nn.functional.one_hot(torch.tensor(tokens, dtype=torch.int64).view(-1, steps), 5).float()
+        return nn.functional.one_hot(torch.tensor(tokens, dtype=torch.int64).view(-1, steps), self.vocab_size).float()
 
 
 def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None, seed: int = 0) -> Subject:
-    completion = encode_completion(answer, task.width, task.completion_order)
+    completion = encode_completion(answer, task.width, task.completion_order, task.base)
     return Subject("parrot", seed, task, Parrot(task, completion), split)
 
 
@@ -60,6 +61,30 @@ def test_a_known_error_is_reported_in_value_and_in_bits() -> None:
         "hamming_error": 4,
         "longest_carry": 3,
     }
+
+
+def test_a_known_error_in_base_10_and_of_three_operands() -> None:
+    task = Add(2, base=10)
+    examples = task.examples()
+    subject = parrot(task, np.where((examples.a == 47) & (examples.b == 85), 122, examples.answer))
+    (row,) = measure(subject).to_dict("records")
+    assert row["value_error"] == -10
+    assert (row["hamming_error"], row["longest_carry"]) == (1, 2)
+    task = Add3(2)
+    examples = task.examples()
+    subject = parrot(task, np.where(examples.answer == 9, 8, examples.answer))
+    (row,) = measure(subject).to_dict("records")
+    assert [row[name] for name in ("a", "b", "c", "answer", "decoded", "longest_carry")] == [3, 3, 3, 9, 8, 2]
+    assert Errors([subject]).figure(pd.DataFrame([row])).axes
+
+
+def test_wrong_digits_at_random_change_as_many_digits() -> None:
+    answer, wrong = np.arange(1000) % 1000, np.arange(1000) % 3 + 1
+    errors = flipped_values(answer, wrong, 3, base=10)
+    times = len(errors) // len(answer)
+    before = np.tile(answer, times)
+    differing = (to_digits(before, 3, 10) != to_digits(before + errors, 3, 10)).sum(axis=1)
+    np.testing.assert_array_equal(differing, np.tile(wrong, times))
 
 
 @pytest.mark.parametrize("order", ["reverse", "plain"])

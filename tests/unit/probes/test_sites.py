@@ -7,12 +7,13 @@ import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
+from arith_erd.interp.tokens import prompt_names
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.patching import Patching, corrupt
 from arith_erd.probes.probe import Probe
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, Sub, Task
 
 MODELS = (Transformer, NanoGPT)
 
@@ -20,7 +21,9 @@ MODELS = (Transformer, NanoGPT)
 def untrained(model: type[Network], task: Task, seed: int = 0, **options: bool) -> Subject:
     torch.manual_seed(seed)
     size = {"d_model": 16, "num_heads": 2, "num_layers": 2}
-    network = model(prompt_length=task.prompt_length, answer_length=task.width, **size, **options)
+    network = model(
+        prompt_length=task.prompt_length, answer_length=task.width, vocab_size=task.vocab_size, **size, **options
+    )
     return Subject(name="untrained", seed=seed, task=task, network=network.eval(), split=None)
 
 
@@ -85,6 +88,31 @@ def test_a_corrupted_pair_differs_as_it_should(corruption: str) -> None:
     changed = [bin(x).count("1") for x in (clean.a ^ other.a) + 16 * (clean.b ^ other.b)]
     assert set(changed) == {1} if corruption == "bit" else min(changed) >= 1
     assert ((other.a >= 0) & (other.a < 16) & (other.b >= 0) & (other.b < 16)).all()
+
+
+@pytest.mark.parametrize("task", [Add3(2), Sub(2, base=10), ModAdd(4, modulus=11)], ids=lambda task: task.name)
+def test_a_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
+    clean = task.examples()
+    other = corrupt(task, clean, "bit", seed=0)
+    assert ((clean.prompt != other.prompt).sum(axis=1) == 1).all()
+    assert ((other.operands >= 0) & (other.operands < task.limit)).all()
+    changed = (clean.prompt != other.prompt).any(axis=0)
+    assert changed.sum() == task.operands * task.bits  # every digit of every operand is changed somewhere
+    pair = corrupt(task, clean, "pair", seed=0)
+    assert (clean.operands != pair.operands).any(axis=1).all()
+
+
+@pytest.mark.parametrize("task", [Add3(2), Mul(1, base=10)], ids=lambda task: task.name)
+def test_probes_take_any_base_and_number_of_operands(task: Task) -> None:
+    subjects = [untrained(NanoGPT, task)]
+    for probe in (Attention(subjects), LogitLens(subjects), Patching(subjects, pairs=8)):
+        draws(probe, measured(probe))
+
+
+def test_every_position_of_a_prompt_has_its_own_name() -> None:
+    assert prompt_names(Add(2)) == ["a0", "a1", "+", "b0", "b1"]
+    assert prompt_names(Sub(2, "plain", base=10)) == ["a1", "a0", "-", "b1", "b0"]
+    assert prompt_names(Add3(2)) == ["a0", "a1", "+1", "b0", "b1", "+2", "c0", "c1"]
 
 
 def test_wrong_options_are_refused_with_their_key() -> None:

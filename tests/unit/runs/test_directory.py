@@ -98,6 +98,17 @@ def test_the_name_owes_nothing_to_the_order_of_keys(config):
     assert run_name(backwards) == run_name(config)
 
 
+def test_keys_that_came_later_count_only_where_they_changed(config):
+    before = config | {"task": {k: v for k, v in config["task"].items() if k != "base"}}
+    assert config["task"]["base"] == 2
+    assert run_name(before) == run_name(config)
+    assert run_name(config | {"task": config["task"] | {"base": 3}}) != run_name(config)
+
+
+def test_the_name_of_the_default_run_is_that_of_the_first_version():
+    assert run_name(compose("train").resolved) == "add-random-transformer-none-seed0-a7f42b33"
+
+
 def test_identity_is_json(config):
     assert json.loads(json.dumps(identity(config))) == identity(config)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from arith_erd.errors import UserError
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
-from arith_erd.tasks import Add, Mul, RandomOutput
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Task
 
 SPLITS = {"random": RandomSplit(), "vs_t": TokenSplit(), "vs_v": ValueSplit()}
 WIDTHS = range(2, 10)
@@ -86,6 +86,50 @@ def test_vs_v_is_the_central_square(bits, low, high, tables):
     square = np.zeros((2**bits, 2**bits), dtype=bool)
     square[low:high, low:high] = True
     np.testing.assert_array_equal(ValueSplit()(tables[bits]).reshape(square.shape), square)
+
+
+class Unary(Task):
+    name, operator, operands = "unary", "", 1
+    width = 3
+
+    def answer(self, a):
+        return np.asarray(a)
+
+
+@pytest.mark.parametrize(
+    ("task", "low", "high", "held_out"),
+    [
+        (Add(2, base=10), 25, 75, 50**2),
+        (Add3(2), 1, 3, 2**3),
+        (ModAdd(modulus=97), 24, 72, 48**2),
+        (Unary(3), 2, 6, 4),
+    ],
+)
+def test_vs_v_is_the_central_box_of_all_operands(task, low, high, held_out):
+    examples = task.examples()
+    expected = [all(low <= x < high for x in operands) for operands in examples.operands.tolist()]
+    assert ValueSplit()(examples).tolist() == expected
+    assert sum(expected) == held_out
+
+
+def test_vs_t_is_a_ball_in_the_bits_of_all_operands():
+    """The centroid of three operands at two bits is 10 + 10 + 10, least significant bit first."""
+    examples = Add3(2).examples()
+    held_out = TokenSplit()(examples)
+    prompts = ["".join(format(x, "02b")[::-1] for x in operands) for operands in examples.operands.tolist()]
+    nearest = sorted(prompts, key=lambda prompt: (hamming(prompt, "101010"), prompt))[:16]
+    assert {prompt for prompt, out in zip(prompts, held_out, strict=True) if out} == set(nearest)
+    assert TokenSplit()(Unary(3).examples()).sum() == 2
+
+
+def test_vs_t_refuses_other_bases():
+    with pytest.raises(UserError, match=r"^task\.base=10: split=vs_t needs bits; expected task\.base=2$"):
+        TokenSplit()(Add(2, base=10).examples())
+
+
+@pytest.mark.parametrize("task", [Add(1, base=10), Add3(2), ModAdd(3, modulus=5), Unary(4)])
+def test_random_holds_out_a_quarter_of_any_table(task):
+    assert RandomSplit()(task.examples()).sum() == round(task.size / 4)
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.integers(2, 5), st.integers(0, 2**40))

@@ -1,6 +1,7 @@
-"""Tokens equal those made with Python's own arithmetic and ``format(x, "b")``."""
+"""Every token is what Python's own arithmetic says, in every base, order and number of operands."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -9,116 +10,206 @@ from hypothesis import strategies as st
 
 from arith_erd.bits import ORDERS, decode_completion, render
 from arith_erd.errors import UserError
-from arith_erd.tasks import Add, Mul, RandomOutput
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
-TASKS = (Add, Mul, RandomOutput)
+
+class Square(Task):
+    """A task of one operand."""
+
+    name, operator, operands = "square", "", 1
+
+    @property
+    def width(self):
+        return 2 * self.bits
+
+    def answer(self, a):
+        return np.square(a, dtype=np.int64)
+
+
+PAPERS = (Add, Mul, RandomOutput)
+TASKS = (*PAPERS, Add3, Sub, ModAdd, Square)
 WIDTHS = range(2, 10)
+ANSWERS = {  # by Python's integers
+    "add": lambda task, a, b: a + b,
+    "add3": lambda task, a, b, c: a + b + c,
+    "mul": lambda task, a, b: a * b,
+    "sub": lambda task, a, b: abs(a - b),
+    "mod_add": lambda task, a, b: (a + b) % task.modulus,
+    "square": lambda task, a: a**2,
+    "random_output": lambda task, a, b: int(task.answer(a, b)),
+}
 
 
-def written(value: int, width: int, order: str) -> str:
-    text = format(value, f"0{width}b")
-    assert len(text) == width, "more bits than the completion has"
+def digits_of(value: int, base: int) -> str:
+    low = "0123456789abcdef"[value % base]
+    return low if value < base else digits_of(value // base, base) + low
+
+
+def written(value: int, width: int, order: str, base: int = 2) -> str:
+    text = digits_of(value, base).zfill(width)
+    assert len(text) == width, "more digits than the completion has"
     return text[::-1] if order == "reverse" else text
 
 
-def expected_row(task, a: int, b: int) -> tuple[str, str]:
-    prompt = written(a, task.bits, task.prompt_order) + task.operator + written(b, task.bits, task.prompt_order)
-    if isinstance(task, Add):
-        answer, width = a + b, task.bits + 1
-    elif isinstance(task, Mul):
-        answer, width = a * b, 2 * task.bits
-    else:
-        answer, width = int(task.answer(a, b)), task.bits + 1
-    return prompt, written(answer, width, task.completion_order)
+def expected_row(task: Task, *operands: int) -> tuple[str, str]:
+    prompt = task.operator.join(written(x, task.bits, task.prompt_order, task.base) for x in operands)
+    answer = ANSWERS[task.name](task, *operands)
+    return prompt, written(answer, task.width, task.completion_order, task.base)
 
 
 def rows(task, examples) -> list[tuple[str, str]]:
     return list(zip(render(examples.prompt, task.operator), render(examples.completion), strict=True))
 
 
+def most_digits(task_class: type[Task], base: int) -> int:
+    """As many as leave fewer than 2 ** 20 rows."""
+    return max(n for n in range(1, 20) if base ** (n * task_class.operands) < 2**20)
+
+
 @st.composite
-def tasks_with_pairs(draw):
-    task = draw(st.sampled_from(TASKS))(
-        draw(st.sampled_from(WIDTHS)), draw(st.sampled_from(ORDERS)), draw(st.sampled_from(ORDERS))
-    )
-    operand = st.integers(0, 2**task.bits - 1)
-    return task, draw(st.lists(st.tuples(operand, operand), min_size=1, max_size=20))
+def any_tasks(draw, classes=TASKS):
+    task_class, base = draw(st.sampled_from(classes)), draw(st.integers(2, 16))
+    bits = draw(st.integers(2 if base == 2 else 1, min(most_digits(task_class, base), 6)))
+    options = {"modulus": draw(st.integers(2, base**bits))} if task_class is ModAdd else {}
+    if task_class is RandomOutput and base ** (2 * bits) > 2**14:
+        bits = 1 if base > 2 else 2
+    return task_class(bits, draw(st.sampled_from(ORDERS)), draw(st.sampled_from(ORDERS)), base=base, **options)
 
 
-@given(tasks_with_pairs())
-def test_examples_of_given_pairs_match_python_arithmetic(case):
-    task, pairs = case
-    assert rows(task, task.examples(*zip(*pairs, strict=True))) == [expected_row(task, a, b) for a, b in pairs]
+@st.composite
+def tasks_with_operands(draw):
+    task = draw(any_tasks())
+    operand = st.integers(0, task.limit - 1)
+    return task, draw(st.lists(st.tuples(*[operand] * task.operands), min_size=1, max_size=20))
 
 
-@pytest.mark.parametrize("task_class", TASKS)
+@given(tasks_with_operands())
+def test_rows_of_any_operands(case):
+    task, operands = case
+    assert rows(task, task.examples(*zip(*operands, strict=True))) == [expected_row(task, *row) for row in operands]
+
+
+@given(any_tasks())
+def test_the_table_holds_every_combination_once_first_operand_slowest(task):
+    shape = (task.limit,) * task.operands
+    assert (task.shape, task.size) == (shape, math.prod(shape))
+    if task.size > 4096:  # the orders are the same at every size
+        return
+    examples = task.examples()
+    operands = list(itertools.product(range(task.limit), repeat=task.operands))
+    assert examples.operands.tolist() == [list(row) for row in operands]
+    assert rows(task, examples) == [expected_row(task, *row) for row in operands]
+    assert examples.prompt.shape == (task.size, task.prompt_length)
+    assert examples.completion.shape == (task.size, task.width)
+    assert max(examples.prompt.max(), examples.completion.max()) < task.vocab_size
+
+
+@pytest.mark.parametrize("task_class", PAPERS)
 @pytest.mark.parametrize(("prompt_order", "completion_order"), list(itertools.product(ORDERS, ORDERS)))
-@pytest.mark.parametrize("bits", [2, 3, 7])
-def test_whole_table_matches_python_arithmetic(task_class, bits, prompt_order, completion_order):
-    task = task_class(bits, prompt_order, completion_order)
-    pairs = itertools.product(range(2**bits), repeat=2)
+def test_every_row_of_the_papers_tables(task_class, prompt_order, completion_order):
+    task = task_class(7, prompt_order, completion_order)
+    pairs = itertools.product(range(128), repeat=2)
     assert rows(task, task.examples()) == [expected_row(task, a, b) for a, b in pairs]
+    assert task.vocab_size == 5
 
 
-@pytest.mark.parametrize("task_class", TASKS)
+@pytest.mark.parametrize("task_class", PAPERS)
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_table_contains_each_pair_once(task_class, bits):
+def test_the_table_has_each_pair_once(task_class, bits):
     task = task_class(bits)
     examples = task.examples()
     assert len(examples) == 4**bits
     assert len(set(zip(examples.a.tolist(), examples.b.tolist(), strict=True))) == 4**bits
-    assert examples.prompt.shape == (4**bits, task.prompt_length)
-    assert examples.completion.shape == (4**bits, task.width)
     np.testing.assert_array_equal(examples.answer, task.answer(examples.a, examples.b))
 
 
-@given(tasks_with_pairs())
+@pytest.mark.parametrize(
+    ("task", "operands", "prompt", "completion"),
+    [
+        (Add(3), (3, 5), "110+101", "0001"),
+        (Add(2, base=10), (47, 85), "74+58", "231"),
+        (Mul(2, base=10), (47, 85), "74x58", "5993"),
+        (Sub(3), (3, 5), "110-101", "010"),
+        (ModAdd(3, modulus=5), (3, 4), "110+001", "010"),
+        (Add3(3), (3, 5, 7), "110+101+111", "11110"),
+        (Add(2, "plain", "plain", base=16), (0xAB, 0xFF), "ab+ff", "1aa"),
+    ],
+)
+def test_examples_of_the_docstrings(task, operands, prompt, completion):
+    assert rows(task, task.examples(*([x] for x in operands))) == [(prompt, completion)]
+
+
+@pytest.mark.parametrize("base", range(2, 17))
+@pytest.mark.parametrize("task_class", [Add, Add3, Mul])
+def test_completions_are_as_wide_as_the_largest_answer(task_class, base):
+    for bits in range(2 if base == 2 else 1, most_digits(task_class, base) + 1):
+        task = task_class(bits, base=base)
+        largest = ANSWERS[task.name](task, *[task.limit - 1] * task.operands)
+        assert task.width == (len(digits_of(largest, base)) if task_class is not Mul else 2 * bits)
+        assert largest < base**task.width
+
+
+@given(tasks_with_operands())
 def test_decode_inverts_the_completion(case):
-    task, pairs = case
-    examples = task.examples(*zip(*pairs, strict=True))
+    task, operands = case
+    examples = task.examples(*zip(*operands, strict=True))
     np.testing.assert_array_equal(task.decode(examples.completion), examples.answer)
-    np.testing.assert_array_equal(decode_completion(examples.completion, task.completion_order), examples.answer)
+    decoded = decode_completion(examples.completion, task.completion_order, task.base)
+    np.testing.assert_array_equal(decoded, examples.answer)
 
 
-def ripple(a: int, b: int, bits: int) -> list[int]:
-    """Carries as a chain of full adders finds them, one bit at a time."""
+def test_another_number_of_operands_is_refused():
+    with pytest.raises(ValueError, match=r"^add3 takes 3 operands, received 2$"):
+        Add3(3).examples([1], [2])
+
+
+def ripple(operands: tuple[int, ...], bits: int, base: int) -> list[int]:
+    """Carries as one finds them by hand, one digit at a time."""
     carry, carries = 0, []
     for i in range(bits):
-        carry = ((a >> i & 1) + (b >> i & 1) + carry) >> 1
+        carry = (sum(x // base**i % base for x in operands) + carry) // base
         carries.append(carry)
     return carries
 
 
+@given(any_tasks([Add, Add3]), st.data())
+def test_carries_are_those_of_a_ripple_adder(task, data):
+    operand = st.integers(0, task.limit - 1)
+    operands = data.draw(st.lists(st.tuples(*[operand] * task.operands), min_size=1, max_size=20))
+    found = task.carries(*np.array(operands).T)
+    assert found.tolist() == [ripple(row, task.bits, task.base) for row in operands]
+
+
 @pytest.mark.parametrize("bits", [2, 5, 7])
-def test_carries_equal_those_of_a_ripple_carry_adder(bits):
+def test_carries_of_the_whole_binary_table(bits):
     examples = Add(bits).examples()
     pairs = zip(examples.a.tolist(), examples.b.tolist(), strict=True)
-    assert Add(bits).carries(examples.a, examples.b).tolist() == [ripple(a, b, bits) for a, b in pairs]
+    assert Add(bits).carries(examples.a, examples.b).tolist() == [ripple(pair, bits, 2) for pair in pairs]
 
 
-def test_last_carry_is_the_top_bit_of_the_sum():
+def test_the_last_carry_is_the_top_bit_of_the_sum():
     concepts = Add(7).concepts(*np.divmod(np.arange(4**7), 2**7))
     np.testing.assert_array_equal(concepts["carries"][:, -1], concepts["completion_bits"][:, -1])
 
 
-@given(tasks_with_pairs())
+@given(tasks_with_operands())
 def test_concepts(case):
-    task, pairs = case
-    a, b = (np.array(x) for x in zip(*pairs, strict=True))
-    concepts = task.concepts(a, b)
-    answers = [int(task.answer(x, y)) for x, y in pairs]
+    task, operands = case
+    concepts = task.concepts(*np.array(operands).T)
+    answers = [ANSWERS[task.name](task, *row) for row in operands]
+    unit = "bits" if task.base == 2 else "digits"
     assert tuple(concepts) == task.concept_names
-    assert set(concepts) == {"value", "completion_bits", "operand_bits", "operand_values"} | (
+    assert set(concepts) == {"value", f"completion_{unit}", f"operand_{unit}", "operand_values"} | (
         {"carries"} if isinstance(task, Add) else set()
     )
     assert concepts["value"].tolist() == [[x] for x in answers]
-    assert concepts["operand_values"].tolist() == [list(pair) for pair in pairs]
-    # Concepts do not depend on the order in which the model sees bits: least significant first, always.
-    assert concepts["completion_bits"].tolist() == [
-        [int(c) for c in written(x, task.width, "reverse")] for x in answers
+    assert concepts["operand_values"].tolist() == [list(row) for row in operands]
+    # Concepts do not depend on the order in which the model sees digits: least significant first, always.
+    assert concepts[f"completion_{unit}"].tolist() == [
+        [int(c, 16) for c in written(x, task.width, "reverse", task.base)] for x in answers
     ]
-    assert concepts["operand_bits"].tolist() == [
-        [int(c) for x in pair for c in written(x, task.bits, "reverse")] for pair in pairs
+    assert concepts[f"operand_{unit}"].tolist() == [
+        [int(c, 16) for x in row for c in written(x, task.bits, "reverse", task.base)] for row in operands
     ]
 
 
@@ -131,7 +222,7 @@ def test_random_answers_span_the_range_of_sums(bits):
         assert set(answers.tolist()) == set(range(2 * (2**bits - 1) + 1))
 
 
-def test_random_answers_are_uniform_and_independent_of_the_operands():
+def test_random_answers_are_uniform_and_know_nothing_of_the_operands():
     examples = RandomOutput(7).examples()
     expected = len(examples) / 255
     chi_square = ((np.bincount(examples.answer, minlength=255) - expected) ** 2 / expected).sum()
@@ -140,21 +231,47 @@ def test_random_answers_are_uniform_and_independent_of_the_operands():
         assert abs(np.corrcoef(operand, examples.answer)[0, 1]) < 5 / len(examples) ** 0.5
 
 
-def test_random_table_depends_on_its_seed():
+def test_random_table_has_its_own_seed():
     tables = [RandomOutput(7, seed=seed).examples().answer for seed in (0, 0, 1)]
     np.testing.assert_array_equal(tables[0], tables[1])
     assert (tables[0] != tables[2]).mean() > 0.9
 
 
-def test_random_output_uses_the_prompts_of_addition():
+def test_random_output_has_the_prompts_of_addition():
     np.testing.assert_array_equal(RandomOutput(5).examples().prompt, Add(5).examples().prompt)
 
 
-@pytest.mark.parametrize("task_class", TASKS)
+@pytest.mark.parametrize("task_class", [*PAPERS, Sub, ModAdd])
 @pytest.mark.parametrize("bits", [1, 10, 0, -7, 7.0, "7", None, True])
 def test_bad_width_is_refused(task_class, bits):
     with pytest.raises(UserError, match=rf"^task\.bits={bits}: expected an integer from 2 to 9$"):
         task_class(bits)
+
+
+@pytest.mark.parametrize(
+    ("task_class", "base", "lowest", "highest"),
+    [(Add, 10, 1, 3), (Add, 16, 1, 2), (Add, 4, 1, 4), (Add3, 2, 2, 6), (Add3, 10, 1, 2), (Square, 2, 2, 19)],
+)
+def test_tables_stay_below_2_to_the_20_rows(task_class, base, lowest, highest):
+    assert base ** (highest * task_class.operands) < 2**20 <= base ** ((highest + 1) * task_class.operands)
+    for bits in (lowest - 1, highest + 1):
+        with pytest.raises(UserError, match=rf"^task\.bits={bits}: expected an integer from {lowest} to {highest}$"):
+            task_class(bits, base=base)
+    for bits in (lowest, highest):
+        assert task_class(bits, base=base).bits == bits
+
+
+@pytest.mark.parametrize("task_class", TASKS)
+@pytest.mark.parametrize("base", [1, 17, 0, -2, 2.0, "10", None, True])
+def test_bad_base_is_refused(task_class, base):
+    with pytest.raises(UserError, match=rf"^task\.base={base}: expected an integer from 2 to 16$"):
+        task_class(base=base)
+
+
+@pytest.mark.parametrize("modulus", [1, 129, 0, 97.0, "97", None, True])
+def test_bad_modulus_is_refused(modulus):
+    with pytest.raises(UserError, match=rf"^task\.modulus={modulus}: expected an integer from 2 to 128$"):
+        ModAdd(modulus=modulus)
 
 
 @pytest.mark.parametrize("key", ["prompt_order", "completion_order"])
