@@ -55,7 +55,7 @@ class Dataset(Probe):
             ax.set(ylabel="B", yticks=ticks, ylim=(-0.5, shape[1] - 0.5), box_aspect=1)
         else:
             ax.set_yticks([])
-        dark = "dark" if held_out.ndim < 3 else "dark: its share over all other operands"
+        dark = "dark" if held_out.ndim < 3 else "dark: share over other operands"
         title = f"{self.task.name}: {count:,} of {len(rows):,} examples\nheld out for validation ({dark})"
         ax.set_title(title, fontsize=10)
         return figure

@@ -93,7 +93,7 @@ def test_rows_of_any_operands(case):
 def test_the_table_holds_every_combination_once_first_operand_slowest(task):
     shape = (task.limit,) * task.operands
     assert (task.shape, task.size) == (shape, math.prod(shape))
-    if task.size > 4096:  # the orders are the same at every size
+    if task.size > 1024:  # the orders are the same at every size
         return
     examples = task.examples()
     operands = list(itertools.product(range(task.limit), repeat=task.operands))
@@ -107,8 +107,9 @@ def test_the_table_holds_every_combination_once_first_operand_slowest(task):
 @pytest.mark.parametrize("task_class", PAPERS)
 @pytest.mark.parametrize(("prompt_order", "completion_order"), list(itertools.product(ORDERS, ORDERS)))
 def test_every_row_of_the_papers_tables(task_class, prompt_order, completion_order):
-    task = task_class(7, prompt_order, completion_order)
-    pairs = itertools.product(range(128), repeat=2)
+    bits = 7 if prompt_order == completion_order == "reverse" else 3
+    task = task_class(bits, prompt_order, completion_order)
+    pairs = itertools.product(range(2**bits), repeat=2)
     assert rows(task, task.examples()) == [expected_row(task, a, b) for a, b in pairs]
     assert task.vocab_size == 5
 
@@ -119,7 +120,7 @@ def test_the_table_has_each_pair_once(task_class, bits):
     task = task_class(bits)
     examples = task.examples()
     assert len(examples) == 4**bits
-    assert len(set(zip(examples.a.tolist(), examples.b.tolist(), strict=True))) == 4**bits
+    assert len(np.unique(examples.operands, axis=0)) == 4**bits
     np.testing.assert_array_equal(examples.answer, task.answer(examples.a, examples.b))
 
 
