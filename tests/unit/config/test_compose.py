@@ -57,9 +57,31 @@ def test_the_groups_are_those_of_the_design():
 @pytest.mark.parametrize("name", options("task"))
 @pytest.mark.parametrize("order", ["reverse", "plain"])
 def test_every_task_builds(name, order):
-    task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}"]).task
-    assert (task.name, task.bits, task.prompt_order) == (name, 3, order)
-    assert len(task.examples()) == 64
+    more = ["task.modulus=8"] if name == "mod_add" else []
+    task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}", *more]).task
+    assert (task.name, task.bits, task.prompt_order, task.base) == (name, 3, order, 2)
+    assert len(task.examples()) == 8**task.operands
+
+
+def test_networks_know_the_tokens_of_the_task():
+    job = compose("train", ["task.base=10", "task.bits=2", "model=nanogpt"])
+    prompt, answer_in = torch.full((2, 5), 12), torch.full((2, 3), START)
+    assert job.network()(prompt, answer_in).shape == (2, 3, 13)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["task.base=10"], r"^task\.bits=7: expected an integer from 1 to 3$"),
+        (["task.base=1"], r"^task\.base=1: expected an integer from 2 to 16$"),
+        (["task.base=10", "task.bits=2", "split=vs_t"], r"^task\.base=10: split=vs_t needs bits; expected task\.base=2$"),
+        (["task=mod_add", "task.bits=4"], r"^task\.modulus=97: expected an integer from 2 to 16$"),
+        (["task=add3"], r"^task\.bits=7: expected an integer from 2 to 6$"),
+    ],
+)
+def test_tasks_that_cannot_be_are_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        compose("train", overrides)
 
 
 @pytest.mark.parametrize("name", options("split"))
