@@ -42,11 +42,9 @@ def require_binary(task: Task) -> None:
     Raises:
         UserError: since position t of the answer would not be bit t, which all causal models speak of.
     """
-    if (task.operands, task.base) != (2, 2):
-        raise UserError(
-            f"task={task.name} task.base={task.base}: has {task.operands} operand(s) in base {task.base}; "
-            "the causal models are of two operands in base 2"
-        )
+    if task.base != 2 or task.shape != (2**task.bits,) * 2:
+        of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {of}; causal models need two operands in base 2, of any value")
     if task.completion_order != "reverse":
         expected = "reverse: the causal models are of answers written least significant bit first"
         raise bad_value("task.completion_order", task.completion_order, expected)

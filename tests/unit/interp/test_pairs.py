@@ -7,9 +7,17 @@ from arith_erd.bits import to_bits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal import CausalTask, require_variables
 from arith_erd.interp.pairs import FAMILIES, draw, families_of, sources, split_operands
-from arith_erd.tasks import Add, Mul, RandomOutput
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput
 
 ADD, MUL = CausalTask(Add(4)), CausalTask(Mul(3))
+
+
+@pytest.mark.parametrize("task", [Add3(2), Add(1, base=10), ModAdd(3, modulus=5)], ids=lambda task: task.name)
+def test_causal_models_refuse_other_tables_than_pairs_of_bits(task):
+    with pytest.raises(
+        UserError, match=rf"^task={task.name}: has . operand.*; causal models need two operands in base 2"
+    ):
+        CausalTask(task)
 
 
 @pytest.mark.parametrize("pairs", [ADD, MUL], ids=["add", "mul"])

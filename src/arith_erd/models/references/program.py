@@ -45,7 +45,7 @@ def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     sums = np.arange(2 ** (BITS + 1) - 1)
     low, high = np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1)
     a = rng.integers(low, high + 1)
-    prompt = encode_prompt(a, sums - a, BITS, "reverse")
+    prompt = encode_prompt(np.stack([a, sums - a], axis=1), BITS, "reverse")
     completion = encode_completion(sums, WIDTH, "reverse")
     answer_in = np.concatenate([np.full((len(sums), 1), START), completion[:, :-1]], axis=1)
     return torch.from_numpy(prompt), torch.from_numpy(answer_in)
