@@ -14,6 +14,8 @@ from ..interp.subject import Subject
 from ..plots.dose import draw_doses
 from .probe import Probe
 
+DELTAS = (1, 2, 4, 8, 16, 32, 64)
+
 
 class Dose(Probe):
     """Move all positions of a site along the value, and read the whole answer.
@@ -29,7 +31,7 @@ class Dose(Probe):
         subjects: trained replicas of one task that has a value.
         site: layers: a name, a list of them, or ``all``.
         method: one of the four, or a list of them.
-        delta: units of the value, or a list of them.
+        delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, as far as the task has such values.
         sample: pairs for each delta.
         seed: of the sample, the fits and the controls.
 
@@ -47,7 +49,7 @@ class Dose(Probe):
         subjects: Sequence[Subject],
         site: str | Sequence[str] = "all",
         method: str | Sequence[str] = ("slope", "leace", "centroids"),
-        delta: int | Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+        delta: int | Sequence[int] | None = None,
         sample: int = 128,
         seed: int = 0,
     ) -> None:
@@ -57,9 +59,12 @@ class Dose(Probe):
         self.pairs = valued(subjects[0])
         self.sites = chosen_sites([subject.network for subject in subjects], site)
         self.methods = chosen_methods(method, METHODS)
+        largest = int(self.pairs.examples.answer.max())
+        if delta is None:
+            delta = [number for number in DELTAS if number <= largest]
         self.deltas = [delta] if isinstance(delta, int) else list(dict.fromkeys(delta))
         for number in self.deltas:
-            require_integer("probe.delta", number, 1, int(self.pairs.examples.answer.max()))
+            require_integer("probe.delta", number, 1, largest)
         self.sample = sample
         self.seed = seed
 

@@ -45,7 +45,7 @@ class Subspaces(Probe):
     Args:
         subjects: trained replicas of one task.
         site: a name, a list of them, or ``all``.
-        position: of the answer, a list of them, or ``all``: every position of the site together.
+        position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: a name, a list of them, or None for all.
         rank: of the subspace, or a list of them.
         train, validation, test, steps, random: see `interp.place.Budget`.
@@ -65,7 +65,7 @@ class Subspaces(Probe):
         self,
         subjects: Sequence[Subject],
         site: str | Sequence[str] = "dec.3",
-        position: int | str | Sequence[int | str] = 4,
+        position: int | str | Sequence[int | str] | None = None,
         variable: str | Sequence[str] | None = None,
         rank: int | Sequence[int] = (1, 2),
         train: int = 1000,
@@ -82,7 +82,8 @@ class Subspaces(Probe):
         self.subjects = subjects
         self.pairs = CausalTask(subjects[0].task)
         self.sites = chosen_sites([subject.network for subject in subjects], site)
-        self.positions = [_position(p, self.pairs.task.width) for p in _listed(position)]
+        width = self.pairs.task.width
+        self.positions = [_position(p, width) for p in _listed(width // 2 if position is None else position)]
         self.variables = _variables(self.pairs, variable, None in self.positions)
         self.ranks = _listed(rank)
         for number in self.ranks:
