@@ -133,7 +133,7 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, runs_di
     capsys.readouterr()
     assert_same(whole, train(*FOUR_EPOCHS))
     lines = capsys.readouterr().out.splitlines()
-    assert sum("last.ckpt: damaged; going on from the one before" in line for line in lines) == 1
+    assert sum("last.ckpt: damaged; the run resumes from the previous checkpoint" in line for line in lines) == 1
     assert sum("resuming from epoch 3" in line for line in lines) == 1
 
 
@@ -201,7 +201,7 @@ def test_checkpoint_refused_by_lightning_gives_one_line(train, runs_dir, monkeyp
     half_way(train, monkeypatch)
     run = the_run(runs_dir)
     torch.save(torch.load(run.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"}, run.checkpoint)
-    with pytest.raises(UserError, match=r"last\.ckpt: training cannot go on from it .*; delete it to start again"):
+    with pytest.raises(UserError, match=r"last\.ckpt: training cannot continue from it .*; delete it to start again"):
         train(*FOUR_EPOCHS)
 
 
@@ -243,7 +243,7 @@ def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, runs_di
     craft(saved)
     torch.save(saved, run.checkpoint)
     assert_same(train(*FOUR_EPOCHS), whole)
-    assert "going on from the one before" in capsys.readouterr().out
+    assert "resumes from the previous checkpoint" in capsys.readouterr().out
 
 
 def test_run_locked_by_another_process_is_not_touched(train, whole, runs_dir, monkeypatch):

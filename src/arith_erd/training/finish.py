@@ -4,7 +4,6 @@ import numpy as np
 from safetensors.torch import save
 
 from ..config.job import Job
-from ..errors import UserError
 from ..models.decoding import answers
 from ..plots.curves import learning_curves
 from ..runs import Row, Run, epochs_to
@@ -15,18 +14,11 @@ from .pack import Pack
 
 
 def save_weights(run: Run, pack: Pack) -> None:
-    """Write ``weights/seed=K.safetensors`` for every replica.
-
-    Raises:
-        UserError: if a weight is not finite; then none is written.
-    """
-    states = {seed: pack.replica_state(index) for index, seed in enumerate(pack.seeds)}
-    for seed, state in states.items():
-        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
-            raise UserError(f"the weights of seed {seed} are not finite; a lower model.optimizer.lr may help")
-    for seed, state in states.items():
+    """Write ``weights/seed=K.safetensors`` for every replica."""
+    for index, seed in enumerate(pack.seeds):
         with replacing(run.weights(seed)) as beside:
-            beside.write_bytes(save(state))  # raises an OSError if the disk is full, unlike the library's own writer
+            # Raises an OSError if the disk is full, unlike the library's own writer.
+            beside.write_bytes(save(pack.replica_state(index)))
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:

@@ -108,13 +108,15 @@ class LitPack(L.LightningModule):
         """Collect `rows`: the one place in an epoch where the host waits for the device.
 
         Raises:
-            UserError: if the loss of a replica is no longer a number.
+            UserError: if the loss or a weight of a replica is no longer a finite number.
         """
         epoch = self.current_epoch + 1
         columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}
         for metrics in self.accuracies:
             columns |= metrics.compute()
             metrics.reset()
+        finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
+        columns["finite"] = finite.double()
         names = list(columns)
         # reshape: torchmetrics drops the axis when there is one replica
         table = torch.stack([column.reshape(-1) for column in columns.values()], dim=1).tolist()  # R rows
@@ -123,8 +125,9 @@ class LitPack(L.LightningModule):
             for seed, values in zip(self.pack.seeds, table, strict=True)
         ]
         for row in self.rows:
-            if not math.isfinite(row["train_loss"]):
-                raise UserError(
-                    f"the loss became {row['train_loss']} in epoch {epoch}, seed {row['seed']}; "
-                    "a lower model.optimizer.lr may help"
-                )
+            weights_finite = row.pop("finite") == 1
+            if not (weights_finite and math.isfinite(row["train_loss"])):
+                loss = row["train_loss"]
+                what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
+                where = f"in epoch {epoch}, seed {row['seed']}"
+                raise UserError(f"{what} {where}; a lower model.optimizer.lr may help")
