@@ -145,9 +145,9 @@ def test_help_fits_a_screen_and_lists_every_group_and_option(program, groups, li
 def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
     own = tmp_path / "own" / "task"
     own.mkdir(parents=True)
-    (own / "sub.yaml").write_text("name: sub\n")
+    (own / "gcd.yaml").write_text("name: gcd\n")
     assert re.search(
-        r"^  task +add  mul  random_output  sub$",
+        r"^  task +add  add3  gcd  mod_add  mul  random_output  sub$",
         light("train.py", f"--config-dir={own.parent}", "--help").stdout,
         re.M,
     )
