@@ -1,9 +1,10 @@
 """Bring ``results/`` up to date with finished runs: ``python -m arith_erd.report.publish runs/ --results results``.
 
 ``results/runs/`` keeps what every published number is computed from, in the layout of run directories: ``config.yaml``,
-``metrics.csv``, ``summary.json`` and the rows of probes, without weights and pictures. ``results/older/`` keeps runs of
-earlier commits; a seed that is in both counts as in ``results/runs/``. From them come ``claims.csv``, ``claims.md``,
-``runs.csv``, the figures, and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
+``metrics.csv``, ``summary.json``, the weights and the rows of probes, without pictures and checkpoints.
+`load_pretrained` finds the networks there. ``results/older/`` keeps runs of earlier commits, without weights; a seed
+that is in both counts as in ``results/runs/``. From them come ``claims.csv``, ``claims.md``, ``runs.csv``, the figures,
+and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
 """
 
 import argparse
@@ -19,10 +20,12 @@ import yaml
 
 from ..errors import UserError, printable
 from ..runs import Run
+from ..stats import MIN_SEEDS
 from ..system.files import write_atomically
 from .__main__ import build
 from .collect import GIVEN, RUN_FILES
 
+WEIGHTS, BOX = 3_000_000, 40_000_000  # bytes of one file of weights, and of all of them
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
 SHOWN = ("statement", "paper_says", "ours_says", "n", "verdict")
 AMNESIC = ("concept", "method", "rank", "seq_acc_after", "control_variance_mean", "control_signs_mean")
@@ -40,10 +43,23 @@ def keep(runs: Path, results: Path) -> list[str]:
                 shutil.copyfile(path / name, target / name)
             config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
             write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+            _keep_weights(path / "weights", target / "weights", results / "runs")
             _keep_probes(path / "probes", target / "probes")
             copied.append(run.name)
     _keep_probes(runs / "probes", results / "runs" / "probes")
     return copied
+
+
+def _keep_weights(weights: Path, target: Path, box: Path) -> None:
+    """Copy the weights of every seed, as far as the limits go."""
+    room = BOX - sum(file.stat().st_size for file in box.glob("*/weights/*.safetensors"))
+    for file in sorted(weights.glob("seed=*.safetensors")):
+        size = file.stat().st_size
+        known = (target / file.name).is_file()
+        if size <= WEIGHTS and (known or size <= room):
+            target.mkdir(exist_ok=True)
+            shutil.copyfile(file, target / file.name)
+            room -= 0 if known else size
 
 
 def _keep_probes(probes: Path, target: Path) -> None:
@@ -72,12 +88,13 @@ def publish(results: Path) -> None:
 
 
 def results_table(results: Path) -> str:
-    """The table of README: the counted results that have data, from ``claims.csv``."""
+    """The table of README: the counted results of three seeds or more, and the exact ones, from ``claims.csv``."""
     claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
     own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
     tally = own["verdict"].value_counts()
     counts = ", ".join(f"{tally.get(name, 0)} {name}" for name in ("reproduced", "differs", "inconclusive", "not run"))
-    shown = own[(own["verdict"] != "not run") & (own["measured_on"] != GIVEN)]
+    measured = own[(own["verdict"] != "not run") & (own["measured_on"] != GIVEN)]
+    shown = measured[~measured["n"].isin([str(n) for n in range(1, MIN_SEEDS)])]
     lines = [f"Of {len(own)} results of the paper: {counts}.", ""]
     lines += ["| result | paper | ours [95% interval] | seeds | verdict |", "| --- | --- | --- | --- | --- |"]
     lines += [f"| {' | '.join(_cell(row[column]) for column in SHOWN)} |" for _, row in shown.iterrows()]

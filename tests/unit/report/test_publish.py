@@ -49,7 +49,7 @@ def test_no_verdict_in_results_comes_from_fewer_than_three_seeds(recomputed) -> 
             assert result.exact or result.n >= 3
 
 
-def test_finished_runs_are_kept_without_weights_or_paths(synthetic, tmp_path: Path) -> None:
+def test_finished_runs_are_kept_with_weights_and_without_paths(synthetic, tmp_path: Path) -> None:
     run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
     half = synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
     synthetic.correlations(run.path, range(3))
@@ -57,7 +57,8 @@ def test_finished_runs_are_kept_without_weights_or_paths(synthetic, tmp_path: Pa
     assert keep(synthetic.root, results) == [run.name]
     kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
     probe = f"{run.name}/probes/distance_correlation"
-    names = {f"{run.name}/{name}" for name in ("config.yaml", "metrics.csv", "summary.json")}
+    seeds = {f"weights/seed={seed}.safetensors" for seed in range(3) if run.weights(seed).is_file()}
+    names = {f"{run.name}/{name}" for name in ("config.yaml", "metrics.csv", "summary.json", *seeds)}
     assert kept == names | {f"{probe}/rows.csv", f"{probe}/probe.json"}
     assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
     assert half.name not in str(kept)
