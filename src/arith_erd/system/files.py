@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and refusals of what is no plain file."""
+"""Atomic writes; reads of regular files only."""
 
 import contextlib
 import errno
@@ -28,11 +28,11 @@ def require_writable(key: str, folder: Path | str) -> None:
 
 
 def read_text(path: Path, largest: int = 2**30) -> str:
-    """The text of a plain file of at most ``largest`` bytes.
+    """The text of a regular file of at most ``largest`` bytes.
 
     Raises:
-        OSError: if it cannot be read, or is no such file: a pipe, which would be waited for, or a device without end.
-        UnicodeDecodeError: if it is no text.
+        OSError: if it cannot be read, or is not regular: reading a pipe would wait, and a device may have no end.
+        UnicodeDecodeError: if it is not text.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > largest:

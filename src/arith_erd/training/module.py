@@ -108,7 +108,7 @@ class LitPack(L.LightningModule):
         """Collect `rows`: the one place in an epoch where the host waits for the device.
 
         Raises:
-            UserError: if the loss or a weight of a replica is no longer a finite number.
+            UserError: if the loss or a weight of a replica is not finite.
         """
         epoch = self.current_epoch + 1
         columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}

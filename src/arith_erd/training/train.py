@@ -48,7 +48,7 @@ def train_pack(job: Job) -> None:
 
     Raises:
         UserError: if the device is not there, another process trains this run, the folder cannot be written, or a loss
-            is no longer a number.
+            or a weight is not finite.
         signals.Preempted: if a signal asked to stop; the same call resumes.
     """
     run = job.run
