@@ -1,0 +1,52 @@
+"""The card of a network whose algorithm is known names it, and says where it cannot know."""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+
+from arith_erd.errors import UserError
+from arith_erd.interp.subject import Subject, load_references
+from arith_erd.models import NanoGPT
+from arith_erd.probes.mechanism import NO_VERDICT, UNCALIBRATED, Mechanism
+from arith_erd.tasks import Add, Mul, RandomOutput
+
+
+def measured(probe: Mechanism) -> pd.DataFrame:
+    return pd.DataFrame(probe.rows(), columns=list(probe.columns))
+
+
+def test_card_of_a_reference_names_its_algorithm() -> None:
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=256, moved=256)
+    rows = measured(probe)
+    whole = json.loads(probe.files()["card.json"])
+    assert (whole["verdict"], whole["calibrated"]) == ("prefix_carry", True)
+    (card,) = whole["seeds"]
+    assert card["accuracy"] == 1
+    assert all("value" not in bit["transmits"] for bit in card["bits"])
+    assert {"carry"} <= {name for bit in card["bits"] for name in bit["transmits"]}
+    assert all(bit["needs_prefix"] > 0 for bit in card["bits"][1:])
+    assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
+    assert UNCALIBRATED not in probe.notes()
+    assert probe.figure(rows).axes
+
+
+def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
+    task = Mul(3)
+    torch.manual_seed(0)
+    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2).eval()
+    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64)
+    rows = measured(probe)
+    whole = json.loads(probe.files()["card.json"])
+    assert (whole["verdict"], whole["calibrated"]) == ("undecided", False)
+    assert whole["seeds"][0]["reasons"] == [NO_VERDICT]
+    assert UNCALIBRATED in probe.notes()
+    assert probe.figure(rows).axes
+
+
+def test_another_task_and_too_few_pairs_are_refused() -> None:
+    with pytest.raises(UserError, match=r"^probe=mechanism: received task=random_output; expected"):
+        Mechanism([Subject("x", 0, RandomOutput(3), NanoGPT(7, 4), None)])
+    with pytest.raises(UserError, match=r"^probe\.pairs=8: expected an integer of at least 64"):
+        Mechanism(load_references("erd", [0], Add()), pairs=8)
