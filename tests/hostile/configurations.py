@@ -107,8 +107,8 @@ VALUES: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what
     "a dropout that is no number": ("model.net.dropout", float("nan"), "model.net.dropout=nan: expected"),
     "a name that climbs": ("task.name", "../../x", "task.name=../../x: expected a name"),
     "a name that is a script": ("split.name", "<script>alert(1)</script>", "expected a name"),
-    "a name with a zero": ("model.name", "a\0b", "model.name=a\\x00b: expected a name"),
-    "a name with a new line": ("ablation.name", "x\nerror: all is lost", "expected a name"),
+    "a name with a zero": ("model.name", "a\0b", "model.name=a\\x00b: expected text without control characters"),
+    "a name with a new line": ("ablation.name", "x\nerror: all is lost", "expected text without control characters"),
     "a name that rewrites the terminal": ("task.name", "\x1b]0;owned\x07", "task.name=\\x1b]0;owned\\x07: expected"),
     "a name of a megabyte's length": ("task.name", "x" * 200_000, "expected a name"),
 }

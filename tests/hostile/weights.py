@@ -228,4 +228,4 @@ def official() -> Iterator[Case]:
         os.mkfifo(world.folder / "model")
         return lambda: load_checkpoint(world.folder / "model", Add(3))
 
-    yield Case("checkpoint=: a pipe", pipe, "no plain file")
+    yield Case("checkpoint=: a pipe", pipe, "not a regular file")

@@ -82,14 +82,17 @@ class CheckedSweeper(Sweeper):
 
     def _picked(self, arguments: Sequence[str]) -> list[list[str]]:
         """The overrides of every job; with ``item=3``, of that job alone."""
-        typed = [argument for argument in arguments if not argument.startswith("item=")]
+        picks = [argument for argument in arguments if argument.startswith("item=")]
+        typed = [argument for argument in arguments if argument not in picks]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
         item = self.config.get("item")
+        if picks and "," in picks[-1]:  # values of a sweep, which Hydra leaves out of its own configuration
+            item = picks[-1].removeprefix("item=")
         if item is None:
             return jobs
         if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
             one_of = f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs"
-            raise UserError(f"item={item}: expected {one_of}")
+            raise UserError(f"{picks[-1] if picks else f'item={item}'}: expected {one_of}")
         return [jobs[item]]
 
     def _accepted(self, jobs: list[list[str]]) -> list[SweepJob]:
