@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from rich.progress import track
+from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from ..errors import UserError, bad_value, require_integer
@@ -290,7 +291,7 @@ def probe_error(z: Tensor, predicted: Tensor) -> float:
 def baseline(task: Task, z: Tensor) -> float:
     """`probe_error` of a linear probe of a concept (N, c) that is given the operands' digits and no embedding."""
     digits = task.operand_digits(task.examples().operands)  # (N, k * bits)
-    return probe_error(z, refit(whiten(torch.as_tensor(digits)), z))
+    return probe_error(z, torch.as_tensor(LinearRegression().fit(digits, z).predict(digits)))
 
 
 def _listed(chosen: str | Sequence[str]) -> list[str]:
