@@ -190,7 +190,7 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, runs_dir, m
         with pytest.raises(UserError, match="No space left"):
             train(*FOUR_EPOCHS)
     assert {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)} == before
-    assert not list(run.path.rglob("*.partial"))
+    assert not list(run.path.rglob(".partial-*"))
     assert "No space left" in run.error.read_text()
     assert_same(whole, train(*FOUR_EPOCHS))
     assert not run.error.exists()

@@ -23,6 +23,7 @@ import torch
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.runs import Run
+from arith_erd.system.files import PARTIAL
 from arith_erd.system.signals import signals_caught
 from arith_erd.training import checkpoint, finish, train
 from tests.tiny import FOUR_EPOCHS, TINY
@@ -166,7 +167,7 @@ class Victims:
 
 def same(one: Run, other: Run) -> bool:
     """Bit for bit: weights, rows but for their seconds, and the summary's verdict; and no half-written file is left."""
-    left = [path for path in one.path.rglob("*") if path.name.endswith(".partial")]
+    left = [path for path in one.path.rglob("*") if path.name.startswith(PARTIAL)]
     return (
         not left
         and [row | {"seconds": 0} for row in one.metrics()] == [row | {"seconds": 0} for row in other.metrics()]

@@ -135,7 +135,8 @@ def _require_known_keys(config_name: str, composed: DictConfig, choices: Mapping
         if key in known:
             continue
         ablation = choices.get("ablation")
-        if ablation and key.split(".")[-1] in (CONF / "ablation" / f"{ablation}.yaml").read_text():
+        ours = CONF / "ablation" / f"{ablation}.yaml"  # else it is in the folder that --config-dir names
+        if ours.is_file() and key.split(".")[-1] in ours.read_text():
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
         if not any(k.startswith(f"{key}.") for k in known):
             raise no_such_key(key, known)

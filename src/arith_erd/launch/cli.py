@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from ..config.compose import CONF, accept, refusal
 from ..errors import UserError
-from ..system.boundary import one_line_errors
+from ..system.boundary import program as whole_program
 from ..system.requeue import requeue
 from ..system.signals import Preempted, signals_caught
 from . import help, sweep
@@ -57,13 +57,9 @@ def entry_point(config_name: str) -> Callable[[Program], Callable[[], None]]:
                             raise  # to the sweep
                         raised.append(error)  # else Hydra would announce it
 
-            with one_line_errors(), signals_caught():
+            with whole_program():
                 try:
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-                except Preempted as stop:
-                    print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
-                    requeue(stop.signal)
-                    raise
                 except (HydraException, ValueError) as error:
                     if isinstance(error, ValueError) and HydraConfig.initialized():
                         raise  # not about the configuration

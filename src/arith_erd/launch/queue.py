@@ -26,7 +26,9 @@ from ..config.job import Job, read_run
 from ..errors import UserError, bad_value
 from ..runs import Run
 from ..seeds import format_seeds
+from ..system.boundary import program
 from ..system.files import read_text
+from ..system.signals import Preempted
 
 Kind = tuple[str, str, str]
 """Task, model and ablation: what the time of an epoch depends on most."""
@@ -176,7 +178,7 @@ def train(overrides: Sequence[str], seconds: float | None) -> int:
     except subprocess.TimeoutExpired:
         process.terminate()
         return process.wait()
-    except BaseException:  # Ctrl-C reaches the process too, another signal does not
+    except Preempted:  # Ctrl-C and SIGHUP may have reached the process too; it ignores a second signal
         process.terminate()
         process.wait()
         raise
@@ -188,7 +190,7 @@ def has_gpu() -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line and work through the list."""
+    """Parse the command line and work through the list; every exception becomes one line."""
     parser = argparse.ArgumentParser(
         prog="python -m arith_erd.launch.queue",
         description="Train the runs of a list in order of value. Finished runs are skipped, interrupted ones resume.",
@@ -200,16 +202,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the runs and their cost, and train nothing")
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE for every run, as train.py takes them")
     given = parser.parse_intermixed_args(arguments)  # overrides before and after options
-    try:
+    with program():
         for option in ("hours", "pack"):
             if getattr(given, option) is not None and not getattr(given, option) > 0:
                 raise bad_value(f"--{option}", getattr(given, option), "a number above 0")
         entries = read_queue(given.name, given.pack or (None if has_gpu() else 1), given.overrides)
         show(entries, timings(entries[0].job.runs_dir))
         return 0 if given.list else work(entries, given.hours and given.hours * 3600)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
 
 
 if __name__ == "__main__":

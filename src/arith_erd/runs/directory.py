@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..system.files import read_text, write_atomically
+from ..system.files import read_text, remove_partial_files, write_atomically
 from .rows import Row, append_metrics, read_metrics, write_metrics
 
 FINISHED = "finished"
@@ -109,8 +109,10 @@ class Run:
             mark.unlink(missing_ok=True)
 
     def create(self, resolved: dict[str, Any]) -> None:
-        """Make the directory and write ``config.yaml``, the resolved configuration."""
+        """Make the directory and write ``config.yaml``, the resolved configuration; only for who holds its lock."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
+        for folder in (self.path, self.path / "weights"):
+            remove_partial_files(folder)
         write_atomically(self.path / "config.yaml", yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
 
     def require_plain(self) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from ..errors import UserError, first_line, printable
+from .requeue import requeue
+from .signals import Preempted, signals_caught
 
 INTERNAL_ERROR = 70
 """Exit status of a fault of ours: EX_SOFTWARE of sysexits.h."""
@@ -23,11 +25,23 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), 1
     if isinstance(error, OSError) and error.filename is not None:
         safe = "files that were complete before are intact"
-        return printable(f"{error.filename}: {error.strerror or type(error).__name__}; {safe}"), 1
+        return printable(f"{error.filename}: {error.strerror or first_line(error)}; {safe}"), 1
     seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
     where = seen[-1] if seen else _keep_traceback(error)
     line = printable(first_line(error))  # type: ignore[arg-type]
     return f"internal error: {line}; the traceback is in {where}", INTERNAL_ERROR
+
+
+@contextlib.contextmanager
+def program() -> Iterator[None]:
+    """The block is a whole program: exceptions become one line, and signals end it as `signals` says."""
+    with one_line_errors(), signals_caught():
+        try:
+            yield
+        except Preempted as stop:
+            print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
+            requeue(stop.signal)
+            raise
 
 
 @contextlib.contextmanager

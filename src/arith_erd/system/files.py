@@ -3,12 +3,16 @@
 import contextlib
 import errno
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import UserError
+
+PARTIAL = ".partial-"
+"""How the names of unfinished files begin."""
 
 
 def require_writable(key: str, folder: Path | str) -> None:
@@ -36,32 +40,43 @@ def read_text(path: Path, largest: int = 2**30) -> str:
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
-        raise OSError(errno.EINVAL, "no plain file of a reasonable size", str(path))
+        raise OSError(errno.EINVAL, "not a regular file, or larger than any that is read", str(path))
     return path.read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
 def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
-    """Write a file whole or not at all: the block writes to the path it is given, beside ``path``.
+    """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
-    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed.
+    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed. Its name is
+    new each time, so that several processes may write the same file at once: the last one to finish wins.
 
     Args:
         path: of the file to replace.
         previous: the file that was there is kept under this name, once the new one is complete.
+
+    Raises:
+        OSError: naming ``path``.
     """
-    beside = path.with_name(f".{path.name}.partial")
-    beside.unlink(missing_ok=True)  # not through a link that somebody left there
+    beside = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:
         yield beside
         _flush(beside)
         if previous is not None and path.is_file():
             path.replace(previous)
         beside.replace(path)
+    except OSError as error:  # some libraries name no file, or the temporary one
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         beside.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not every file system can flush a folder
         _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what a killed `replacing` left in a folder. The caller must be the only one who writes there."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""A lock on a run directory: only one process at a time trains in it."""
 
 import contextlib
 import fcntl
@@ -12,21 +12,25 @@ from ..errors import UserError
 
 @contextlib.contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """Hold ``folder/.lock`` for the length of the block; the folder is made if need be.
+    """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
 
-    The kernel lets go of the lock when its holder ends, however it ends, so no stale lock is ever left. The file stays:
-    to remove it would be to let two processes lock two files of one name. On a network file system the lock reaches
-    other hosts where the server supports it (NFS does); a file system without locks is used without.
+    The kernel releases the lock when its holder ends, however it ends, so no stale lock is left. The file stays: if it
+    were removed, two processes could lock two files of one name. On a network file system the lock reaches other hosts
+    if the server supports it (NFS does). On a file system without locks the block runs unlocked, and says so.
 
     Raises:
-        UserError: if another process holds it, naming the process and its host; or if the folder cannot be written.
+        UserError: if another process holds the lock, naming the process and its host; if the folder cannot be written;
+            or if ``.lock`` is a link, since the holder's name would be written into another file.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a+")  # NFS wants a lock's file open for writing
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # NFS wants write access for a lock
+        descriptor = os.open(folder / ".lock", flags, 0o666)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
-    with file:
+    with os.fdopen(descriptor, "r+") as file:
+        if os.fstat(descriptor).st_nlink > 1:
+            raise UserError(f"{folder}/.lock: a second name of another file; remove it")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -34,9 +38,10 @@ def holding(folder: Path) -> Iterator[None]:
             holder = file.read().strip() or "another process"
             raise UserError(f"{folder}: in use by {holder}; wait for it, or end it") from None
         except OSError as error:
-            print(f"{folder}: cannot be locked here ({error.strerror}); see that no other process trains the same run")
+            alone = "make sure that no other process trains the same run"
+            print(f"{folder}: cannot be locked here ({error.strerror}); {alone}")
         else:
-            with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
+            with contextlib.suppress(OSError):  # on a full disk the lock is held without a name in it
                 file.truncate(0)
                 os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield

@@ -5,6 +5,7 @@ from statistics import mean
 from typing import Any
 
 import lightning as L
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -47,14 +48,44 @@ class KeepRows(L.Callback):
 
 
 class StopAtAccuracy(L.Callback):
-    """End the run when the validation sequence accuracy of every replica has reached ``accuracy``."""
+    """End each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
 
-    def __init__(self, accuracy: float) -> None:
+    A replica that has ended waits for the others of its pack: its weights are put back after every step, and its row
+    of results is repeated. So it has the weights and the results that its seed has alone. The run ends with its last
+    replica. Nothing of this is in a checkpoint: the rows of the last epoch say who has ended.
+
+    Args:
+        run: whose rows these are.
+        accuracy: a fraction.
+    """
+
+    def __init__(self, run: Run, accuracy: float) -> None:
+        self.run = run
         self.accuracy = accuracy
+        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}
+        """Last row and final weights by replica."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        rows = [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch]
+        self._end(trainer, pl_module, rows)
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        with torch.no_grad():
+            for index, (_row, weights) in self.ended.items():
+                for parameter, weight in zip(_parameters(pl_module), weights, strict=True):
+                    parameter[index] = weight
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if all(row["val_seq_acc"] >= self.accuracy for row in _rows(pl_module)):
-            trainer.should_stop = True
+        rows = _rows(pl_module)
+        for index, (row, _weights) in self.ended.items():
+            rows[index] = {**row, "epoch": rows[index]["epoch"]}
+        self._end(trainer, pl_module, rows)
+
+    def _end(self, trainer: L.Trainer, pl_module: L.LightningModule, rows: list[Row]) -> None:
+        for index, row in enumerate(rows):
+            if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
+                self.ended[index] = row, [p[index].detach().clone() for p in _parameters(pl_module)]
+        trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.ended) == len(rows))
 
 
 class EpochProgress(L.Callback):
@@ -104,3 +135,9 @@ class EpochProgress(L.Callback):
 def _rows(pl_module: L.LightningModule) -> list[Row]:
     assert isinstance(pl_module, LitPack)
     return pl_module.rows
+
+
+def _parameters(pl_module: L.LightningModule) -> list[torch.nn.Parameter]:
+    """The stacked weights of the pack, (R, ...) each."""
+    assert isinstance(pl_module, LitPack)
+    return list(pl_module.pack.parameters())

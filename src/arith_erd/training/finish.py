@@ -8,7 +8,7 @@ from ..models.decoding import answers
 from ..plots.curves import learning_curves
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
-from ..system.machine import device_name, versions
+from .conditions import Conditions
 from .data import TableData
 from .pack import Pack
 
@@ -42,7 +42,7 @@ def _summarise(rows: list[Row], pack: Pack, data: TableData, index: int) -> Row:
     }
 
 
-def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row]) -> None:
+def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
     """Draw ``curves.png`` and write ``summary.json``."""
     run, rows = job.run, job.run.metrics()
     with replacing(run.curves) as beside:
@@ -54,8 +54,10 @@ def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row]) -
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
             "train_flops": training_flops(pack, data, epochs),
-            "device": device_name(pack.replica_keys.device),
-            "versions": versions(),
+            "device": conditions.device,
+            "versions": conditions.versions,
+            "varied": conditions.varied,
+            "parts": conditions.parts,
             "seeds": summaries,
         }
     )

@@ -63,6 +63,7 @@ class Pack(nn.Module):
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         self._evaluate, self._train = self._replicas, self._mean_losses
+        self.compiled = compile
         self._graphs = compile and cuda_graphs
         if compile:
             mode = "reduce-overhead" if cuda_graphs else None

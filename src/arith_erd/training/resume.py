@@ -27,23 +27,17 @@ class Resumption(L.Callback):
 
     Args:
         run: to be continued, or started.
-        stop_at: the validation sequence accuracy at which the run was to end early.
     """
 
-    def __init__(self, run: Run, stop_at: float | None = None) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        self.stop_at = stop_at
         self.started = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = True
         if trainer.global_step > 0:
             print(f"{self.run.path}: resuming from {position(trainer)}")
-        rows = [row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch]
-        self.run.write_metrics(rows)
-        last = [row for row in rows if row["epoch"] == trainer.current_epoch]
-        if self.stop_at is not None and last and all(row["val_seq_acc"] >= self.stop_at for row in last):
-            trainer.should_stop = True  # it was interrupted after its last epoch
+        self.run.write_metrics(row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch)
 
     @contextmanager
     def refusing(self, checkpoint: Path | None) -> Iterator[None]:

@@ -19,6 +19,7 @@ from ..system.machine import device_name
 from .assemble import assemble, capacity, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
 from .checkpoint import ResumePoint
+from .conditions import Conditions
 from .finish import describe, parameters, save_weights, summarise, write_summary
 from .resume import Resumption, find_checkpoint
 
@@ -57,8 +58,8 @@ def train_pack(job: Job) -> None:
     require_writable("runs_dir", job.runs_dir)
     run.require_plain()
     logger = job.logger.build(Logger)
-    resumption = Resumption(run, job.trainer.stop_at)
-    trainer = make_trainer(job.trainer, [resumption, *callbacks(job, logger)])
+    resumption, conditions = Resumption(run), Conditions()
+    trainer = make_trainer(job.trainer, [resumption, conditions, *callbacks(job, logger)])
     device = trainer.strategy.root_device
     module, data = assemble(job, device), table_data(job)
 
@@ -83,18 +84,20 @@ def train_pack(job: Job) -> None:
             summaries += summarise(run, module.pack, data)
 
         # Finish.
-        write_summary(job, module.pack, data, summaries)
+        write_summary(job, module.pack, data, summaries, conditions)
     for summary in summaries:
         print(describe(summary))
+    if conditions.varied:
+        print(conditions.describe())
 
 
 def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
-    """What happens around an epoch, in order: rows before the checkpoint that counts on them."""
+    """What happens around an epoch, in order: who has ended, rows, then the checkpoint that counts on them."""
     run, stop_at = job.run, job.trainer.stop_at
     title = f"{run.name} ({len(job.seeds)} replica{'s' if len(job.seeds) > 1 else ''})"
     return [
+        *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),
         KeepRows(run, logger),
-        *([] if stop_at is None else [StopAtAccuracy(stop_at)]),
         EpochProgress(title),
         ResumePoint(run, job.checkpoint.every_n_epochs),
     ]

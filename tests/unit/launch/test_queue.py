@@ -72,5 +72,6 @@ def test_a_run_that_fails_leaves_the_others_alone_and_the_limit_stops_before_the
 
 
 def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert queue.main(["paper", "--hours", "-1"]) == 1
+    with pytest.raises(SystemExit, match=r"^1$"):
+        queue.main(["paper", "--hours", "-1"])
     assert capsys.readouterr().err.startswith("error: --hours=-1.0: expected a number above 0")

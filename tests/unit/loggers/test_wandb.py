@@ -15,6 +15,7 @@ from unittest.mock import MagicMock
 
 import pandas as pd
 import pytest
+import wandb
 from matplotlib.figure import Figure
 
 from arith_erd.errors import UserError
@@ -177,6 +178,59 @@ def test_online_with_a_broken_server_continues_offline(online, home, server, ans
     assert epochs(log) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({"WANDB_MODE": "foo"}, {}),
+        ({"WANDB_INIT_TIMEOUT": "abc"}, {}),
+        ({"WANDB_CONSOLE": "foo"}, {}),
+        ({"WANDB_RESUME": "foo"}, {}),
+        ({"WANDB_TAGS": "[1", "WANDB_RUN_ID": "a/b"}, {}),
+        ({"WANDB_BASE_URL": "nowhere"}, {}),
+        ({"WANDB_BASE_URL": "nowhere", "WANDB_API_KEY": KEY}, {"mode": "online"}),
+        ({}, {"project": "a/b"}),
+    ],
+    ids=str,
+)
+def test_what_keeps_wandb_from_starting_is_one_line_and_training_continues(
+    monkeypatch, home, capfd, environment, options
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    wandb.teardown()  # else it has read its environment already
+    logger = Wandb(**options)
+    logger.start("a-run", (3, 4), {}, home)
+    logger.log([{"epoch": 1, "seed": 3, "train_loss": 1.0}])
+    logger.finish([{"seed": 3, "val_mae": 2.5}])
+    wandb.teardown()
+    said = capfd.readouterr()
+    (line,) = (said.out + said.err).splitlines()
+    assert line.startswith("W&B: ")
+    assert line.endswith("; training continues without it")
+    assert len(line) < 300
+
+
+def test_a_project_may_be_a_number(home):
+    """``logger.project=3`` on the command line."""
+    logger = Wandb(project=3)  # type: ignore[arg-type]
+    logger.start("a-run", (0,), {}, home)
+    logger.finish([])
+    (log,) = offline_runs(home)
+    assert records(log)["run"][0]["project"] == "3"
+
+
+def test_a_panic_of_the_service_does_not_reach_the_terminal(home, capfd):
+    """The service inherits its standard error, where Go prints a panic, from the process that starts it."""
+    wandb.teardown()
+    logger = Wandb()
+    logger.start("a-run", (0,), {}, home)
+    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    services = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "wandb-core\n"]
+    assert [os.readlink(f"/proc/{pid}/fd/2") for pid in services] == [os.devnull]
+    logger.finish([])
+    assert not capfd.readouterr().err
+
+
 def test_training_continues_when_the_wandb_service_dies(monkeypatch, home, capsys):
     broken = MagicMock()
     broken.log.side_effect = ConnectionResetError("Connection lost")
@@ -187,7 +241,7 @@ def test_training_continues_when_the_wandb_service_dies(monkeypatch, home, capsy
     for epoch in (1, 2):
         logger.log([{"epoch": epoch, "seed": 3, "train_loss": 1.0}])
     logger.finish([{"seed": 3, "val_mae": 2.5}])
-    assert capsys.readouterr().out.count("going on without. To upload what it has: wandb sync") == 1
+    assert capsys.readouterr().out.count("logging may be incomplete. To upload what is there: wandb sync") == 1
 
 
 def test_failed_run_is_marked_failed_and_can_resume(home):

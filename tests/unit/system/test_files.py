@@ -1,9 +1,10 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.system.files import require_writable, write_atomically
+from arith_erd.system.files import replacing, require_writable, write_atomically
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -21,6 +22,23 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_atomically(target, "new")
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
     assert target.read_text() == "new"
+
+
+def test_several_writers_of_one_file_all_succeed(tmp_path: Path):
+    texts = [f"{n}" * 100_000 for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(25):
+            list(pool.map(lambda text: write_atomically(tmp_path / "rows.csv", text), texts))
+            assert (tmp_path / "rows.csv").read_text() in texts
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
+    with pytest.raises(OSError, match=r"No space left on device: '\S+/rows\.csv'$"), replacing(tmp_path / "rows.csv"):
+        raise OSError(28, "No space left on device")  # as Pillow does: without a name
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"'\S+/folder'$"):
+        write_atomically(tmp_path / "folder", "")
 
 
 def test_a_folder_that_can_be_made_is_left_unmade(tmp_path):

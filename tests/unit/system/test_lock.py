@@ -43,6 +43,16 @@ def test_the_lock_dies_with_its_holder(holder, tmp_path):
         assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_lock_that_is_another_file_is_refused_and_that_file_unchanged(tmp_path, link):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "run").mkdir()
+    link(tmp_path / "precious", tmp_path / "run" / ".lock")
+    with pytest.raises(UserError, match=r"^\S+run"), holding(tmp_path / "run"):
+        pytest.fail("held")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 def test_one_after_the_other(tmp_path):
     for _ in range(2):
         with holding(tmp_path / "run"):

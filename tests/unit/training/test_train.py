@@ -13,9 +13,10 @@ from arith_erd.interp.subject import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
 from arith_erd.training.assemble import wants_compile
+from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from tests.behaviour.interruption import assert_same, weights_of
+from tests.behaviour.interruption import assert_same, interrupt, weights_of
 from tests.tiny import LEARNS
 
 # Same run, same bits
@@ -179,12 +180,27 @@ def accuracies(monkeypatch: pytest.MonkeyPatch, by_seed: dict[int, list[float]])
     monkeypatch.setattr(LitPack, "on_validation_epoch_end", reporting)
 
 
-def test_a_run_stops_when_every_replica_has_got_there(train, monkeypatch):
-    accuracies(monkeypatch, {0: [0.97, 0.5, 0.95, 0.9], 1: [0.2, 0.96, 0.99, 0.9]})
-    run = train("seed=0-1", "trainer.max_epochs=4", "trainer.stop_at=0.95")
-    assert [row["epoch"] for row in run.metrics()] == [1, 1, 2, 2, 3, 3]
-    assert run.summary()["epochs"] == 3
-    assert [seed["epochs_to_95"] for seed in run.summary()["seeds"]] == [1, 2]
+def test_each_replica_of_a_pack_stops_where_it_stops_alone(train, train_in, tmp_path, monkeypatch):
+    """Up to rounding: weights, rows and summary. An interruption after the first has stopped changes no bit."""
+    accuracies(monkeypatch, {0: [0.97, 0.5, 0.5, 0.5], 1: [0.2, 0.3, 0.96, 0.5]})
+    options = (*LEARNS, "trainer.max_epochs=4", "trainer.stop_at=0.95")
+    pack = train(*options, "seed=0-1")
+    assert pack.summary()["epochs"] == 3
+    for seed, epochs in ((0, 1), (1, 3)):
+        alone = train(*options, f"seed={seed}")
+        assert alone.summary()["epochs"] == epochs
+        mine, theirs = weights_of(pack, seed), weights_of(alone, seed)
+        assert all(torch.allclose(mine[name], theirs[name], rtol=0, atol=1e-4) for name in theirs)
+        rows = [row for row in pack.metrics() if row["seed"] == seed]
+        for row, own in zip(rows, alone.metrics(), strict=False):
+            assert {**row, "seconds": 0} == pytest.approx({**own, "seconds": 0}, abs=1e-4)
+        for row in rows[epochs:]:
+            assert row | {"epoch": 0, "seconds": 0} == rows[epochs - 1] | {"epoch": 0, "seconds": 0}
+    with monkeypatch.context() as patch:
+        interrupt(patch, ResumePoint, epoch=2, after=True)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train_in(tmp_path / "interrupted", *options, "seed=0-1")
+    assert_same(pack, train_in(tmp_path / "interrupted", *options, "seed=0-1"))
 
 
 def test_without_stop_at_a_run_goes_on(train, monkeypatch):
@@ -233,7 +249,7 @@ def test_the_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, m
     assert [row["epoch"] for row in run.metrics()] == [1, 1, 2, 2]
     assert not run.finished
     assert not (run.path / "summary.json").exists()
-    assert not list(run.path.rglob("*.partial"))
+    assert not list(run.path.rglob(".partial-*"))
 
 
 # Devices
