@@ -73,8 +73,8 @@ def trained_pack(tmp_path_factory: pytest.TempPathFactory, train_in: Train) -> R
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory, train_in: Train) -> Run:
-    """Two seeds, four epochs, never interrupted. For reading only."""
-    return train_in(tmp_path_factory.mktemp("whole"), *FOUR_EPOCHS)
+    """Two seeds, four epochs, never interrupted, weights of all epochs kept. For reading only."""
+    return train_in(tmp_path_factory.mktemp("whole"), *FOUR_EPOCHS, "checkpoint.keep=all")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ class Stream(StrEnum):
     """The random streams of a run; the values are hashed, so renaming one changes every run."""
 
     WEIGHTS = "weights"
-    """Initial weights: `training.pack.initialise`."""
+    """Initial weights: `models.weights.initialise`."""
     BATCHES = "batches"
     """The order of the examples, indexed by epoch: `training.data.TrainBatches.order`."""
     DROPOUT = "dropout"

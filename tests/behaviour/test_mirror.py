@@ -7,6 +7,7 @@ PACKAGE = "arith_erd"
 # Modules, and folders (with a slash at the end), that are tested elsewhere: the test file; or why there is none.
 EXCEPTIONS = {
     "config/explain": "tests/behaviour/test_cli.py",
+    "interp/epochs": "tests/unit/interp/test_subject.py",
     "interp/tokens": "tests/unit/probes/test_sites.py",
     "launch/help": "tests/behaviour/test_cli.py",
     "launch/slurm": "tests/clusters/slurm/test_slurm.py",
@@ -26,6 +27,7 @@ EXCEPTIONS = {
     "training/__main__": "tests/behaviour/test_cli.py",
     "training/callbacks": "tests/behaviour/test_resuming.py",
     "training/checkpoint": "tests/behaviour/test_resuming.py",
+    "training/disk": "tests/behaviour/test_cli.py",
     "training/finish": "tests/unit/training/test_train.py",
     "training/memory": "tests/unit/runs/test_plan.py",
     "training/resume": "tests/behaviour/test_resuming.py",

@@ -17,7 +17,7 @@ import wandb
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import load_run
 from arith_erd.runs import Run
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import KeepRows, KeepWeights
 from arith_erd.training.checkpoint import ResumePoint
 from tests.behaviour.interruption import assert_same, interrupt
 from tests.tiny import FOUR_EPOCHS
@@ -76,12 +76,34 @@ def test_full_disk_gives_one_line_and_keeps_last_good_state(train, whole, monkey
 
 
 def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
-    """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4."""
-    overrides = ("checkpoint.every_n_epochs=2",)
-    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+    """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4.
+
+    The weights that were kept over time are those of a run that was never interrupted.
+    """
+    overrides = ("checkpoint.every_n_epochs=2", "checkpoint.keep=all")
+    power_cut(train, monkeypatch, KeepWeights, 4, True, *overrides)
     capsys.readouterr()
-    assert_same(whole, train(*FOUR_EPOCHS, *overrides))
+    resumed = train(*FOUR_EPOCHS, *overrides)
+    assert_same(whole, resumed)
     assert "resuming from epoch 3" in capsys.readouterr().out
+    assert kept_files(resumed) == kept_files(whole)
+    assert len(kept_files(whole)) == 2 * 4
+
+
+def kept_files(run: Run) -> dict[str, bytes]:
+    return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
+
+
+def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(train, runs_dir, monkeypatch, capsys):
+    """The run began without ``checkpoint.keep``; epoch 9 is a file that another attempt left."""
+    half_way(train, monkeypatch)
+    run = the_run(runs_dir)
+    run.weights(0, 9).parent.mkdir()
+    run.weights(0, 9).touch()
+    capsys.readouterr()
+    train(*FOUR_EPOCHS, "checkpoint.keep=all")
+    assert "weights of 3 earlier epoch(s) were not kept, and cannot be any more" in capsys.readouterr().out
+    assert run.kept_epochs(0) == [4]
 
 
 def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole, monkeypatch):

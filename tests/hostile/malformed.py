@@ -40,6 +40,7 @@ VALUES = (
     "trainer.precision=fp8",
     "trainer.accelerator=abacus",
     "checkpoint.every_n_epochs=0",
+    "checkpoint.keep=every:0",
     "model.net.d_model=63",
     "model.net.d_model=0",
     "model.net.d_model=-8",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from ..errors import UserError, bad_value
-from ..runs import Run, require_name, run_name
+from ..runs import Keep, Run, require_name, run_name
+from ..runs.kept import NOTHING
 from ..runs.plan import plan_packs
 from ..seeds import format_seeds, parse_seeds
 from ..splits import Split
@@ -94,6 +95,8 @@ class Checkpointing:
     """The group ``checkpoint``."""
 
     every_n_epochs: Annotated[int, count()] = 1
+    keep: Annotated[Keep, Keep.read] = NOTHING
+    """After which epochs the weights are kept for good."""
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config.job import read_run
-from ..errors import UserError
+from ..errors import UserError, require_integer
 from ..models.authors_weights import load_official
 from ..models.network import Network
 from ..models.references import reference
 from ..models.transformer import Transformer
-from ..models.weights import checked_state, load_tensors
+from ..models.weights import checked_state, initialise, load_tensors
 from ..runs import Run
 from ..splits import Split
 from ..tasks import Add, Task
+from .epochs import chosen_epochs
 
 
 @dataclass(frozen=True)
@@ -36,42 +37,65 @@ class Subject:
     """None if it is not known which examples were held out: weights without a run."""
     untrained: Callable[[], Network] | None = None
     """Makes the same network with fresh initial weights; None if that is not known."""
+    epoch: int | None = None
+    """After which the weights were kept; None for the last ones that there are."""
 
 
-def load_run(path: Path | str, seed: int | None = None) -> Subject:
-    """One trained replica of a run; of a run that is still training, as its last checkpoint has it.
+def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Subject:
+    """One replica of a run, trained to its end; of a run that is still training, as its last checkpoint has it.
 
     Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
+
+    >>> subject = load_run("runs/NAME", seed=0, epoch=10)  # doctest: +SKIP
 
     Args:
         path: of the run directory.
         seed: of the replica; by default the run's first.
+        epoch: take the weights as they were after this epoch, which ``checkpoint.keep`` kept. 0 is the network before
+            training, made from its seed again. By default the final weights.
 
     Raises:
-        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no weights.
+        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no weights, or
+            not those of the epoch, with those that are there.
     """
     run = Run(path)
     job = read_run(run)
     seed = job.seeds[0] if seed is None else seed
     if seed not in job.seeds:
         raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
+    if epoch is not None:
+        require_integer("epoch", epoch, 0)
+        chosen_epochs(run, [seed], (epoch,))
     with torch.device("meta"):  # without memory: a configuration may ask for any size, and only weights that fit count
         shapes = {name: p.shape for name, p in job.network().state_dict().items()}
-    state = _state(run, seed, job.seeds.index(seed), len(job.seeds), shapes)
-    network = job.network()
-    network.load_state_dict(state)
-    return Subject(
-        name=run.name, seed=seed, task=job.task, network=network.eval(), split=job.split, untrained=job.network
-    )
+    state = _state(run, seed, job.seeds.index(seed), len(job.seeds), shapes, epoch)
+    network = initialise(job.network, seed)
+    if epoch != 0:
+        network.load_state_dict(state)
+    return Subject(run.name, seed, job.task, network.eval(), job.split, untrained=job.network, epoch=epoch)
 
 
-def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
-    """Every seed of every run that a folder or a glob names, each with its run directory."""
+def find_runs(pattern: str) -> list[Path]:
+    """The run directories that a folder or a glob names.
+
+    Raises:
+        UserError: if there are none.
+    """
     found = [pattern] if Path(pattern).is_dir() else glob.glob(pattern)
     paths = sorted(Path(path) for path in found if path == pattern or Path(path, "config.yaml").is_file())
     if not paths:
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    return [(path, load_run(path, seed)) for path in paths for seed in read_run(Run(path)).seeds]
+    return paths
+
+
+def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
+    """Every seed of every run that a folder or a glob names, each with its run directory."""
+    return [(path, subject) for path in find_runs(pattern) for subject in load_seeds(path)]
+
+
+def load_seeds(path: Path | str, epoch: int | None = None) -> list[Subject]:
+    """Every replica of a run; see `load_run`."""
+    return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
 def load_checkpoint(path: Path | str, task: Task) -> Subject:
@@ -126,9 +150,11 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Subject
     ]
 
 
-def _state(run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    """Final weights, or those of the last checkpoint while the run is still training."""
-    weights = run.weights(seed)
+def _state(
+    run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size], epoch: int | None
+) -> dict[str, Tensor]:
+    """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
+    weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:
         if weights.is_file():
             return checked_state(load_file(weights), shapes, str(run.path))

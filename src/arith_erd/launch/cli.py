@@ -1,9 +1,10 @@
 """Command-line programs over ``conf/``: one job, or with ``-m`` a sweep of them."""
 
+import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import hydra
@@ -13,7 +14,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ..config.compose import CONF, accept, refusal
+from ..config.compose import CONF, ConfigName, accept, compose, refusal
 from ..errors import UserError
 from ..system.boundary import program as whole_program
 from ..system.requeue import requeue
@@ -24,7 +25,9 @@ Program = Callable[[Any], None]
 """Takes a `Job`, or a `ProbeJob`."""
 
 
-def entry_point(config_name: str) -> Callable[[Program], Callable[[], None]]:
+def entry_point(
+    config_name: ConfigName, remark: Callable[[Any], str | None] | None = None
+) -> Callable[[Program], Callable[[], None]]:
     """Turn a function of a job into a command-line program over ``conf/``.
 
     Every exception becomes one line. A sweep starts when all its jobs have been checked; a job that fails leaves the
@@ -32,6 +35,7 @@ def entry_point(config_name: str) -> Callable[[Program], Callable[[], None]]:
 
     Args:
         config_name: of the primary configuration, ``train`` or ``probe``.
+        remark: what to say of a job below its configuration, when ``--cfg job`` prints that instead of running it.
     """
 
     def decorate(program: Program) -> Callable[[], None]:
@@ -66,10 +70,23 @@ def entry_point(config_name: str) -> Callable[[Program], Callable[[], None]]:
                     raise refusal(config_name, error, sys.argv[1:]) from error
                 if raised:
                     raise raised[0]
+                if remark and (overrides := _shown(sys.argv[1:])) is not None:
+                    said = remark(compose(config_name, overrides))
+                    print("" if said is None else f"# {said}\n", end="")
 
         return main
 
     return decorate
+
+
+def _shown(arguments: Sequence[str]) -> list[str] | None:
+    """The overrides of a command line that has ``--cfg job`` and no other option that composes differently."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--cfg", "-c")
+    parser.add_argument("--resolve", action="store_true")
+    known, others = parser.parse_known_intermixed_args(arguments)
+    return None if known.cfg != "job" or others else list(known.overrides)
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:

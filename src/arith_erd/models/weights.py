@@ -1,8 +1,8 @@
-"""Read weights from untrusted files: tensors only, and only those that fit the network."""
+"""Weights: the initial ones of a seed, and those in untrusted files: tensors only, and only if they fit the network."""
 
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,15 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from ..seeds import Stream, derive
+from .network import Network
+
+
+def initialise(make_network: Callable[[], Network], seed: int) -> Network:
+    """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, Stream.WEIGHTS))
+        return make_network()
 
 
 def load_tensors(path: Path) -> Any:

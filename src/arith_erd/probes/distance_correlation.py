@@ -15,8 +15,8 @@ from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, sp
 from ..interp.subject import Subject
 from ..models.decoding import answers, shift_right
 from ..models.network import Network
+from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
-from ..seeds import Stream, derive
 from ..tasks import Examples
 from .probe import Probe
 
@@ -55,9 +55,7 @@ def fresh(subject: Subject) -> Network | None:
     """The subject's network with the initial weights of its seed."""
     if subject.untrained is None:
         return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(subject.seed, Stream.WEIGHTS))
-        network = subject.untrained()
+    network = initialise(subject.untrained, subject.seed)
     return network.to(next(subject.network.parameters()).device).eval()
 
 

@@ -2,6 +2,7 @@
 
 from .directory import Run
 from .identity import identity, require_name, run_name
+from .kept import Keep
 from .rows import METRICS, Row, epochs_to, read_metrics
 
-__all__ = ["METRICS", "Row", "Run", "epochs_to", "identity", "read_metrics", "require_name", "run_name"]
+__all__ = ["METRICS", "Keep", "Row", "Run", "epochs_to", "identity", "read_metrics", "require_name", "run_name"]

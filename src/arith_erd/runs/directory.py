@@ -4,6 +4,7 @@
 ``config.yaml``                   the resolved configuration
 ``metrics.csv``                   a row per epoch and seed (`rows.METRICS`)
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
+``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
 ``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
@@ -15,9 +16,10 @@
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +75,28 @@ class Run:
     def curves(self) -> Path:
         return self.path / "curves.png"
 
-    def weights(self, seed: int) -> Path:
-        return self.path / "weights" / f"seed={seed}.safetensors"
+    def weights(self, seed: int, epoch: int | None = None) -> Path:
+        """The file of a replica's final weights, or of those after an epoch."""
+        folder = self.path / "weights"
+        return (folder if epoch is None else folder / f"epoch={epoch}") / f"seed={seed}.safetensors"
+
+    def kept_epochs(self, seed: int) -> list[int]:
+        """The epochs after which the weights of a replica were kept, ascending."""
+        return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
+
+    def drop_kept_after(self, epoch: int) -> None:
+        """Remove weights that were kept after later epochs: the run resumes from an earlier one."""
+        for later, folder in self._epoch_folders().items():
+            if later > epoch:
+                for file in (*folder.glob("seed=*.safetensors"), *folder.glob(".seed=*.partial")):
+                    file.unlink()
+                with suppress(OSError):  # somebody's own files in it stay
+                    folder.rmdir()
+
+    def _epoch_folders(self) -> dict[int, Path]:
+        found = (self.path / "weights").glob("epoch=*")
+        named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in found}
+        return {int(match[1]): folder for folder, match in named.items() if match}
 
     def probe(self, name: str) -> Path:
         return self.path / "probes" / name

@@ -2,11 +2,21 @@
 
 from ..config.job import Job
 from ..launch.cli import entry_point
+from ..runs.kept import NOTHING
 from ..system.files import require_writable
 from ..system.threads import settle_threads
 
 
-@entry_point("train")
+def disk(job: Job) -> str | None:
+    """How much disk the job needs, where it keeps weights over time; torch is loaded only then."""
+    if job.checkpoint.keep == NOTHING:
+        return None
+    from .disk import disk_line
+
+    return disk_line(job)
+
+
+@entry_point("train", remark=disk)
 def main(job: Job) -> None:
     runs = job.runs()
     if all(run.finished for run in runs):

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs import Row, Run
+from ..runs import Keep, Row, Run
+from .finish import save_weights
 from .module import LitPack
 
 
@@ -45,6 +46,20 @@ class KeepRows(L.Callback):
 
     def _seconds(self) -> float:
         return 0.0 if self.started is None else time.perf_counter() - self.started
+
+
+class KeepWeights(L.Callback):
+    """Leave the weights of every replica as they are after some of the epochs, in ``weights/epoch=E/``."""
+
+    def __init__(self, run: Run, keep: Keep) -> None:
+        self.run = run
+        self.keep = keep
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        epoch = trainer.current_epoch + 1
+        if epoch in self.keep:
+            assert isinstance(pl_module, LitPack)
+            save_weights(self.run, pl_module.pack, epoch)
 
 
 class StopAtAccuracy(L.Callback):

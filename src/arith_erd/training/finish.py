@@ -13,12 +13,14 @@ from .data import TableData
 from .pack import Pack
 
 
-def save_weights(run: Run, pack: Pack) -> None:
-    """Write ``weights/seed=K.safetensors`` for every replica."""
-    for index, seed in enumerate(pack.seeds):
-        with replacing(run.weights(seed)) as beside:
+def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
+    """Write ``weights/seed=K.safetensors`` for every replica, or ``weights/epoch=E/seed=K.safetensors``."""
+    for seed, state in zip(pack.seeds, pack.replica_states(), strict=True):
+        path = run.weights(seed, epoch)
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as beside:
             # Raises an OSError if the disk is full, unlike the library's own writer.
-            beside.write_bytes(save(pack.replica_state(index)))
+            beside.write_bytes(save(state))
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:

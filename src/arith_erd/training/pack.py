@@ -5,7 +5,7 @@ A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is t
 weights and its own dropout masks, and Adam on stacked leaves is R Adams.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +16,8 @@ from torch.nn import functional as F
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network
+from ..models.weights import initialise
 from ..seeds import Stream, derive
-
-
-def initialise(make_network: Callable[[], Network], seed: int) -> Network:
-    """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, Stream.WEIGHTS))
-        return make_network()
 
 
 class Pack(nn.Module):
@@ -136,6 +130,11 @@ class Pack(nn.Module):
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""
         return {name: stack[index].detach().cpu().clone() for name, stack in self.stacked.named_parameters()}
+
+    def replica_states(self) -> Iterator[dict[str, Tensor]]:
+        """The same of each replica in turn; each stack is copied from the device once, not once for each replica."""
+        stacks = {name: stack.detach().cpu() for name, stack in self.stacked.named_parameters()}
+        return ({name: stack[index].clone() for name, stack in stacks.items()} for index in range(len(self.seeds)))
 
     def replica(self, index: int) -> Network:
         """One replica as a plain network in evaluation mode, on the pack's device."""

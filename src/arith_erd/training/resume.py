@@ -15,7 +15,7 @@ import torch
 
 from ..errors import UserError, first_line
 from ..models.weights import is_plain, load_tensors
-from ..runs import Run
+from ..runs import Keep, Run
 from .checkpoint import position
 from .module import LitPack
 
@@ -23,14 +23,16 @@ KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_
 
 
 class Resumption(L.Callback):
-    """Drops the rows of epochs that ended after the checkpoint, and says where the run resumes.
+    """Drops rows and kept weights of epochs that ended after the checkpoint, and says where the run resumes.
 
     Args:
         run: to be continued, or started.
+        keep: after which epochs the run keeps its weights.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, keep: Keep) -> None:
         self.run = run
+        self.keep = keep
         self.started = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -38,6 +40,15 @@ class Resumption(L.Callback):
         if trainer.global_step > 0:
             print(f"{self.run.path}: resuming from {position(trainer)}")
         self.run.write_metrics(row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch)
+        self.run.drop_kept_after(trainer.current_epoch)
+        self._report_missing(trainer.current_epoch, pl_module)
+
+    def _report_missing(self, epochs: int, pl_module: L.LightningModule) -> None:
+        """Say which weights are not there: the run began with another ``checkpoint.keep``, or they were deleted."""
+        assert isinstance(pl_module, LitPack)
+        there = set.intersection(*(set(self.run.kept_epochs(seed)) for seed in pl_module.pack.seeds))
+        if missing := [epoch for epoch in self.keep.until(epochs) if epoch not in there]:
+            print(f"{self.run.path}: weights of {len(missing)} earlier epoch(s) were not kept, and cannot be any more")
 
     @contextmanager
     def refusing(self, checkpoint: Path | None) -> Iterator[None]:

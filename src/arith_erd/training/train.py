@@ -17,7 +17,7 @@ from ..system import lock, signals
 from ..system.files import require_writable, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, capacity, make_trainer, table_data
-from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
+from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
 from .conditions import Conditions
 from .finish import describe, parameters, save_weights, summarise, write_summary
@@ -58,7 +58,7 @@ def train_pack(job: Job) -> None:
     require_writable("runs_dir", job.runs_dir)
     run.require_plain()
     logger = job.logger.build(Logger)
-    resumption, conditions = Resumption(run), Conditions()
+    resumption, conditions = Resumption(run, job.checkpoint.keep), Conditions()
     trainer = make_trainer(job.trainer, [resumption, conditions, *callbacks(job, logger)])
     device = trainer.strategy.root_device
     module, data = assemble(job, device), table_data(job)
@@ -92,12 +92,13 @@ def train_pack(job: Job) -> None:
 
 
 def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
-    """What happens around an epoch, in order: who has ended, rows, then the checkpoint that counts on them."""
+    """What happens around an epoch, in order: who has ended, rows and kept weights, then the checkpoint that counts."""
     run, stop_at = job.run, job.trainer.stop_at
     title = f"{run.name} ({len(job.seeds)} replica{'s' if len(job.seeds) > 1 else ''})"
     return [
         *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),
         KeepRows(run, logger),
+        KeepWeights(run, job.checkpoint.keep),
         EpochProgress(title),
         ResumePoint(run, job.checkpoint.every_n_epochs),
     ]

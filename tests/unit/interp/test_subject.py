@@ -11,6 +11,7 @@ from arith_erd.models import Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.runs import Run
 from arith_erd.tasks import Add, Mul
+from tests.tiny import LEARNS
 
 
 @pytest.fixture
@@ -96,6 +97,32 @@ def test_weights_of_one_seed_are_never_loaded_for_another(run):
     load_run(run.path, 3)
     with pytest.raises(UserError, match="no weights of seed 5"):
         load_run(run.path, 5)
+
+
+def test_epochs_load_as_they_were(whole, train_in, tmp_path):
+    """After two of four epochs, the weights of a run of two; after the last, the final ones; 0 is before training."""
+    short = train_in(tmp_path, *LEARNS, "trainer.max_epochs=2", "seed=0-1")
+    for epoch, same in ((2, load_run(short.path, 1)), (4, load_run(whole.path, 1))):
+        subject = load_run(whole.path, 1, epoch)
+        assert subject.epoch == epoch
+        assert torch.equal(logits(subject), logits(same))
+    first = load_run(whole.path, 1, 0)
+    assert torch.equal(logits(first), logits(load_run(short.path, 1, 0)))
+    assert not torch.equal(logits(first), logits(load_run(whole.path, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "said"),
+    [
+        (3, r"the weights of the epochs 4, and 0, before training; checkpoint\.keep=all"),
+        (-1, "an integer"),
+        ("2", "an in"),
+    ],
+)
+def test_other_epochs_are_refused(trained_pack, epoch, said):
+    assert load_run(trained_pack.path, 3, 4).epoch == 4
+    with pytest.raises(UserError, match=rf"^epoch={epoch}: .*{said}"):
+        load_run(trained_pack.path, 3, epoch)
 
 
 @pytest.mark.parametrize("damage", ["missing", "foreign", "shape"])

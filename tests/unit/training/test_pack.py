@@ -11,9 +11,10 @@ from arith_erd.bits import VOCAB_SIZE
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
+from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.module import LitPack
-from arith_erd.training.pack import Pack, initialise
+from arith_erd.training.pack import Pack
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)

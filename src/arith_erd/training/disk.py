@@ -1,0 +1,23 @@
+"""How much disk a job needs, said by ``--cfg job`` before anything is trained."""
+
+import torch
+
+from ..config.job import Job
+
+ITEM = {"64-true": 8}  # bytes of a number by precision; 4 with the others
+
+
+def disk_line(job: Job) -> str:
+    """How much all runs of a job need, in megabytes, part by part."""
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in job.network().parameters())
+    weights = parameters * ITEM.get(job.trainer.precision, 4) * len(job.seeds)
+    epochs = len(list(job.checkpoint.keep.until(job.trainer.max_epochs)))
+    parts = {  # a checkpoint holds the weights and Adam's two moments
+        "final weights": weights,
+        "last.ckpt": 3 * weights,
+        f"weights of {epochs} epochs (checkpoint.keep)": epochs * weights,
+    }
+    said = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in parts.items() if size)
+    whole = sum(parts.values())
+    return f"on disk, about {whole / 1e6:,.1f} MB: {said}; while it trains, another {3 * weights / 1e6:,.1f}"
