@@ -18,8 +18,8 @@ help: ## list these targets
 train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
 
-test: .venv/.installed-dev ## run the tests: pytest $(ARGS)
-	@.venv/bin/python -m pytest $(ARGS)
+test: .venv/.installed-dev ## run the tests, a process for each core: pytest -n auto $(ARGS)
+	@.venv/bin/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 	@.venv/bin/ruff check .

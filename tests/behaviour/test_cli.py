@@ -1,4 +1,8 @@
-"""The programs as people run them, each in its own process, without a terminal."""
+"""The programs as people run them, without a terminal.
+
+What is refused before anything is loaded runs within the process of the tests (`main`); that torch is not loaded then,
+and whatever trains, is seen in a process of its own (`cli`, `light`).
+"""
 
 import csv
 import re
@@ -81,15 +85,27 @@ def assert_refused(result, message: str, folder) -> None:
 
 
 @pytest.mark.parametrize("case", BAD_INPUT | MORE_BAD_INPUT)
-def test_bad_input_gives_a_short_message_and_writes_nothing(case, light, folder):
+def test_bad_input_gives_a_short_message_and_writes_nothing(case, main, folder):
     typed, message = (BAD_INPUT | MORE_BAD_INPUT)[case]
-    assert_refused(light("train.py", *typed.split(), cwd=folder), message, folder)
+    assert_refused(main("train.py", *typed.split(), cwd=folder), message, folder)
+
+
+@pytest.mark.parametrize(
+    ("program", "typed", "message"),
+    [
+        ("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: expected"),
+        ("train.py", "-m seed=4-0", "seed=4-0: expected"),
+        ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2: expected"),
+    ],
+)
+def test_refusing_needs_no_torch(program, typed, message, light, folder):
+    assert_refused(light(program, *typed.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, light, folder):
+def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, main, folder):
     typed, message = BAD_INPUT[case]
-    assert_refused(light("train.py", "-m", *typed.split(), cwd=folder), message, folder)
+    assert_refused(main("train.py", "-m", *typed.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +120,8 @@ def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, lig
         ("probe=distance_correlation", "run=DIR, checkpoint=FILE"),
     ],
 )
-def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, message, light, folder):
-    assert_refused(light("probe.py", *arguments.split(), cwd=folder), message, folder)
+def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, message, main, folder):
+    assert_refused(main("probe.py", *arguments.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +135,8 @@ def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, mes
         ("run=runs/none seed=3", "seed=3: not together with run="),
     ],
 )
-def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, cli, folder):
-    assert_refused(cli("probe.py", "probe=errors", *arguments.split(), cwd=folder), message, folder)
+def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, main, folder):
+    assert_refused(main("probe.py", "probe=errors", *arguments.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +170,8 @@ def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
     )
 
 
-def test_experiment_narrowed_to_one_job_needs_no_sweep(light, folder):
-    assert_refused(light("train.py", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder), "^error: seed=4-0", folder)
+def test_experiment_narrowed_to_one_job_needs_no_sweep(main, folder):
+    assert_refused(main("train.py", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder), "^error: seed=4-0", folder)
 
 
 def test_configuration_can_be_printed(light):
@@ -220,23 +236,23 @@ def test_dataset_probe_from_end_to_end(cli, folder, tiny):
     assert {path.name for path in folder.iterdir()} == {"file", "here"}
 
 
-def test_dataset_probe_without_out(cli, folder, tiny):
-    assert cli("probe.py", "task.bits=2", cwd=folder).returncode == 0
+def test_dataset_probe_without_out(main, folder):
+    assert main("probe.py", "task.bits=2", cwd=folder).returncode == 0
     (rows,) = (folder / "runs").rglob("rows.csv")
     assert rows.parent.parent == folder / "runs" / "probes"
     assert rows.parent.name.startswith("dataset-add")
 
 
-def test_sweep_with_one_bad_job_does_not_start(light, folder):
-    result = light("train.py", "-m", "task=add,mul", "seed=0-1,4-0", cwd=folder)
+def test_sweep_with_one_bad_job_does_not_start(main, folder):
+    result = main("train.py", "-m", "task=add,mul", "seed=0-1,4-0", cwd=folder)
     assert_refused(result, r"job 1 \(task=add seed=4-0\): seed=4-0: expected.*job 3 .*none of the 4 jobs", folder)
 
 
-def test_experiment_sets_its_own_sweep(light, folder):
-    result = light("train.py", "-m", "experiment=fig1", "seed=4-0", cwd=folder)
+def test_experiment_sets_its_own_sweep(main, folder):
+    result = main("train.py", "-m", "experiment=fig1", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "add"), ("1", "mul")]
 
 
-def test_typed_options_override_the_experiment(light, folder):
-    result = light("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)
+def test_typed_options_override_the_experiment(main, folder):
+    result = main("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "mul")]

@@ -4,6 +4,7 @@ That `--help` and configuration errors load neither torch nor Lightning is in ``
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def source(root) -> Path:
     return root / "src" / PACKAGE
 
 
+@cache
 def imports(path: Path, source: Path) -> set[str]:
     """Every module that a file names in an import, at the top or inside a function, in full."""
     package = [PACKAGE, *path.relative_to(source).parent.parts]

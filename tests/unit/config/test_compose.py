@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import fields
+from functools import reduce
+from operator import getitem
 
 import pytest
 import torch
@@ -197,13 +199,22 @@ def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
 # Values that could not be trained with
 
 
+def typed_into(config: dict, override: str) -> object:
+    """What composing would do with ``group.key=value``, in a hundredth of the time; the value."""
+    parsed = OverridesParser.create().parse_override(override)
+    *groups, key = parsed.key_or_group.split(".")
+    node, value = reduce(getitem, groups, config), parsed.value()
+    assert key in node
+    node[key] = value
+    return value
+
+
 @pytest.mark.parametrize("override", VALUES)
-def test_bad_values_are_refused_by_key_and_value(override):
-    key = override.partition("=")[0]
+def test_bad_values_are_refused_by_key_and_value(override, config):
+    key, value = override.partition("=")[0], typed_into(config, override)
     with pytest.raises(UserError) as refused:
-        compose("train", [override])
+        read_job(config)
     message = str(refused.value)
-    value = OverridesParser.create().parse_override(override).value()
     assert message.startswith(f"{key}={value}: expected ")
     assert "\n" not in message
 
@@ -300,8 +311,9 @@ def test_a_split_of_another_kind_is_refused(target, config):
         "seed=2147483647",
     ],
 )
-def test_good_values_are_accepted(override):
-    compose("train", [override])
+def test_good_values_are_accepted(override, config):
+    typed_into(config, override)
+    read_job(config)
 
 
 # Targets
