@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -187,6 +187,8 @@ class ProbeJob:
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
     run: str | None
     """A run directory, or a glob."""
+    epochs: Literal["all"] | tuple[int, ...] | None
+    """Of the run whose weights were kept: None for the last ones."""
     checkpoint: str | None
     reference: str | None
     """The name of a network written by hand."""
@@ -216,7 +218,7 @@ NEEDS = ("task", "split", "subjects")
 COMMON = ("task", "split", "logger", "runs_dir", "item", "fail_fast")
 JOB = ("seed", "data", "epochs", "trainer", "pack", "checkpoint", "model", "ablation", *COMMON)
 LEFT_OUT = ("epochs", "pack", "checkpoint", "logger", "runs_dir", "item", "fail_fast")  # by runs of other versions
-PROBE_JOB = ("run", "checkpoint", "reference", "seed", "out", "probe", *COMMON)
+PROBE_JOB = ("run", "epoch", "checkpoint", "reference", "seed", "out", "probe", *COMMON)
 CSV = {"_target_": "arith_erd.loggers.Csv", "name": "csv"}
 
 
@@ -280,6 +282,7 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
         names={group: config[group]["name"] for group in ("task", "split")},
         typed=tuple(typed),
         run=_text("run", config["run"], "a run directory, a glob of them in quotes, or null"),
+        epochs=nullable(_epochs)("epoch", config["epoch"]),
         checkpoint=_text("checkpoint", config["checkpoint"], "a file, or null"),
         reference=_text("reference", config["reference"], "the name of a network written by hand, or null"),
         seeds=parse_seeds(config["seed"]),
@@ -340,6 +343,15 @@ def _group(name: str, group: Any) -> dict[str, Any]:
     if not isinstance(group, dict):
         raise bad_value(name, group, "a group of keys")
     return group
+
+
+def _epochs(name: str, value: Any) -> Literal["all"] | tuple[int, ...]:
+    if value == "all":
+        return "all"
+    try:
+        return parse_seeds(value)  # the same grammar
+    except UserError as error:
+        raise bad_value(name, value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
 
 
 def _text(name: str, value: Any, accepted: str) -> str | None:

@@ -100,6 +100,7 @@ OPTIMIZER: Mapping[str, Reader] = {
 }
 LOGGER: Mapping[str, Reader] = {  # here because W&B is slow to import, and its own check would come late
     "mode": one_of(*MODES),
+    "artifacts": SWITCH,
     "timeout": accepting("seconds above 0", is_positive),
 }
 

@@ -16,10 +16,18 @@ class Logger:
         """A run starts or resumes. ``folder`` is the run directory."""
 
     def log(self, rows: Sequence[Row]) -> None:
-        """The rows of one epoch, one for each seed, with the columns of ``metrics.csv``."""
+        """The rows of one epoch, one for each seed: the columns of ``metrics.csv``, and ``learning_rate``."""
 
     def finish(self, summaries: Sequence[Row]) -> None:
-        """The run has ended. ``summaries`` are the ``seeds`` of ``summary.json``; empty if it failed. Called once."""
+        """The run has ended. Called once.
 
-    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path) -> None:
-        """The rows and the figure of probe ``name`` for one seed of a run."""
+        Args:
+            summaries: the ``seeds`` of ``summary.json``; empty if it failed. If not, the run directory holds the final
+                weights and ``curves.png`` by now.
+        """
+
+    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
+        """The rows and the figure of probe ``name`` for one seed of a run.
+
+        ``folder`` is the run directory, or where the figure lies if the network is of no run.
+        """

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import wandb
 
 from ..config.rules import MODES, Mode
 from ..errors import bad_value, printable
-from ..runs import Row
+from ..runs import Row, Run
 from .logger import Logger
 
 
@@ -32,15 +32,24 @@ class Wandb(Logger):
     and prints the sync command. If W&B does not start at all (``WANDB_MODE=foo`` in the environment), training
     continues without it. Either is one line. The run directory has all numbers in any case.
 
+    A W&B run has the names of task, split, model and ablation as tags, the learning rate beside the metrics, and at the
+    end ``curves.png``. All files of a run, those of its probes too, lie in ``wandb/`` in its directory.
+
     Args:
         project: of W&B.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
         timeout: seconds that a run may wait for W&B in total, from its start to its end.
+        artifacts: whether the final weights and ``config.yaml`` become an artifact of type ``model`` for each seed.
     """
 
     def __init__(
-        self, project: str = "arith_erd", entity: str | None = None, mode: Mode = "offline", timeout: float = 10.0
+        self,
+        project: str = "arith_erd",
+        entity: str | None = None,
+        mode: Mode = "offline",
+        timeout: float = 10.0,
+        artifacts: bool = False,
     ) -> None:
         if mode not in MODES:
             raise bad_value("logger.mode", mode, " or ".join(MODES))
@@ -49,8 +58,11 @@ class Wandb(Logger):
         self.mode: Mode = mode
         self.asked = mode
         self.timeout = timeout
+        self.artifacts = artifacts
         self.runs: dict[int, Any] = {}
         self.failed = False
+        self.told = False
+        """How to upload what was logged offline."""
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):
@@ -92,6 +104,7 @@ class Wandb(Logger):
             id=run_id if self.asked == self.mode else f"{run_id}-offline",  # the failed online start has taken the id
             resume="allow" if online else None,
             config=config,
+            tags=None if config is None else _tags(config),
             dir=str(folder),
             mode=self.mode,
             reinit="create_new",
@@ -124,10 +137,28 @@ class Wandb(Logger):
             if run := self.runs.get(summary["seed"]):
                 with self._never_in_the_way():
                     run.summary.update(summary)
+                    self._log_files(summary["seed"])
+        self._close(0 if summaries else 1)
+
+    def _close(self, exit_code: int) -> None:
         for run in self.runs.values():
             with self._never_in_the_way():
-                run.finish(exit_code=0 if summaries else 1)
+                run.finish(exit_code=exit_code)
+        if self.runs and self.asked == "offline" and not (self.failed or self.told):
+            self.told = True
+            print(f"W&B: logged offline. To upload: {self._sync('offline-run')}")
         self.runs = {}
+
+    def _log_files(self, seed: int) -> None:
+        """The curves, and with ``artifacts`` the weights, which are read where they lie and not copied."""
+        run, files = self.runs[seed], Run(self.folder)
+        if files.curves.is_file():
+            run.log({"curves": wandb.Image(str(files.curves))})
+        if self.artifacts and files.weights(seed).is_file():
+            artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
+            for path in (files.weights(seed), files.config_file):
+                artifact.add_file(str(path), policy="immutable", skip_cache=True)
+            run.log_artifact(artifact)
 
     @contextmanager
     def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
@@ -140,14 +171,22 @@ class Wandb(Logger):
                 print(f"W&B: {_reason(error)}; {outcome}")
             self.failed = True
 
-    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path) -> None:
+    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
         with self._never_in_the_way("the files of the probe are complete without it"):
-            self._go_online(figure.parent)
-            self.runs[seed] = self._open(run, seed, figure.parent, 1)
+            self._go_online(folder)
+            self.runs[seed] = self._open(run, seed, folder, 1)
             self.runs[seed].log(
                 {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
             )
-        self.finish([{"seed": seed}])
+        self._close(0)
+
+
+def _tags(config: Mapping[str, Any]) -> list[str]:
+    """``["add", "random", "nanogpt", "7 bits"]``, to filter by; the ablation too, if there is one."""
+    groups = (config.get(group, {}) for group in ("task", "split", "model", "ablation"))
+    names = [str(group["name"]) for group in groups if group.get("name", "none") != "none"]
+    bits = config.get("task", {}).get("bits")
+    return [*dict.fromkeys(names), *([] if bits is None else [f"{bits} bits"])]
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from ..interp.erasure import (
 from ..interp.subject import Subject
 from ..models import Transformer
 from ..models.decoding import shift_right
+from ..plots.course import Course
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
 from .probe import Probe
@@ -239,6 +240,11 @@ class Amnesic(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """What matters most: variance removed, probe error and accuracy after it, and two of the controls."""
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """Accuracy after each erasure, a panel for each site."""
+        lines = ("concept", "method")
+        return Course.of(rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Accuracy after each erasure, one panel per site: all pairs, unseen pairs, and the random controls."""

@@ -2,70 +2,78 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
-from ..config.job import ProbeJob
+from ..config.job import ProbeJob, read_run
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import Run
 from ..system.files import replacing, require_writable, write_atomically
 from .probe import Probe
+from .terminal import show
 
 if TYPE_CHECKING:
     from ..interp.subject import Subject
 
-MAX_TABLE_ROWS = 40
+
+@dataclass(frozen=True)
+class Question:
+    """A probe with what it is asked about, and where the answer goes."""
+
+    probe: Probe
+    name: str
+    """Of the probe, as its answer calls it: ``errors``, ``errors-epochs``."""
+    folder: Path
+    """For ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be."""
+    subjects: Sequence["Subject"] = field(default=())
+    """Whose rows go to the logger."""
+    run: Run | None = None
+    """That the networks are of, if they are of one."""
 
 
 def answer(job: ProbeJob) -> None:
     """Ask one question, of a task or of every run that ``run=`` names.
 
+    The answers of a run go into its directory, those of several runs each into its own; ``out=`` says otherwise.
+
     Raises:
         UserError: if the probe lacks a run, a checkpoint or a task, or is given too many of them.
     """
-    name = job.probe.name
+    name = str(job.probe.name)
     sources = [
         f"{key}={value}"
         for key, value in (("run", job.run), ("checkpoint", job.checkpoint), ("reference", job.reference))
         if value
     ]
+    if job.epochs is not None and job.run is None:
+        raise UserError(f"epoch={job.resolved['epoch']}: expected with run=, a run that kept its weights over time")
     if "subjects" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} asks about a task and takes none")
-        folder = job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)
-        ask(job, {need: getattr(job, need) for need in job.needs}, folder, [])
+        probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
+        ask(job, Question(probe, name, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)))
         return
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
-    by_folder = _subjects(job)
-    for folder, subjects in by_folder.items():
-        if job.out:  # the answers of one run go straight there, those of several side by side
-            folder = job.out / (subjects[0].name if len(by_folder) > 1 else "")
-        ask(job, {"subjects": subjects}, folder, subjects)
+    for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:  # all, before one is asked
+        ask(job, question)
 
 
-def ask(job: ProbeJob, arguments: dict[str, Any], folder: Path, subjects: Sequence["Subject"]) -> None:
-    """Measure, write, show, log.
-
-    Args:
-        job: with the probe.
-        arguments: what it needs.
-        folder: for ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be.
-        subjects: whose rows go to the logger.
-    """
+def ask(job: ProbeJob, question: Question) -> None:
+    """Measure, write, show, log."""
+    probe, name, folder = question.probe, question.name, question.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    probe = job.probe.build(Probe, **arguments)
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
     figure = probe.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    files = {"probe.json": probe.sheet(str(job.probe.name), rows, _settings(job)).to_json(), **probe.files()}
+    files = {"probe.json": probe.sheet(name, rows, _settings(job)).to_json(), **probe.files()}
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
@@ -73,22 +81,68 @@ def ask(job: ProbeJob, arguments: dict[str, Any], folder: Path, subjects: Sequen
     show(probe.table(rows), probe.notes())
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
-    for subject in subjects:
+    home = folder if question.run is None else question.run.path
+    for subject in question.subjects:
         own = rows[rows["seed"] == subject.seed]
-        logger.probe(subject.name, subject.seed, str(job.probe.name), own, folder / "figure.png")
+        logger.probe(subject.name, subject.seed, name, own, folder / "figure.png", home)
 
 
-def show(table: pd.DataFrame, notes: list[str]) -> None:
-    """Print a table as wide as the terminal, at most forty of its rows."""
-    console = Console()
-    drawn = Table(*map(str, table.columns), box=None, header_style="bold", pad_edge=False)
-    for values in table.head(MAX_TABLE_ROWS).itertuples(index=False):
-        drawn.add_row(*map(str, values))
-    console.print(drawn)
-    if len(table) > MAX_TABLE_ROWS:
-        console.print(f"... and {len(table) - MAX_TABLE_ROWS} more")
-    for note in notes:
-        console.print(f"note: {note}", style="yellow")
+def _of_runs(job: ProbeJob) -> Iterator[Question]:
+    """The probe for each run; whether all have the epochs that were asked for is seen before the first is asked."""
+    from ..interp.epochs import chosen_epochs  # these load torch, which a question about a task does without
+    from ..interp.subject import find_runs, load_seeds
+    from .epochs import OverEpochs
+
+    if job.typed:
+        raise UserError(f"{job.typed[0]}: not together with run=, which has its own")
+    make = partial(_build, job)
+    runs = [Run(path) for path in find_runs(str(job.run))]
+    chosen: list[list[int]] = []
+    for run in runs:
+        run.require_plain()
+        seeds = read_run(run).seeds
+        chosen.append([] if job.epochs is None else chosen_epochs(run, seeds, job.epochs))
+    for run, epochs in zip(runs, chosen, strict=True):
+        name = str(job.probe.name)
+        if epochs:
+            title = f"{run.name.rpartition('-')[0]}: {name} over training"
+            name += "-epochs" if len(epochs) > 1 else f"-epoch={epochs[0]}"
+            load = partial(load_seeds, run.path)
+            subjects = load(epochs[-1])
+            probe: Probe = OverEpochs(make, load, epochs, title)
+        else:
+            subjects = load_seeds(run.path)
+            probe = make(subjects)
+        folder = run.probe(name)
+        if job.out:  # the answers of one run go straight there, those of several side by side
+            folder = job.out / (run.name if len(runs) > 1 else "")
+        yield Question(probe, name, folder, subjects, run)
+
+
+def _of_weights(job: ProbeJob) -> Question:
+    """The probe for networks that no run directory of ours holds."""
+    from ..interp.subject import load_checkpoint, load_references, load_state
+
+    name = str(job.probe.name)
+    unread = "model" if job.reference is not None else "seed"
+    if given := [override for override in job.typed if override.startswith(unread)]:
+        raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
+    if job.reference is not None:
+        subjects = load_references(job.reference, job.seeds, job.task)
+        folder = f"{name}-{job.reference}"
+    else:
+        if not any(override.startswith("task") for override in job.typed):
+            raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
+        if job.model is None:
+            subjects = [load_checkpoint(str(job.checkpoint), job.task)]
+        else:
+            subjects = [load_state(str(job.checkpoint), job.task, job.network)]
+        folder = _folder_name(job, ["task"])
+    return Question(_build(job, subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
+
+
+def _build(job: ProbeJob, subjects: Sequence["Subject"]) -> Probe:
+    return job.probe.build(Probe, subjects=subjects)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -104,33 +158,3 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     settings = json.dumps([_settings(job), job.checkpoint], sort_keys=True)
     parts = [str(job.probe.name), *(job.names[group] for group in groups)]
     return "-".join([*parts, hashlib.sha256(settings.encode()).hexdigest()[:8]])
-
-
-def _subjects(job: ProbeJob) -> dict[Path, list["Subject"]]:
-    """Networks by the folder that their answers go to."""
-    # These load torch, which a question about a task does without.
-    from ..interp.subject import load_checkpoint, load_references, load_runs, load_state
-
-    name = str(job.probe.name)
-    if job.run is not None:
-        if job.typed:
-            raise UserError(f"{job.typed[0]}: not together with run=, which has its own")
-        by_folder: dict[Path, list[Subject]] = {}
-        for path, subject in load_runs(job.run):
-            Run(path).require_plain()
-            by_folder.setdefault(Run(path).probe(name), []).append(subject)
-        return by_folder
-    unread = "model" if job.reference is not None else "seed"
-    if given := [override for override in job.typed if override.startswith(unread)]:
-        raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
-    if job.reference is not None:
-        return {
-            job.runs_dir / "probes" / f"{name}-{job.reference}": load_references(job.reference, job.seeds, job.task)
-        }
-    if not any(override.startswith("task") for override in job.typed):
-        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
-    if job.model is None:
-        subject = load_checkpoint(str(job.checkpoint), job.task)
-    else:
-        subject = load_state(str(job.checkpoint), job.task, job.network)
-    return {job.runs_dir / "probes" / _folder_name(job, ["task"]): [subject]}

@@ -13,6 +13,7 @@ from ..interp.activations import capture
 from ..interp.subject import Subject
 from ..interp.tokens import answer_names, input_names, prompt_names
 from ..models.decoding import shift_right
+from ..plots.course import Course
 from ..plots.heat import heat_map
 from ..plots.style import INK, canvas
 from .probe import Probe
@@ -105,6 +106,13 @@ class Attention(Probe):
         last = answer_names(self.task)
         shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(last)]
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """How sharp attention is: the largest weight of each of the answer's positions, mean over these and heads."""
+        queries = rows[rows["query"].isin(answer_names(self.task)) | rows["site"].str.startswith("enc.")]
+        sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
+        sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
+        return Course.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """A heat map for each head: queries down, keys across, the mean over pairs and seeds."""

@@ -17,6 +17,7 @@ from ..models.decoding import answers, shift_right
 from ..models.network import Network
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
+from ..plots.course import Course
 from ..tasks import Examples
 from .probe import Probe
 
@@ -107,6 +108,14 @@ class DistanceCorrelation(Probe):
             found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, examples, answer_in).items()}
         placed = {(prefix + site.split(".")[0], int(site.split(".")[1])): x for (prefix, site), x in found.items()}
         return placed | {(name, 0): x for name, x in bit_distances(examples).items()}
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """Pearson correlations with distances of tokens and of values at the output, a line for each layer."""
+        own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
+        shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
+        shown["space"] += " distance at the output"
+        sheet = self.sheet("", shown)
+        return Course.of(shown, sheet, "correlation", "site", "space", "correlation of distances (Pearson)")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The paper's figure 4, in Pearson correlations: the table, and the curves over the decoder's layers."""

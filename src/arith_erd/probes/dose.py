@@ -11,6 +11,7 @@ from ..interp.activations import chosen_sites
 from ..interp.causal import CausalTask
 from ..interp.dose import METHODS, doses
 from ..interp.subject import Subject
+from ..plots.course import Course
 from ..plots.dose import draw_doses
 from .probe import Probe
 
@@ -79,6 +80,11 @@ class Dose(Probe):
         shown = rows[rows["prefix"] == "target"]
         means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """Whole answers that follow, right prefix given, mean over doses: a line for each site, a panel each method."""
+        shown = rows[rows["prefix"] == "target"]
+        return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Whole answers that follow a dose, a panel a method, a line a site."""

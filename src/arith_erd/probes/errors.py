@@ -16,6 +16,8 @@ from scipy.stats import binom
 from ..bits import Array, from_digits, to_digits
 from ..interp.subject import Subject
 from ..models.decoding import answers
+from ..plots.course import Course
+from ..plots.sheet import Sheet
 from ..plots.style import BLUE, GREY, tidy
 from ..tasks import Examples, Task
 from .probe import Probe
@@ -137,16 +139,28 @@ class Errors(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """How many answers are wrong and how far on average, by seed and subset."""
         lines = []
+        for seed, name, size, wrong in self._by_subset(rows):
+            means = [
+                f"{wrong[error].abs().mean():.2f}" if len(wrong) else "" for error in ("value_error", "hamming_error")
+            ]
+            lines.append((seed, name, size, len(wrong), *means))
+        return pd.DataFrame(lines, columns=["seed", "subset", "examples", "wrong", "|value_error|", "hamming_error"])
+
+    def _by_subset(self, rows: pd.DataFrame) -> Iterator[tuple[int, str, int, pd.DataFrame]]:
+        """Seed, subset, its size, and the rows of its wrong answers; subsets without any too."""
         for subject in self.subjects:
             names, sizes = np.unique(subsets(subject, subject.task.examples()), return_counts=True)
             for name, size in zip(names, sizes, strict=True):
-                wrong = rows[(rows["seed"] == subject.seed) & (rows["subset"] == name)]
-                means = [
-                    f"{wrong[error].abs().mean():.2f}" if len(wrong) else ""
-                    for error in ("value_error", "hamming_error")
-                ]
-                lines.append((subject.seed, name, size, len(wrong), *means))
-        return pd.DataFrame(lines, columns=["seed", "subset", "examples", "wrong", "|value_error|", "hamming_error"])
+                yield subject.seed, name, size, rows[(rows["seed"] == subject.seed) & (rows["subset"] == name)]
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """The share of wrong answers, a line for each subset; 0 where a subset has none."""
+        table = pd.DataFrame(
+            {"seed": seed, "subset": name, "wrong": len(wrong) / size}
+            for seed, name, size, wrong in self._by_subset(rows)
+        )
+        sheet = Sheet.of("", table, {"wrong": "accuracy"})
+        return Course.of(table, sheet, "wrong", "subset", label="share of wrong answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Errors in value and in bits, as shares of all wrong answers, beside those of flips at random.

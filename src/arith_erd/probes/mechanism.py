@@ -15,6 +15,7 @@ from ..interp.signature import COMPONENTS, STEERING, Measured, Signature, expect
 from ..interp.subject import Subject
 from ..interp.verdict import Verdict, decide
 from ..models import Transformer
+from ..plots.course import Course
 from ..plots.mechanism import draw_mechanism
 from ..tasks import Add, Mul, Task
 from .probe import Probe
@@ -107,6 +108,11 @@ class Mechanism(Probe):
             }
             for entry in self.cards
         )
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """The signature that the verdict rests on, mean over bits: a line for each question."""
+        signature = rows[rows["stage"] == ""]
+        return Course.of(signature, self.sheet("", signature), "value", "component", label="signature, mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Three questions by bit, of the networks and of each algorithm; and behind which stages a move is followed."""

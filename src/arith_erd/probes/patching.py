@@ -16,6 +16,7 @@ from ..interp.activations import Continuation, check_sites, embeddings, layers, 
 from ..interp.subject import Subject
 from ..interp.tokens import answer_names, prompt_names
 from ..models.decoding import shift_right
+from ..plots.course import Course
 from ..plots.heat import heat_map
 from ..plots.style import canvas, seeds_text
 from ..tasks import Examples, Task
@@ -104,6 +105,12 @@ class Patching(Probe):
         """``recovered`` over all answer tokens, in percent: a column for each position; means over the seeds."""
         wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{100 * x:.0f}")
         return wide.rename_axis("%").reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """The largest share that one position recovers, a line for each site."""
+        most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
+        best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
+        return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The same as heat maps, one for the encoder's positions and one for the answer's."""

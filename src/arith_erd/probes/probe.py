@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ..plots.course import Course
 from ..plots.sheet import Sheet, tabulate
 
 
@@ -36,6 +37,14 @@ class Probe(ABC):
     @abstractmethod
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Draw the rows."""
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """What ``epoch=all`` follows over the epochs of training, of the rows of one epoch.
+
+        By default the first measure, a line for each value of the first column that tells rows apart. A probe that
+        has something better to show overrides this.
+        """
+        return Course.of(rows, self.sheet("", rows))
 
     def files(self) -> dict[str, str]:
         """More files to write beside the rows, name -> text; known once ``rows`` is exhausted."""

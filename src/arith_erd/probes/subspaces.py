@@ -13,6 +13,7 @@ from ..interp.causal import PARTIAL, WHOLE, CausalTask, require_variables
 from ..interp.place import Budget
 from ..interp.search import Search
 from ..interp.subject import Subject
+from ..plots.course import Course
 from ..plots.subspaces import draw_subspaces
 from .probe import Probe
 
@@ -130,6 +131,12 @@ class Subspaces(Probe):
         text = means[list(shown)].map(lambda x: f"{x:.2f}").rename(columns=shown)
         text.insert(0, "rank", means["rank"].map("{:.1f}".format))
         return text.reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """Accuracy of the chosen rank, a line for each variable and position, a panel for each site."""
+        chosen = rows[rows["chosen"] == 1]
+        lines = ("variable", "position")
+        return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The accuracy of each variable's subspace among its controls, a panel for each site and position."""

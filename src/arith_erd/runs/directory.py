@@ -59,6 +59,10 @@ class Run:
         return self.path.name
 
     @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "last.ckpt"
 
@@ -88,7 +92,7 @@ class Run:
         """Remove weights that were kept after later epochs: the run resumes from an earlier one."""
         for later, folder in self._epoch_folders().items():
             if later > epoch:
-                for file in (*folder.glob("seed=*.safetensors"), *folder.glob(".seed=*.partial")):
+                for file in folder.glob("seed=*.safetensors"):
                     file.unlink()
                 with suppress(OSError):  # somebody's own files in it stay
                     folder.rmdir()
@@ -133,9 +137,9 @@ class Run:
     def create(self, resolved: dict[str, Any]) -> None:
         """Make the directory and write ``config.yaml``, the resolved configuration; only for who holds its lock."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
-        for folder in (self.path, self.path / "weights"):
+        for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
             remove_partial_files(folder)
-        write_atomically(self.path / "config.yaml", yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
+        write_atomically(self.config_file, yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
 
     def require_plain(self) -> None:
         """Refuse a run directory with links or pipes in it; call it before anything is written there.
@@ -163,7 +167,7 @@ class Run:
         Raises:
             UserError: if there is none, or it is not a YAML mapping.
         """
-        path = self.path / "config.yaml"
+        path = self.config_file
         try:
             config = yaml.load(read_text(path, 2**18), PlainLoader)
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError

@@ -42,7 +42,8 @@ class KeepRows(L.Callback):
         seconds = self._seconds()
         rows: list[Row] = [{**row, "seconds": seconds} for row in _rows(pl_module)]
         self.run.append_metrics(rows)
-        self.logger.log(rows)
+        rates = {group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group}
+        self.logger.log([{**row, "learning_rate": float(max(rates, default=0.0))} for row in rows])
 
     def _seconds(self) -> float:
         return 0.0 if self.started is None else time.perf_counter() - self.started

@@ -44,11 +44,15 @@ def _summarise(rows: list[Row], pack: Pack, data: TableData, index: int) -> Row:
     }
 
 
+def draw_curves(job: Job) -> None:
+    """Draw ``curves.png``."""
+    with replacing(job.run.curves) as beside:
+        learning_curves(job.run.metrics(), title=job.title).savefig(beside, format="png")
+
+
 def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
-    """Draw ``curves.png`` and write ``summary.json``."""
+    """Write ``summary.json``."""
     run, rows = job.run, job.run.metrics()
-    with replacing(run.curves) as beside:
-        learning_curves(rows, title=job.title).savefig(beside, format="png")
     epochs = rows[-1]["epoch"]
     run.finish(
         {

@@ -20,7 +20,7 @@ from .assemble import assemble, capacity, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
 from .conditions import Conditions
-from .finish import describe, parameters, save_weights, summarise, write_summary
+from .finish import describe, draw_curves, parameters, save_weights, summarise, write_summary
 from .resume import Resumption, find_checkpoint
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
@@ -81,6 +81,7 @@ def train_pack(job: Job) -> None:
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
+            draw_curves(job)
             summaries += summarise(run, module.pack, data)
 
         # Finish.

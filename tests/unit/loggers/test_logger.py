@@ -14,5 +14,5 @@ def test_every_call_is_accepted_and_nothing_is_written(kind: type[Logger], tmp_p
     logger.start("name", (0, 1), {}, tmp_path)
     logger.log([{"epoch": 1, "seed": 0}])
     logger.finish([])
-    logger.probe("name", 0, "dataset", pd.DataFrame(), tmp_path / "figure.png")
+    logger.probe("name", 0, "dataset", pd.DataFrame(), tmp_path / "figure.png", tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -76,9 +76,10 @@ print(time.monotonic() - started)
 """
 
 
-def test_two_seeds_offline(train, home):
-    run = train("logger=wandb", "seed=[0,4]")
+def test_two_seeds_offline(train, home, capsys):
+    run = train("logger=wandb", "logger.artifacts=true", "seed=[0,4]", "model=nanogpt")
     assert run.finished
+    assert capsys.readouterr().out.count(f"To upload: wandb sync {run.path}/wandb/offline-run-*") == 1
     logs = offline_runs(run.path)
     assert len(logs) == 2
     for seed, log in zip((0, 4), logs, strict=True):
@@ -90,7 +91,13 @@ def test_two_seeds_offline(train, home):
         config = {key: value for key, value in started["config"]["update"].items() if key != "_wandb"}
         assert config == {**run.config(), "seed": seed}
         assert "${" not in str(config)
+        assert started["tags"] == ["add", "random", "nanogpt", "3 bits"]
         history = [record["item"] for record in found["history"]]
+        assert history.pop()["curves.format"] == "png"
+        assert {item["learning_rate"] for item in history} == {1e-3}
+        (artifact,) = found["artifact"]
+        files = {Path(entry["local_path"]) for entry in artifact["manifest"]["contents"]}
+        assert files == {run.weights(seed), run.config_file}, "they are read where they lie"
         rows = [row for row in run.metrics() if row["seed"] == seed]
         assert [item["epoch"] for item in history] == [1, 2]
         for item, row in zip(history, rows, strict=True):
@@ -259,8 +266,8 @@ def test_failed_run_is_marked_failed_and_can_resume(home):
 def test_probe_rows_and_figure_are_logged(home):
     Figure().savefig(home / "figure.png")
     rows = pd.DataFrame({"layer": [1, 2], "correlation": [0.5, 0.25]})
-    Wandb().probe("a-run", 3, "errors", rows, home / "figure.png")
-    (log,) = offline_runs(home)
+    Wandb().probe("a-run", 3, "errors", rows, home / "figure.png", home / "a-run")
+    (log,) = offline_runs(home / "a-run")
     keys = {key for record in records(log)["history"] for key in record["item"]}
     assert any(key.startswith("errors/rows") for key in keys)
     assert any(key.startswith("errors/figure") for key in keys)

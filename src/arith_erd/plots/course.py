@@ -1,0 +1,129 @@
+"""The course of a probe over the epochs of training: one measure, a line for each site or whatever else it is of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from .sheet import INTEGER, TEXT, Sheet, tabulate
+from .style import canvas, headline, legend_below, seeds_text, tidy
+
+MAX_PANELS = 6
+DASHES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the figure over epochs shows of a probe: of the rows of one epoch, or of all with a column ``epoch``."""
+
+    table: pd.DataFrame
+    """Columns ``seed``, ``panel``, ``line`` and ``value``."""
+    label: str
+    """Of the vertical axis."""
+    unit: str = "number"
+    """Of the value, as in `Sheet`."""
+
+    @classmethod
+    def of(
+        cls,
+        rows: pd.DataFrame,
+        sheet: Sheet,
+        measure: str | None = None,
+        line: str | Sequence[str] | None = None,
+        panel: str | None = None,
+        label: str | None = None,
+    ) -> "Course":
+        """The mean of one measure over all rows of a line, for each seed.
+
+        Args:
+            rows: of a probe at one epoch.
+            sheet: their description.
+            measure: a column; by default the first measure.
+            line: the column, or columns, whose values become lines; by default the first that names something and has
+                several values.
+            panel: the column whose values become panels; by default the next one that has 2 to 6 values.
+            label: of the vertical axis; by default the measure.
+        """
+        keys = sorted(sheet.keys, key=lambda key: sheet.columns[key] != TEXT)  # names first, then numbers
+        several = [key for key in keys if rows[key].nunique() > 1]
+        lines = [line] if isinstance(line, str) else list(line or several[:1])
+        if panel is None and line is None:
+            panel = next((key for key in several if key not in lines and rows[key].nunique() <= MAX_PANELS), None)
+        measure = measure or sheet.measures[0]
+        named = pd.DataFrame(
+            {
+                "seed": rows["seed"],
+                "panel": rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value))
+                if panel
+                else "",
+                "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
+                "value": rows[measure],
+            }
+        )
+        table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
+        return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
+
+    def tabulated(self) -> pd.DataFrame:
+        """A row for each epoch, a column for each line: means over the seeds, with intervals from three seeds on."""
+        columns = {"epoch": INTEGER, "panel": TEXT, "line": TEXT, "value": self.unit}
+        return tabulate(self.table, Sheet("", columns, across=("panel", "line")))
+
+    def draw(self, title: str) -> Figure:
+        """A panel for each value of ``panel``: the median over seeds as lines, their range as bands."""
+        panels = list(self.table["panel"].unique())
+        across = min(len(panels), 3)
+        down = -(-len(panels) // across)
+        figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        names = list(self.table["line"].unique())
+        looks = {name: self._look(i, len(names)) for i, name in enumerate(names)}
+        for ax, panel in zip(grid.flat, panels, strict=False):
+            rows = self.table[self.table["panel"] == panel]
+            for name, of_line in rows.groupby("line", sort=False):
+                by_epoch = of_line.groupby("epoch")["value"]
+                median = by_epoch.median()
+                if of_line["seed"].nunique() > 1:
+                    band = (median.index, by_epoch.min(), by_epoch.max())
+                    ax.fill_between(*band, color=looks[name]["color"], alpha=0.15, linewidth=0)
+                marker = "o" if len(median) <= 20 else ""
+                ax.plot(median.index, median, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
+            tidy(ax)
+            headline(ax, panel)
+            self._scale(ax)
+        for ax in grid.flat[len(panels) :]:
+            ax.set_visible(False)
+        for row in grid:
+            row[0].set_ylabel(self.label)
+        figure.suptitle(f"{title}, {seeds_text(self.table)}", fontsize=11)
+        legend_below(figure, columns=min(len(names), 6 if across > 1 else 4))
+        return figure
+
+    @staticmethod
+    def _look(place: int, names: int) -> dict[str, Any]:
+        """Colours from light to dark in the order of the lines, and dashes that take turns."""
+        shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
+        return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
+
+    def _scale(self, ax: Any) -> None:
+        epochs = np.unique(self.table["epoch"])
+        gaps = np.diff(epochs[epochs > 0])
+        ax.set_xlabel("epoch")
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if len(gaps) and gaps.max() > 3 * gaps.min():  # kept ever more sparsely
+            ax.set_xscale("symlog", linthresh=1)
+            shown = [epoch for epoch in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if epoch <= epochs.max()]
+            ax.set_xticks([epoch for epoch in shown if epoch >= epochs.min()], minor=False)
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.set_xticks([], minor=True)
+        if self.unit == "accuracy":
+            ax.set_ylim(-0.03, 1.03)
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)

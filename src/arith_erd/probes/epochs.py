@@ -1,0 +1,75 @@
+"""Any probe, asked again and again while the network learns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ..interp.subject import Subject
+from ..plots.course import Course
+from ..plots.sheet import Sheet
+from .probe import Probe
+
+
+class OverEpochs(Probe):
+    """Another probe at several epochs of a run: its rows with a column ``epoch``, and the course of one measure.
+
+    Networks are loaded one epoch at a time. If there is only one epoch, table and figure are those of the probe itself.
+
+    Args:
+        make: builds the probe for networks of one epoch.
+        load: the networks by epoch, 0 for the untrained ones.
+        epochs: ascending.
+        title: of the figure; the number of seeds follows.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[Subject]], Probe],
+        load: Callable[[int], Sequence[Subject]],
+        epochs: Sequence[int],
+        title: str = "over training",
+    ) -> None:
+        self.make = make
+        self.load = load
+        self.epochs = epochs
+        self.title = title
+        self.probe = make(load(epochs[0]))  # refuses its options before anything is measured
+        self.columns = ("epoch", *self.probe.columns)
+        self.courses: list[Course] = []
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        self.courses = []
+        for epoch in self.epochs:
+            self.probe = self.make(self.load(epoch))
+            rows = list(self.probe.rows())
+            course = self.probe.course(pd.DataFrame(rows, columns=list(self.probe.columns)))
+            self.courses.append(replace(course, table=course.table.assign(epoch=epoch)))
+            yield from ({"epoch": epoch, **row} for row in rows)
+
+    @property
+    def course_over_epochs(self) -> Course:
+        """What was measured, once ``rows`` is exhausted."""
+        return replace(self.courses[0], table=pd.concat([course.table for course in self.courses], ignore_index=True))
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        if len(self.epochs) == 1:
+            return self.probe.figure(rows.drop(columns="epoch"))
+        return self.course_over_epochs.draw(self.title)
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        if len(self.epochs) == 1:
+            return self.probe.table(rows.drop(columns="epoch"))
+        return self.course_over_epochs.tabulated()
+
+    def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
+        return self.probe.sheet(name, rows, settings)
+
+    def files(self) -> dict[str, str]:
+        return self.probe.files() if len(self.epochs) == 1 else {}
+
+    def notes(self) -> list[str]:
+        """Those of the last epoch."""
+        return self.probe.notes()

@@ -1,0 +1,79 @@
+"""The table of a probe on the terminal. No digit is ever cut off: a table that is too wide continues below."""
+
+import re
+from collections.abc import Iterator
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+MAX_ROWS = 40
+GAP = 2  # spaces between columns
+PROSE = 30  # characters: text of several words needs no more, since it is wrapped
+NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
+
+
+def show(table: pd.DataFrame, notes: list[str], console: Console | None = None) -> None:
+    """Print a table as wide as the terminal, at most forty of its rows, and the notes.
+
+    Where it is wider, columns are printed in several blocks, each with the columns that name the rows.
+    """
+    console = console or Console()
+    text = table.head(MAX_ROWS).map(str)
+    text.columns = text.columns.map(str)
+    for number, columns in enumerate(blocks(text, console.width)):
+        if number:
+            console.print()
+        drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+        for column in columns:
+            drawn.add_column(Text(column), no_wrap=not _is_prose(text[column]), overflow="fold")
+        for values in text[columns].itertuples(index=False):
+            drawn.add_row(*map(Text, values))
+        needed = sum(_needed(text[column]) for column in columns)
+        Console(file=console.file, width=max(console.width, needed)).print(drawn)
+    if len(table) > MAX_ROWS:
+        console.print(f"... and {len(table) - MAX_ROWS} more")
+    for note in notes:
+        console.print(f"note: {note}", style="yellow")
+
+
+def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
+    """The columns of each block, in order.
+
+    The columns that name a row, those before the first one of numbers only, lead every block.
+
+    >>> table = pd.DataFrame({"site": ["dec.1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
+    >>> list(blocks(table, 80)), list(blocks(table, 30))
+    ([['site', 'value', 'token']], [['site', 'value'], ['site', 'token']])
+    """
+    columns = list(text.columns)
+    needed = {c: _needed(text[c]) for c in columns}
+    keys: list[str] = []
+    for column in columns[:-1]:
+        if keys and _is_numbers(text[column]):
+            break
+        keys.append(column)
+    taken, block = sum(needed[c] for c in keys), list(keys)
+    room = width - taken + GAP  # nothing comes after the last column
+    for column in columns[len(keys) :]:
+        if len(block) > len(keys) and needed[column] > room:
+            yield block
+            block, room = list(keys), width - taken + GAP
+        block.append(column)
+        room -= needed[column]
+    yield block
+
+
+def _needed(column: "pd.Series[str]") -> int:
+    """Characters across; prose is wrapped."""
+    widest = max([len(str(column.name)), *map(len, column)])
+    return GAP + (min(widest, PROSE) if _is_prose(column) else widest)
+
+
+def _is_numbers(column: "pd.Series[str]") -> bool:
+    return all(NUMBER.fullmatch(value) for value in column)
+
+
+def _is_prose(column: "pd.Series[str]") -> bool:
+    return any(" " in value for value in column) and not _is_numbers(column)

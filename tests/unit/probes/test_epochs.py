@@ -1,0 +1,105 @@
+"""Every probe of trained networks can be asked over the epochs that a run kept, with one mechanism."""
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from arith_erd.config.compose import compose
+from arith_erd.errors import UserError
+from arith_erd.interp.subject import load_run
+from arith_erd.probes.ask import answer
+from arith_erd.probes.distance_correlation import DistanceCorrelation
+from arith_erd.probes.errors import Errors
+from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.runs import Run
+
+SMALL = {
+    "amnesic": ("probe.controls=1", "probe.concept=value", "probe.method=leace", "probe.site=dec.1"),
+    "attention": ("probe.pairs=16",),
+    "distance_correlation": (),
+    "errors": (),
+    "logit_lens": ("probe.pairs=16",),
+    "patching": ("probe.pairs=16",),
+    "prefix": ("probe.draws=1",),
+}
+
+
+@pytest.mark.parametrize("probe", SMALL)
+def test_rows_gain_the_epoch_and_the_figure_is_their_course(probe: str, whole: Run, tmp_path: Path) -> None:
+    answer(compose("probe", [f"probe={probe}", *SMALL[probe], f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert list(rows.columns[:2]) == ["epoch", "seed"]
+    assert set(rows["epoch"]) == {0, 4}
+    assert set(rows["seed"]) == {0, 1}
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+@cache
+def rows_of(whole: Path, epoch: int | None) -> pd.DataFrame:
+    probe = LogitLens([load_run(whole, 1, epoch)])
+    return pd.DataFrame(probe.rows())
+
+
+def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
+    answer(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
+    rows = pd.read_csv(whole.probe("logit_lens-epochs") / "rows.csv")
+    assert sorted(set(rows["epoch"])) == [1, 2, 3, 4]
+    for epoch, own in ((2, 2), (4, None)):
+        found = rows[(rows["epoch"] == epoch) & (rows["seed"] == 1)].drop(columns="epoch").reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, rows_of(whole.path, own), atol=1e-7)
+    table = capsys.readouterr().out
+    assert [line.split()[0] for line in table.splitlines()[:5]] == ["epoch", "1", "2", "3", "4"]
+
+
+def test_one_epoch_has_table_and_figure_of_the_probe_itself(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=2"]))
+    assert "|value_error|" in capsys.readouterr().out
+    assert set(pd.read_csv(whole.probe("errors-epoch=2") / "rows.csv")["epoch"]) == {2}
+
+
+def test_course_of_errors_is_one_less_accuracy_and_zero_where_there_are_none(whole: Run) -> None:
+    subject = load_run(whole.path, 1)
+    probe = Errors([subject])
+    course = probe.course(pd.DataFrame(probe.rows(), columns=list(probe.columns))).table.set_index("line")["value"]
+    last = next(row for row in reversed(whole.metrics()) if row["seed"] == 1)
+    assert course["validation"] == pytest.approx(1 - last["val_seq_acc"])
+    assert course["train"] == pytest.approx(1 - last["train_seq_acc"])
+    assert set(probe.course(pd.DataFrame(columns=list(probe.columns))).table["value"]) == {0}
+
+
+def test_course_of_correlations_follows_layers_in_panels_of_token_and_value(whole: Run) -> None:
+    probe = DistanceCorrelation([load_run(whole.path, 1)])
+    rows = pd.DataFrame(probe.rows())
+    table = probe.course(rows).table.set_index(["panel", "line"])["value"]
+    assert set(table.index.levels[1]) == {"dec.1"}
+    own = rows[(rows["stack"] == "dec") & (rows["method"] == "pearson")].set_index(["level", "space"])["correlation"]
+    assert table["value distance at the output", "dec.1"] == own["out", "value"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (("epoch=[1,9]",), r"epoch=9: .* has weights of epoch 1-4 and 0"),
+        (("epoch=later",), r"^epoch=later: expected all, or distinct epochs"),
+        (("epoch=[]",), r"^epoch=\[\]: expected all, or distinct epochs"),
+    ],
+)
+def test_epochs_that_are_not_there_are_refused(
+    overrides: tuple[str, ...], said: str, whole: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said):
+        answer(compose("probe", ["probe=errors", f"run={whole.path}", *overrides, f"out={tmp_path}/out"]))
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_epochs_of_a_run_that_kept_none_is_refused(trained_pack: Run) -> None:
+    with pytest.raises(UserError, match=r"epoch=all: .* has weights of epoch 4 alone; checkpoint\.keep=all, log or"):
+        answer(compose("probe", ["probe=errors", f"run={trained_pack.path}", "epoch=all"]))
+
+
+def test_epochs_without_a_run_are_refused() -> None:
+    with pytest.raises(UserError, match=r"^epoch=all: expected with run="):
+        answer(compose("probe", ["probe=dataset", "epoch=all"]))

@@ -1,0 +1,41 @@
+"""Tables on a terminal of 80 characters keep every digit."""
+
+import io
+
+import pandas as pd
+from rich.console import Console
+
+from arith_erd.probes.terminal import show
+
+
+def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
+    file = io.StringIO()
+    show(table, [], Console(file=file, width=width))
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_a_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> None:
+    intervals = {f"in token {i}": ["13.123 [12.001, 14.002]", f"22.{i}"] for i in range(5)}
+    lines = shown(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}))
+    assert max(map(len, lines)) <= 80
+    assert [line.split("  ")[0] for line in lines] == ["site", "dec.1", "dec.2", "", "site", "dec.1", "dec.2"]
+    text = "\n".join(lines)
+    assert text.count("13.123 [12.001, 14.002]") == 5
+    assert all(f"22.{i}" in text for i in range(5))
+    assert text.count("dec.2") == 2
+    assert "…" not in text
+
+
+def test_a_table_that_fits_is_one_block() -> None:
+    table = pd.DataFrame({"epoch": ["1", "2"], "dec.1": ["1.0%", "2.0%"], "dec.2": ["3.0%", "-0.5"]})
+    assert shown(table) == ["epoch  dec.1  dec.2", "1      1.0%   3.0%", "2      2.0%   -0.5"]
+
+
+def test_a_single_column_that_is_too_wide_is_printed_whole() -> None:
+    assert shown(pd.DataFrame({"seed": ["1"], "nearest": ["7" * 100]}))[1] == "1     " + "7" * 100
+
+
+def test_sentences_are_wrapped() -> None:
+    lines = shown(pd.DataFrame({"seed": ["1"], "distance": ["0.25"], "bits": ["7:carry " * 20]}))
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).count("7:carry") == 20
