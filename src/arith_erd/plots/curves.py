@@ -82,7 +82,8 @@ def learning_curves(rows: Sequence[Row], title: str) -> Figure:
     accuracy.set(xlabel="epoch", ylabel="sequence accuracy", ylim=(-0.02, 1.02))
     accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
     accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
-    accuracy.legend(frameon=False, loc="lower right")
+    # Above the panel, where it covers no line.
+    accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
     band(loss, table, "train_loss", "training", ORANGE, "-")
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
     loss.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREEN, GREY, ORANGE, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, tidy
 
 PUBLISHED = 0.0013
 COLUMNS: Mapping[str, type] = {
@@ -72,13 +72,15 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw a dot and a ring for each erasure and a bar from worst to mean for each control.
 
-    Whiskers span the seeds.
+    Whiskers span the seeds. A dotted line marks the accuracy before erasure.
     """
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
     mean, low, high = groups.mean(numeric_only=True), groups.min(numeric_only=True), groups.max(numeric_only=True)
     ax.hlines(at, 0, 1, color=GREY, alpha=0.25, linewidth=0.6)
+    if "seq_acc_before" in rows:
+        ax.axvline(rows["seq_acc_before"].mean(), color=INK, linestyle=":", linewidth=1.2, label="before erasure")
     for control, offset, colour, label in CONTROLS:
         if f"{control}_mean" in mean:
             worst, middle = low[f"{control}_min"], mean[f"{control}_mean"]

@@ -56,6 +56,12 @@ class Dataset(Probe):
         else:
             ax.set_yticks([])
         dark = "dark" if held_out.ndim < 3 else "dark: share over other operands"
-        title = f"{self.task.name}: {count:,} of {len(rows):,} examples\nheld out for validation ({dark})"
-        ax.set_title(title, fontsize=10)
+        caption = f"{count:,} of {len(rows):,} examples held out ({dark})"
+        ax.set_title(f"{self._title()}\n{caption}", fontsize=10)
         return figure
+
+    def _title(self) -> str:
+        """``add, 7 bits, RandomSplit(fraction=0.25, seed=0)``."""
+        options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
+        digits = self.task.digits if self.task.bits > 1 else self.task.digits.removesuffix("s")
+        return f"{self.task.name}, {self.task.bits} {digits}, {type(self.split).__name__}{options and f'({options})'}"

@@ -113,9 +113,8 @@ class DistanceCorrelation(Probe):
         """Pearson correlations with distances of tokens and of values at the output, a line for each layer."""
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
         shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
-        shown["space"] += " distance at the output"
         sheet = self.sheet("", shown)
-        return Course.of(shown, sheet, "correlation", "site", "space", "correlation of distances (Pearson)")
+        return Course.of(shown, sheet, "correlation", "site", "space", "correlation with distances at the output")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The paper's figure 4, in Pearson correlations: the table, and the curves over the decoder's layers."""

@@ -40,8 +40,19 @@ def assemble(job: Job, device: torch.device) -> LitPack:
 
 
 def table_data(job: Job) -> TableData:
-    """The task's table, cut in two by the split."""
-    return TableData(job.task, job.split, job.seeds, job.data.batch_size)
+    """The task's table, cut in two by the split.
+
+    Raises:
+        UserError: if the split leaves nothing to train on, or nothing to validate on.
+    """
+    data = TableData(job.task, job.split, job.seeds, job.data.batch_size)
+    held_out, whole = len(data.validation[0]), job.task.size
+    if not 0 < held_out < whole:
+        group = job.resolved["split"]
+        options = [f"split.{key}={value}" for key, value in group.items() if key not in ("name", "_target_")]
+        given = " ".join([f"split={group['name']}", *options])
+        raise UserError(f"{given}: holds out {held_out:,} of {whole:,} examples; expected at least 1, and not all")
+    return data
 
 
 def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:

@@ -76,7 +76,7 @@ def test_course_of_correlations_follows_layers_in_panels_of_token_and_value(whol
     table = probe.course(rows).table.set_index(["panel", "line"])["value"]
     assert set(table.index.levels[1]) == {"dec.1"}
     own = rows[(rows["stack"] == "dec") & (rows["method"] == "pearson")].set_index(["level", "space"])["correlation"]
-    assert table["value distance at the output", "dec.1"] == own["out", "value"]
+    assert table["value", "dec.1"] == own["out", "value"]
 
 
 @pytest.mark.parametrize(

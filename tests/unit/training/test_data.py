@@ -1,8 +1,14 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+from arith_erd.config.compose import compose
+from arith_erd.errors import UserError
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
+from arith_erd.training.assemble import table_data
 from arith_erd.training.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
 
 SEEDS = (4, 0, 11)
@@ -99,3 +105,13 @@ def test_the_papers_subsets_are_evaluated_in_batches_of_one_size(device, replica
     size = evaluation_batch_size(torch.device(device), replicas)
     assert size >= 256
     assert 12288 % size == 4096 % size == 0
+
+
+@pytest.mark.parametrize(("answer", "number"), [(True, 64), (False, 0)])
+def test_a_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
+    job = compose("train", ["task.bits=3", "split.fraction=0.5"])
+    job = replace(job, split=lambda examples: np.full(len(examples), answer))
+    given = r"split=random split\.fraction=0\.5 split\.seed=0"
+    said = rf"^{given}: holds out {number} of 64 examples; expected at least 1, and not all"
+    with pytest.raises(UserError, match=said):
+        table_data(job)
