@@ -4,8 +4,9 @@
 """
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is 
 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Smallest and largest that each seed can be; the latter is infinite for a seed that never got there."""
 
 
 class Mean(NamedTuple):
@@ -81,16 +84,14 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(found.low), float(found.high)
 
 
-def hodges_lehmann_ratio(
-    above: tuple[npt.ArrayLike, npt.ArrayLike], below: tuple[npt.ArrayLike, npt.ArrayLike]
-) -> tuple[Interval, Interval | None]:
+def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interval | None]:
     """The ratio of two unpaired samples: the median of all quotients, and the inverted Mann-Whitney test.
 
     ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
     against two cannot be told apart at 5%. A censored seed makes the quotients with it bounds.
 
     Args:
-        above, below: smallest and largest that each seed can be; infinite for a seed that never got there.
+        above, below: bounds of the seeds.
 
     Returns:
         What the estimate can be, and the 95% interval, None where there are too few seeds.
@@ -127,3 +128,62 @@ def _mann_whitney(m: int, n: int) -> Floats:
             divided[k] += divided[k - i]
         counts = divided[: i * n + 1]
     return np.round(counts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate over seeds.
+
+    Attributes:
+        low, high: the smallest and the largest that it can be; they differ only where censored seeds leave it open.
+        method: what it is, and the interval.
+        again: the 95% interval from so many seeds of each kind, were they like these, or from these: None. It is None
+            from too few seeds.
+    """
+
+    low: float
+    high: float
+    method: str
+    again: Callable[[int | None], Interval | None]
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        return self.again(None)
+
+    @property
+    def value(self) -> float | None:
+        return self.low if self.low == self.high else None
+
+    @classmethod
+    def exact(cls, value: float) -> "Estimate":
+        return cls(value, value, "exact", lambda n: (value, value))
+
+    @classmethod
+    def of_means(cls, terms: Sequence[Mean], span: Interval = (-math.inf, math.inf)) -> "Estimate":
+        """A weighted sum of means, whose interval is cut at the ends of ``span``."""
+
+        def again(n: int | None) -> Interval | None:
+            found = contrast([term._replace(n=n or term.n) for term in terms])
+            return (max(found[0], span[0]), min(found[1], span[1])) if found else None
+
+        value = sum(term.weight * term.mean for term in terms)
+        method = "mean, Student's t" if len(terms) == 1 else "difference of means, Welch's t"
+        return cls(value, value, method, again)
+
+    @classmethod
+    def of_median(cls, seeds: Bounds) -> "Estimate":
+        low, high = (float(np.median(np.asarray(bound, dtype=float))) for bound in seeds)
+        method = "median, from the smallest to the largest seed"
+        return cls(low, high, method, lambda n: median_range(*_repeated(seeds, n)))
+
+    @classmethod
+    def of_ratio(cls, above: Bounds, below: Bounds) -> "Estimate":
+        (low, high), _ = hodges_lehmann_ratio(above, below)
+        again = lambda n: hodges_lehmann_ratio(_repeated(above, n), _repeated(below, n))[1]  # noqa: E731
+        return cls(low, high, "Hodges-Lehmann, Mann-Whitney", again)
+
+
+def _repeated(seeds: Bounds, n: int | None) -> Bounds:
+    """The same seeds again and again, until there are n."""
+    low, high = (np.asarray(bound, dtype=float) for bound in seeds)
+    return np.resize(low, n or len(low)), np.resize(high, n or len(high))

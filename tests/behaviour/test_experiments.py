@@ -15,8 +15,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from arith_erd.config.compose import CONF, compose, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
+from arith_erd.report.collect import departures
 from arith_erd.report.paper import load_paper
-from arith_erd.report.replicas import departures
+from arith_erd.runs import settings
 
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
@@ -85,7 +86,7 @@ def test_experiment_has_the_jobs_of_the_paper(name: str) -> None:
     assert [job_of(job) for job in jobs] == WANTED[name]
     for job in jobs:
         assert job.seeds == (0, 1, 2, 3, 4)
-        assert departures(job.resolved, load_paper().setup) == []  # or the report would leave it out
+        assert departures(settings(job.resolved), load_paper().setup) == []  # or the report would leave it out
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -103,7 +104,8 @@ def test_smoke_scale_changes_only_sizes_in_every_experiment(name: str) -> None:
     assert [job_of(job) for job in tiny] == [job_of(job)._replace(max_epochs=2) for job in full]
     for job in tiny:
         assert job.seeds == (0, 1, 2)  # as few as have an interval
-        assert "task.bits=4" in departures(job.resolved, load_paper().setup)  # none passes for a run of the paper
+        found = departures(settings(job.resolved), load_paper().setup)
+        assert "task.bits=4" in found  # none passes for a run of the paper
 
 
 def test_scale_is_no_part_of_the_configuration() -> None:

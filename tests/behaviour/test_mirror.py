@@ -19,7 +19,7 @@ EXCEPTIONS = {
     "probes/dataset": "tests/behaviour/test_cli.py",
     "probes/sample": "tests/unit/probes/test_sites.py",
     "report/__main__": "tests/unit/report/test_report.py",
-    "report/ablation": "tests/unit/report/test_figures.py",
+    "runs/replicas": "tests/unit/report/test_collect.py",
     "runs/rows": "tests/unit/runs/test_directory.py",
     "system/boundary": "tests/behaviour/test_cli.py",
     "system/machine": "tests/unit/training/test_train.py",

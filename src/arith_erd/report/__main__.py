@@ -2,14 +2,15 @@
 
 import argparse
 import os
-import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from ..system.files import require_writable, write_atomically
+from ..system.boundary import one_line_errors
+from ..system.files import require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
@@ -26,7 +27,7 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
 
     Args:
         runs: folders of run directories; of a replica that is in several, the one in the first folder counts.
-        out: folder to write to.
+        out: folder to write to. What is below it is replaced file by file, and no link there is followed.
         named: folder of runs in the commands that the report prints; by default the first one.
 
     Raises:
@@ -37,31 +38,39 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; expected one of run directories, as train.py makes in runs/")
     require_writable("--out", out)
+    if (out / "figures").is_symlink():
+        raise UserError(f"--out={out}: its figures is a link; expected a folder, or nothing there yet")
     named = named or folders[0]
     paper = load_paper()
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures: dict[str, tuple[PaperFigure, str | None]] = {}
-    for about, figure in paper_figures(paper, found, results):
-        figures[about.name] = about, _save(figure, out / "figures" / about.name)
-    write_atomically(out / "claims.md", tables.markdown(results, paper, named))
-    write_atomically(out / "claims.csv", tables.spreadsheet(tables.claims_table(results, found, paper, named)))
-    write_atomically(out / "runs.csv", tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
-    write_atomically(out / "index.html", page.render(paper, found, results, figures, named))
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # other reports may run at the same time
+        new = Path(private)
+        (new / "figures").mkdir()
+        figures: dict[str, tuple[PaperFigure, str | None]] = {}
+        for about, figure in paper_figures(paper, found, results):
+            figures[about.name] = about, _save(figure, new / "figures" / about.name)
+        (new / "claims.md").write_text(page.markdown(results, paper, named))
+        (new / "claims.csv").write_text(tables.spreadsheet(tables.claims_table(results, found, paper, named)))
+        (new / "runs.csv").write_text(tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
+        (new / "index.html").write_text(page.render(paper, found, results, figures, named))
+        for about in paper.figures:
+            for suffix in (".png", ".svg"):  # an earlier report may have left one
+                (out / "figures" / f"{about.name}{suffix}").unlink(missing_ok=True)
+        for file in sorted(new.rglob("*.*")):
+            os.replace(file, out / file.relative_to(new))
     return found, results
 
 
 def _save(figure: Figure | None, path: Path) -> str | None:
-    """Write PNG and SVG, the same for the same data; without a figure, remove what an earlier report left."""
+    """Write PNG and SVG, the same for the same data, and return the SVG."""
     if figure is None:
-        for suffix in (".png", ".svg"):
-            path.with_suffix(suffix).unlink(missing_ok=True)
         return None
     svg = page.svg_of(figure, path.name)
     figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
     figure.savefig(path.with_suffix(".png"), dpi=DPI)
-    write_atomically(path.with_suffix(".svg"), svg)
+    path.with_suffix(".svg").write_text(svg)
     return svg
 
 
@@ -76,32 +85,20 @@ def describe(found: Collection, results: list[claims.Result], runs: Path) -> Non
         print(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m arith_erd.report",
         description="Print the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="*",
-        help="folders of run directories (runs); of a seed that is in several, the first folder counts",
-    )
+    about = "folders of run directories (runs); of a seed that is in several, the first folder counts"
+    parser.add_argument("runs", type=Path, nargs="*", help=about)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     options = parser.parse_args(arguments)
     runs = options.runs or [Path("runs")]
-    try:
-        found, results = build(runs, options.out)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    try:
-        describe(found, results, runs[0])
-        print(options.out / "index.html", flush=True)
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes at exit
-    return 0
+    with one_line_errors():
+        describe(*build(runs, options.out), runs[0])
+        print(options.out / "index.html")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,8 +3,8 @@
 The rules are those of ``docs/verdicts.md``.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -13,18 +13,9 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from ..seeds import format_seeds
-from ..stats import (
-    MIN_FOR_MEDIAN,
-    MIN_SEEDS,
-    Interval,
-    Mean,
-    clopper_pearson,
-    contrast,
-    hodges_lehmann_ratio,
-    median_range,
-)
+from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean, clopper_pearson
 from .collect import EXACT, GIVEN, Collection, matches
-from .measures import EpochsTo, ProbeColumn
+from .measures import ProbeColumn
 from .paper import Claim, Paper
 
 Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
@@ -33,28 +24,6 @@ ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
 LAYERS = 6
 LEVEL = 0.05
 SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimate over seeds.
-
-    Attributes:
-        low, high: the smallest and the largest that it can be; they differ only where censored seeds leave it open.
-        interval: 95%, None from too few seeds.
-        method: what it is, and the interval.
-        again: the interval from so many seeds of each kind, were they like these.
-    """
-
-    low: float
-    high: float
-    interval: Interval | None = None
-    method: str = ""
-    again: Callable[[int], Interval | None] = lambda n: None
-
-    @property
-    def value(self) -> float | None:
-        return self.low if self.low == self.high else None
 
 
 @dataclass(frozen=True)
@@ -67,6 +36,7 @@ class Result:
         theirs: the same, measured on the authors' weights.
         averaged: epochs at which the curve averaged over the seeds gets there; reported beside the median.
         seeds_needed: per kind of run, for a verdict, if further seeds are like these; None if no number would do.
+        votes: seeds by the layer that they name, the layer with most first.
     """
 
     claim: Claim
@@ -128,27 +98,31 @@ def evaluate(paper: Paper, found: Collection) -> list[Result]:
 
 def judge(claim: Claim, found: Collection) -> Result:
     """Measure one claim and compare."""
-    measure, source, theirs = claim.measure, claim.measure.source, None
-    samples = [measure.values(found, runs) for _, runs in claim.arms]
+    measure, kinds = claim.measure, [runs for _, runs in claim.arms]
+    result = Result(claim, "not run", measure.source, [measure.values(found, runs) for runs in kinds])
     if isinstance(measure, ProbeColumn):
-        given = [measure.theirs(found, runs) for _, runs in claim.arms]
+        given = [measure.theirs(found, runs) for runs in kinds]
         if all(map(len, given)):
-            theirs = sum(weight * float(g["low"].iloc[0]) for (weight, _), g in zip(claim.arms, given, strict=True))
-            if min(map(len, samples)) == 0:
-                samples, source = given, GIVEN
-    unfinished = 0 if source == EXACT else sum(_training(found, runs) for _, runs in claim.arms)
-    if min(map(len, samples)) == 0:
-        what = "; ".join(dict.fromkeys(filter(None, (measure.missing(found, runs) for _, runs in claim.arms))))
-        return Result(claim, "not run", source, samples, None, what, theirs, unfinished)
-    estimate = _estimate(claim, samples)
-    votes = _votes(samples[0]) if claim.compare == "votes" else {}
-    verdict = _judge_votes(claim, votes) if votes else _judge(claim, estimate, source)
-    averaged = None
-    if isinstance(measure, EpochsTo) and not claim.other:
-        averaged = measure.of_average(found, samples[0])
-    result = Result(claim, verdict, source, samples, estimate, "", theirs, unfinished, averaged, None, votes)
-    needed = _seeds_needed(result) if verdict == "inconclusive" else None
-    return Result(**{**vars(result), "seeds_needed": needed, "cause": _cause(result, needed, found)})
+            weighted = (weight * float(g["low"].iloc[0]) for (weight, _), g in zip(claim.arms, given, strict=True))
+            result = replace(result, theirs=sum(weighted))
+            if result.n == 0:
+                result = replace(result, samples=given, source=GIVEN)
+    if measure.source != EXACT:
+        result = replace(result, unfinished=sum(_training(found, runs) for runs in kinds))
+    if result.n == 0:
+        lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
+        return replace(result, cause="; ".join(lacking))
+    votes = result.values["low"].value_counts() if claim.compare == "votes" else pd.Series(dtype=int)
+    result = replace(
+        result,
+        estimate=_estimate(claim, result.samples),
+        votes={int(layer): int(count) for layer, count in votes.items()},
+        averaged=measure.of_average(found, result.values) if claim.compare == "median" else None,  # type: ignore
+    )
+    result = replace(result, verdict=_verdict(result))
+    if result.verdict == "inconclusive":
+        result = replace(result, seeds_needed=_seeds_needed(result))
+    return replace(result, cause=_cause(result, found))
 
 
 def _training(found: Collection, runs: Mapping[str, object]) -> int:
@@ -159,35 +133,24 @@ def _training(found: Collection, runs: Mapping[str, object]) -> int:
 
 def _estimate(claim: Claim, samples: list[pd.DataFrame]) -> Estimate:
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in samples]
-    weights = [weight for weight, _ in claim.arms]
     if claim.compare == "median":
-        (low, high), *_ = bounds
-        again = lambda n: median_range(np.resize(low, n), np.resize(high, n))  # noqa: E731
-        method = "median, from the smallest to the largest seed"
-        return Estimate(float(np.median(low)), float(np.median(high)), median_range(low, high), method, again)
+        return Estimate.of_median(bounds[0])
     if claim.compare == "ratio":
-        above, below = bounds
-        (smallest, largest), interval = hodges_lehmann_ratio(above, below)
-
-        def ratio(n: int) -> Interval | None:
-            return hodges_lehmann_ratio(*(tuple(np.resize(x, n) for x in pair) for pair in bounds))[1]  # type: ignore[arg-type]
-
-        return Estimate(smallest, largest, interval, "Hodges-Lehmann, Mann-Whitney", ratio)
-    terms = [Mean.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
-    middle = sum(term.weight * term.mean for term in terms)
+        return Estimate.of_ratio(*bounds)
+    terms = [Mean.of(low, weight) for (low, _), (weight, _) in zip(bounds, claim.arms, strict=True)]
     if claim.compare == "value":
-        return Estimate(middle, middle, (middle, middle), "exact")
-    clip = (lambda i: (max(i[0], 0.0), min(i[1], 1.0)) if i else None) if claim.unit == "accuracy" else (lambda i: i)
-    again = lambda n: clip(contrast([term._replace(n=n) for term in terms]))  # noqa: E731
-    method = "mean, Student's t" if len(terms) == 1 else "difference of means, Welch's t"
-    return Estimate(middle, middle, clip(contrast(terms)), method, again)
+        return Estimate.exact(sum(term.weight * term.mean for term in terms))
+    return Estimate.of_means(terms, (0.0, 1.0) if claim.unit == "accuracy" else (-np.inf, np.inf))
 
 
-def _judge(claim: Claim, estimate: Estimate, source: str) -> Verdict:
-    """Reproduced or differs if the whole interval lies on one side of the tolerance."""
-    if estimate.interval is None or (source == GIVEN and claim.kind == "result"):
+def _verdict(result: Result) -> Verdict:
+    """Reproduced or differs if the whole interval lies on one side of the tolerance, or the votes say so."""
+    if result.votes:
+        return _of_votes(result.claim, result.votes)
+    interval = result.estimate.interval if result.estimate else None
+    if interval is None or (result.source == GIVEN and result.claim.kind == "result"):
         return "inconclusive"
-    return _side(claim, estimate.interval)
+    return _side(result.claim, interval)
 
 
 def _side(claim: Claim, interval: Interval) -> Verdict:
@@ -197,12 +160,7 @@ def _side(claim: Claim, interval: Interval) -> Verdict:
     return "differs" if interval[1] < claim.lowest - slack or interval[0] > claim.highest + slack else "inconclusive"
 
 
-def _votes(sample: pd.DataFrame) -> dict[int, int]:
-    """Seeds by the layer that they name, the layer with most first."""
-    return {int(layer): int(count) for layer, count in sample["low"].value_counts().items()}
-
-
-def _judge_votes(claim: Claim, votes: Mapping[int, int]) -> Verdict:
+def _of_votes(claim: Claim, votes: Mapping[int, int]) -> Verdict:
     """Exact binomial tests: against one layer in six for the published layer, and against a majority for it."""
     n, hits = sum(votes.values()), votes.get(int(claim.value), 0)
     others = max((count for layer, count in votes.items() if layer != claim.value), default=0)
@@ -215,52 +173,44 @@ def _judge_votes(claim: Claim, votes: Mapping[int, int]) -> Verdict:
 
 def _seeds_needed(result: Result) -> int | None:
     """The smallest number of seeds that would give a verdict, were further seeds like those that are there."""
-    claim, estimate = result.claim, result.estimate
+    claim, estimate, votes = result.claim, result.estimate, result.votes
     if result.source == GIVEN or not estimate:
         return MIN_SEEDS
-    for n in SEEDS_TRIED:
-        if n <= result.n:
-            continue
-        if result.votes:
-            share = n / sum(result.votes.values())
-            scaled = {layer: int(count * share) for layer, count in result.votes.items()}
+    for n in (n for n in SEEDS_TRIED if n > result.n):
+        if votes:
+            scaled = {layer: int(count * n / sum(votes.values())) for layer, count in votes.items()}
             scaled[max(scaled, key=lambda layer: scaled[layer])] += n - sum(scaled.values())
-            if _judge_votes(claim, scaled) != "inconclusive":
-                return n
-        elif (interval := estimate.again(n)) and _side(claim, interval) != "inconclusive":
+            decided = _of_votes(claim, scaled) != "inconclusive"
+        else:
+            interval = estimate.again(n)
+            decided = interval is not None and _side(claim, interval) != "inconclusive"
+        if decided:
             return n
     return None
 
 
-def _cause(result: Result, needed: int | None, found: Collection) -> str:
+def _cause(result: Result, found: Collection) -> str:
     """Why the verdict is what it is, as far as the data tell, after what is known beforehand."""
-    claim, parts = result.claim, []
+    claim, needed = result.claim, result.seeds_needed
+    why = ""
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
-        if claim.cause:
-            parts.append(claim.cause.format(device=devices or "another device"))
-        elif result.votes:
-            parts.append("too few seeds name the published layer for a majority")
-        elif not result.exact:
-            parts.append("the whole interval lies outside the tolerance")
+        why = "" if result.exact else "the whole interval lies outside the tolerance"
+        why = "too few seeds name the published layer for a majority" if result.votes else why
+        why = claim.cause.format(device=devices or "another device") or why
     if result.verdict == "inconclusive":
+        few = result.estimate is None or result.estimate.interval is None
+        why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
+        if claim.compare == "median" and result.n < MIN_FOR_MEDIAN:
+            why = f"{result.n} seeds, and the range of a median takes {MIN_FOR_MEDIAN}"
         if result.n < MIN_SEEDS:
-            parts.append(f"{result.n} seed{'s' if result.n > 1 else ''}, and a verdict takes {MIN_SEEDS}")
-        elif claim.compare == "median" and result.n < MIN_FOR_MEDIAN:
-            parts.append(f"{result.n} seeds, and the range of a median takes {MIN_FOR_MEDIAN}")
-        elif result.estimate and result.estimate.interval is None:
-            parts.append("too few seeds for an interval")
-        elif not result.votes:
-            parts.append("the interval crosses the tolerance")
+            why = f"{result.n} seed{'s' if result.n > 1 else ''}, and a verdict takes {MIN_SEEDS}"
         more = f"{needed} seeds like these would decide it" if needed else "more seeds like these would not decide it"
-        parts.append(more)
-    if result.censored:
-        parts.append(_censoring(result))
-    if result.source == GIVEN:
-        parts.append("measured on the authors' weights only")
-    if result.unfinished:
-        parts.append(f"{result.unfinished} more still training")
-    return "; ".join(parts)
+        why = "; ".join(filter(None, (why, more)))
+    censored = _censoring(result) if result.censored else ""
+    given = "measured on the authors' weights only" if result.source == GIVEN else ""
+    training = f"{result.unfinished} more still training" if result.unfinished else ""
+    return "; ".join(filter(None, (why, censored, given, training)))
 
 
 def _censoring(result: Result) -> str:
@@ -277,7 +227,7 @@ def votes_share(result: Result) -> tuple[int, Interval]:
     return hits, clopper_pearson(hits, sum(result.votes.values()))
 
 
-def missing(results: list[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:
+def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:
     """The claims without data, by the command that makes them, in the paper's order."""
     commands: dict[str, list[Result]] = {}
     for result in results:
@@ -286,7 +236,7 @@ def missing(results: list[Result], paper: Paper, runs: Path) -> dict[str, list[R
     return commands
 
 
-def counts(results: list[Result], counted: bool = True) -> dict[Verdict, int]:
+def counts(results: Sequence[Result], counted: bool = True) -> dict[Verdict, int]:
     """How many claims have which verdict: results of their own, or else set-up checks."""
     chosen = [r for r in results if (r.counted if counted else r.claim.kind == "setup")]
     return {verdict: sum(r.verdict == verdict for r in chosen) for verdict in VERDICTS}

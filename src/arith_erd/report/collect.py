@@ -1,28 +1,23 @@
-"""Run directories, any mix of them, as three kinds of tables: replicas, their metric rows, and what probes found.
-
-A replica is one seed of one configuration. It is the same run in every pack that contains it, so it counts once. Runs
-that differ only in length are the same up to the epoch at which the shorter one ended.
-"""
+"""What folders of runs hold, as three kinds of tables: replicas, their metric rows, and what probes found."""
 
 import io
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..errors import UserError, printable
+from ..errors import printable
 from ..plots.sheet import INTEGER, TEXT, Sheet, typed
-from ..runs import METRICS, Row, Run
+from ..runs import settings
+from ..runs.replicas import GROUPS, ORDERS, UNREADABLE, Replicas, read_replicas
 from ..system.files import read_text
-from .replicas import DEFAULTS, REPLICA, departures, kind_of, read_run
 
-RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 OURS, GIVEN, EXACT = "our runs", "authors' weights", "task"
 UNRECORDED = "settings that its folder does not record (no probe.json)"
 DTYPES = {TEXT: str, INTEGER: int}
+DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
 
 @dataclass
@@ -30,14 +25,12 @@ class Collection:
     """What folders of runs hold.
 
     Attributes:
-        replicas: one row per replica, finished or not. Those of one ``trajectory`` and seed differ only in length. The
-            index is what ``replica`` means in the other tables.
-        metrics: ``replica`` and the columns of ``metrics.csv``.
+        replicas, metrics, problems: those of `Replicas`; ``departs`` says where the settings of a replica are not the
+            published ones, and ``kind`` joins the options by which claims choose runs.
         probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source`` (our runs, the authors'
             weights, or the task alone), ``replica``, -1 where there is none, ``departs``, where the settings are not
             the published ones, and ``experiment``, the same for rows that differ only in the seed.
         sheets: how to read them, by name.
-        problems: what could not be read, by path.
     """
 
     replicas: pd.DataFrame
@@ -52,42 +45,46 @@ class Collection:
 
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
-    """Read every run under some folders.
+    """Read every run under some folders; see `read_replicas`.
 
     Args:
-        roots: folders of run directories, at any depth, or run directories. Of a replica that is in several of them,
-            the one in the first folder counts.
         setup: the published settings; see `departures`.
     """
-    replicas: list[Row] = []
-    metrics: dict[str, pd.DataFrame] = {}
-    problems: dict[str, str] = {}
-    answers: list[tuple[Path, str, str]] = []  # of probes, with the run and their name for people
-    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
-        for path, is_run in _walk(root):
-            name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
-            if name in metrics:
-                continue
-            if not is_run:
-                answers.append((path, "", name))
-                continue
-            try:
-                rows, metrics[name] = read_run(Run(path), name, setup, problems)
-            except UserError as error:
-                problems[name] = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")
-                continue
-            replicas += [row | {"rank": rank} for row in rows]
-            answers.append((path / "probes", name, f"{name}/probes"))
-    table = pd.DataFrame(replicas, columns=_columns(replicas)).astype(REPLICA)
-    everywhere = table[["run", "seed", "key"]]  # also the replicas that another run contains already
-    order = ["finished", "rank", "epochs", "run"]
-    table = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
-    table = table.drop_duplicates(["key", "seed"])
-    table = table.sort_values(["run", "seed"]).reset_index(drop=True)
-    ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
-    found = Collection(table, _join_metrics(metrics, ids), problems=problems)
-    _read_probes(found, answers, everywhere.merge(ids.drop(columns="run"), on=["key", "seed"]), setup)
+    runs = read_replicas(roots)
+    table, at = runs.table, runs.table.columns.get_loc("key")
+    table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])
+    table.insert(at + 1, "kind", [kind_of(row) for row in table.to_dict("records")])
+    found = Collection(table.astype({"departs": object, "kind": object}), runs.metrics, problems=runs.problems)
+    _read_probes(found, runs, setup)
     return found
+
+
+def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
+    """Where settings are not the published ones: ``["model.optimizer.lr=0.001"]``.
+
+    ``setup["all"]`` holds them by dotted key, and so do ``setup["model"]["nanogpt"]`` and the like, which are added
+    where that option was chosen. An option that the paper does not have is named alone: ``["model=mlp"]``. Groups that
+    are not given, such as the model of a question about a task, are left out.
+    """
+    names = {group: str(given[key]) for group in (*GROUPS, "probe") if (key := f"{group}.name") in given}
+    foreign = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
+    wanted = dict(setup["all"])
+    for group, name in names.items():
+        wanted |= setup[group].get(name) or {}
+    there = {key.split(".")[0] for key in given} - set(foreign)
+    asked = [key for key in wanted if key.split(".")[0] in there]
+    departing = [f"{key}={given.get(key)}" for key in asked if not _same(given.get(key), wanted[key])]
+    return [f"{group}={name}" for group, name in foreign.items()] + departing
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two settings are equal: ``1.0e-4`` and ``0.0001`` are, ``1`` and ``true`` are not."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+def kind_of(options: Mapping[str, Any]) -> str:
+    """``add random transformer none reverse reverse``: all options by which runs are chosen, as one text."""
+    return " ".join(str(options[name]) for name in ("task", *DEFAULTS))
 
 
 def matches(replicas: pd.DataFrame, runs: Mapping[str, Any]) -> pd.Series:
@@ -96,49 +93,19 @@ def matches(replicas: pd.DataFrame, runs: Mapping[str, Any]) -> pd.Series:
     return mask & (replicas["epochs"] >= runs.get("min_epochs", 0))
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Run directories, and folders ``probes`` outside of any run directory."""
-    for folder, names, files in os.walk(root):
-        if RUN_FILES & set(files):
-            names.clear()
-            yield Path(folder), True
-        else:
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            if "probes" in names:
-                names.remove("probes")
-                yield Path(folder) / "probes", False
-
-
-def _columns(rows: list[Row]) -> list[str]:
-    """`REPLICA`, then whatever else summaries say of a seed, in their order."""
-    return list(dict.fromkeys([*REPLICA, "rank", *(key for row in rows for key in row)]))
-
-
-def _join_metrics(metrics: dict[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
-    """The metric rows of the replicas that were kept, ``replica`` first."""
-    kept = set(ids["run"])
-    tables = [table.assign(run=name) for name, table in metrics.items() if name in kept and len(table)]
-    if not tables:
-        return pd.DataFrame({name: pd.Series(dtype="float64") for name in ("replica", *METRICS)})
-    joined = pd.concat(tables, ignore_index=True).merge(ids[["run", "seed", "replica"]], on=["run", "seed"])
-    return joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
-
-
-def _read_probes(
-    found: Collection, answers: list[tuple[Path, str, str]], everywhere: pd.DataFrame, setup: Mapping[str, Any]
-) -> None:
+def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) -> None:
     """Add the ``rows.csv`` of every probe. If two packs were asked about the same replica, it counts once."""
     tables: dict[str, list[pd.DataFrame]] = {}
-    for folder, run, name in answers:
+    for folder, run, name in runs.probes:
         for path in sorted(folder.glob("*/rows.csv")):
-            where = f"{name}/{printable(path.parent.name)}/rows.csv"
             try:
                 rows, sheet, recorded = _read_rows(path, setup)
                 if run:
-                    rows = _of_replicas(rows, everywhere[everywhere["run"] == run], found.replicas)
+                    rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
                 else:
                     rows = _of_no_run(rows, sheet, path.parent.name)
-            except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+            except (OSError, *UNREADABLE) as error:
+                where = f"{name}/{printable(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({' '.join(str(error).split())})"
                 continue
             found.sheets[sheet.name] = sheet if recorded else found.sheets.get(sheet.name, sheet)
@@ -155,14 +122,13 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
         rows = typed(pd.read_csv(text, dtype=str)).drop(columns="replica", errors="ignore")
         return rows.assign(departs=UNRECORDED), Sheet.of(path.parent.name.split("-")[0], rows, {}), False
     sheet = Sheet.from_json(read_text(beside, 2**18))
-    types = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
-    rows = pd.read_csv(text, dtype=types)
+    rows = pd.read_csv(text, dtype={column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()})
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
     rows = rows[list(sheet.columns)].drop(columns="replica", errors="ignore")
     task = sheet.settings.get("task", {})
-    orders = [f"task.{key}={task[key]}" for key in ("prompt_order", "completion_order") if task.get(key) == "plain"]
-    return rows.assign(departs=", ".join(departures(sheet.settings, setup) + orders)), sheet, True
+    orders = [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
+    return rows.assign(departs=", ".join(departures(settings(sheet.settings), setup) + orders)), sheet, True
 
 
 def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
@@ -176,8 +142,7 @@ def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame
 
 def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
     """Rows about a task alone, or about weights that came without a run."""
-    _, *rest = folder.split("-")
-    named = [*rest, "", ""] if not sheet.settings else ["", ""]
+    named = ["", ""] if sheet.settings else [*folder.split("-")[1:], "", ""]
     task, split = (
         str(sheet.settings[group]["name"]) if group in sheet.settings else named[place]
         for place, group in enumerate(("task", "split"))

@@ -7,8 +7,7 @@ the values of ``summary.json``, and each probe's figure and rows. ``--dry-run`` 
 
 import argparse
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ from wandb_workspaces.reports.v2 import interface as wr
 from wandb_workspaces.workspaces import interface as ws
 
 from ..config.compose import CONF
-from ..errors import UserError
-from .collect import OURS
+from ..errors import UserError, first_line
+from ..runs.replicas import GROUPS
+from ..system.boundary import one_line_errors
+from .collect import DEFAULTS, OURS
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper, PaperFigure, load_paper
-from .replicas import DEFAULTS
 
-GROUPS = ("task", "split", "model", "ablation")
 ACCURACIES = {
     "val_seq_acc": "Validation sequences",
     "train_seq_acc": "Training sequences",
@@ -36,21 +35,20 @@ ACCURACIES = {
 
 def build_workspace(entity: str, project: str) -> ws.Workspace:
     """Sections for sequence accuracy, token accuracy, loss, probes and final numbers."""
+    loss = _lines("Training loss per token (nats)", "train_loss", log_y=True)
+    final = {
+        "Epochs to 95%, of the seeds that got there": "epochs_to_95",
+        "Mean absolute error on the validation set": "val_mae",
+        "Token accuracy when decoding": "val_token_acc_autoregressive",
+    }
     sections: dict[str, list[Any]] = {
         "Sequence accuracy": [_accuracy("val_seq_acc"), _accuracy("train_seq_acc")],
         "Token accuracy": [_accuracy("val_token_acc"), _accuracy("train_token_acc")],
-        "Loss": [
-            _lines("Training loss per token (nats)", "train_loss", log_y=True),
-            _lines("Seconds an epoch", "seconds"),
-        ],
+        "Loss": [loss, _lines("Seconds an epoch", "seconds")],
         "Probes": [_media(probe) for probe in probes()],
         "Final numbers": [
             wr.ScalarChart(title=title, metric=wr.SummaryMetric(metric), groupby_aggfunc="median")
-            for title, metric in (
-                ("Epochs to 95%, of the seeds that got there", "epochs_to_95"),
-                ("Mean absolute error on the validation set", "val_mae"),
-                ("Token accuracy when decoding", "val_token_acc_autoregressive"),
-            )
+            for title, metric in final.items()
         ],
     }
     return ws.Workspace(
@@ -100,12 +98,11 @@ def _figure(figure: PaperFigure, claims: Sequence[Claim], paper: Paper) -> list[
     for index, panel in enumerate(panels):
         panel.layout = wr.Layout(x=12 * (index % 2), y=9 * (index // 2), w=12 if len(panels) > 1 else 24, h=9)
     numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims if claim.kind == "result")
-    commands = [wr.P([wr.InlineCode(paper.command(make, Path("runs")))]) for make in figure.make]
+    texts: list[Any] = [figure.caption, f"The paper: {numbers}."]
+    commands = [[wr.InlineCode(paper.command(make, Path("runs")))] for make in figure.make]
     return [
         wr.H2(figure.title),
-        wr.P(figure.caption),
-        wr.P(f"The paper: {numbers}."),
-        *commands,
+        *(wr.P(text) for text in (*texts, *commands)),
         wr.PanelGrid(_runsets(claims), panels=panels),
     ]
 
@@ -117,15 +114,9 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
     panels: list[Any] = []
     if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
-        panels.append(
-            wr.BarPlot(
-                title="Epochs to 95%",
-                metrics=[wr.SummaryMetric("epochs_to_95")],
-                groupby=wr.Config("ablation.name"),
-                groupby_aggfunc="median",
-                groupby_rangefunc="minmax",
-            )
-        )
+        how: dict[str, Any] = {"groupby_aggfunc": "median", "groupby_rangefunc": "minmax"}
+        how |= {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
+        panels.append(wr.BarPlot(title="Epochs to 95%", **how))
     panels += [_accuracy(column) for column in ACCURACIES if column in columns]
     return panels + [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
 
@@ -138,24 +129,16 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
         of_task = [arm for arm in arms if arm["task"] == task]
         differ = [key for key in DEFAULTS if len({arm[key] for arm in of_task}) > 1]
         shared = {key: of_task[0][key] for key in ("task", *DEFAULTS) if key not in differ and key in GROUPS}
-        by = tuple(key if key in GROUPS else f"task.{key}" for key in differ)
-        sets.append(_runs(task, shared, by or GROUPS))
+        by = [f"{key}.name" if key in GROUPS else f"task.{key}" for key in differ or GROUPS]
+        filters = [expr.Config(f"{group}.value.name") == option for group, option in shared.items()]
+        sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=[f"config.{key}" for key in by]))
     return sets
 
 
 def _lines(title: str, metric: str, **options: Any) -> wr.LinePlot:
     """A metric over the epochs: the mean of each group of runs, and the range between its seeds."""
-    return wr.LinePlot(
-        title=title,
-        x="epoch",
-        y=[metric],
-        title_x="epoch",
-        groupby_aggfunc="mean",
-        groupby_rangefunc="minmax",
-        aggregate=True,
-        max_runs_to_show=100,
-        **options,
-    )
+    how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
+    return wr.LinePlot(title=title, x="epoch", y=[metric], title_x="epoch", aggregate=True, **how, **options)
 
 
 def _accuracy(metric: str) -> wr.LinePlot:
@@ -166,24 +149,14 @@ def _media(probe: str) -> wr.MediaBrowser:
     return wr.MediaBrowser(title=probe.replace("_", " "), media_keys=[f"{probe}/figure"], num_columns=2)
 
 
-def _runs(name: str, wanted: Mapping[str, str], by: Sequence[str] = GROUPS) -> wr.Runset:
-    """Runs with these options, grouped; of the report's own project, so that nothing need be looked up."""
-    filters = [expr.Config(f"{group}.value.name") == option for group, option in wanted.items()]
-    return wr.Runset(
-        name=name, filters=expr.And(*filters), groupby=[f"config.{key if '.' in key else f'{key}.name'}" for key in by]
-    )
+def parts(entity: str, project: str) -> dict[str, Any]:
+    return {"workspace": build_workspace(entity, project), "report": build_report(entity, project, load_paper())}
 
 
 def specification(entity: str, project: str) -> dict[str, Any]:
     """Both as W&B's server would get them."""
-    parts: dict[str, Any] = {
-        "workspace": build_workspace(entity, project),
-        "report": build_report(entity, project, load_paper()),
-    }
-    return {
-        name: json.loads(part._to_model().model_dump_json(by_alias=True, exclude_none=True))
-        for name, part in parts.items()
-    }
+    models = {name: part._to_model() for name, part in parts(entity, project).items()}
+    return {name: json.loads(m.model_dump_json(by_alias=True, exclude_none=True)) for name, m in models.items()}
 
 
 def save(entity: str, project: str) -> list[str]:
@@ -192,15 +165,15 @@ def save(entity: str, project: str) -> list[str]:
     Raises:
         UserError: if W&B does not let us, in its own words.
     """
-    parts: list[Any] = [build_workspace(entity, project), build_report(entity, project, load_paper())]
+    made = parts(entity, project)
     try:
-        return [part.save().url for part in parts]
+        return [part.save().url for part in made.values()]
     except (wandb.Error, OSError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--entity={entity} --project={project}: not saved ({first}); --dry-run prints it") from error
+        why = f"not saved ({first_line(error)}); --dry-run prints it"
+        raise UserError(f"--entity={entity} --project={project}: {why}") from error
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m arith_erd.report.dashboard",
         description="Make a W&B workspace and a W&B report for the runs of a project.",
@@ -209,16 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", required=True, help="W&B project, as logger.project")
     parser.add_argument("--dry-run", action="store_true", help="print the specification as JSON; needs no account")
     options = parser.parse_args(arguments)
-    try:
-        if options.dry_run:
-            print(json.dumps(specification(options.entity, options.project), indent=2))
-        else:
-            print("\n".join(save(options.entity, options.project)))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    where = options.entity, options.project
+    with one_line_errors():
+        print(json.dumps(specification(*where), indent=2) if options.dry_run else "\n".join(save(*where)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

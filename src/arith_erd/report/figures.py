@@ -1,4 +1,4 @@
-"""Every figure of the paper, redrawn from our runs. ``paper.yaml`` has their titles, captions and commands."""
+"""Every figure of the paper, redrawn from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -6,39 +6,94 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..plots import correlations, discontinuities, erasures
+from ..plots.ablation import Cell, draw_ablations
+from ..plots.compared import Line, draw_compared
+from ..plots.curves import thinned
 from ..plots.style import TASKS
-from . import ablation, curves
 from .claims import Result, Results
 from .collect import EXACT, GIVEN, OURS, Collection, matches
 from .paper import Paper, PaperFigure
 
 
-def distance_correlation(found: Collection, results: Results) -> Figure | None:
+def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+    """The panels and lines that ``paper.yaml`` gives; a diamond at the end of a line marks its claim's number."""
+    panels: dict[str, tuple[int, list[Line]]] = {}
+    worth_it = False
+    assert about.curves is not None
+    for task, last in about.curves["epochs"].items():
+        panels[task] = last, []
+        for entry in about.curves["lines"]:
+            rows = curves(found, last, task=task, **entry.get("runs", {}))
+            worth_it |= len(rows) > 0 and not entry.get("besides", False)
+            claim = entry.get("claim", "").format(task=task)
+            published = [(last, results[claim].claim.value, "")] if claim else []
+            column = entry.get("column", "val_seq_acc")
+            panels[task][1].append(Line(rows, entry["label"], entry["style"], column, published))
+    return draw_compared(panels) if worth_it else None
+
+
+def random_output(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+    rows = curves(found, 4000, task="random_output")
+    last = max(1000, int(rows["epoch"].max())) if len(rows) else 0
+    told = (("fig2-train", 1000, "as printed"), ("fig2-train-4000", 4000, "as corrected"))
+    published = [(epoch, results[name].claim.value, word) for name, epoch, word in told if epoch <= last]
+    lines = [
+        Line(rows, "training", "reference", "train_seq_acc", published),
+        Line(rows, "validation", "first"),
+    ]
+    return draw_compared({"Random answers": (last, lines)}) if len(rows) else None
+
+
+def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
+    """Metric rows up to an epoch, of the finished replicas that trained that long, or else of the longest ones.
+
+    Runs that depart from the paper's settings are left out.
+    """
+    replicas = found.replicas[matches(found.replicas, runs) & found.replicas["finished"]]
+    longest = replicas["epochs"].clip(upper=last)
+    replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
+    replicas = replicas.drop_duplicates(["trajectory", "seed"])
+    rows = found.metrics[found.metrics["replica"].isin(replicas.index) & (found.metrics["epoch"] <= last)]
+    return thinned(rows) if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
+
+
+def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+    def cell(result: Result) -> Cell:
+        claim, estimate = result.claim, result.estimate
+        never = claim.unit != "epochs"  # the paper never got to 95%
+        if estimate is None:
+            return Cell(claim.value, never)
+        return Cell(claim.value, never, estimate.low, estimate.value, estimate.interval, result.values)
+
+    cells = {
+        title: {label: cell(results[f"table3-{task}-{name}"]) for name, label in paper.ablations.items()}
+        for task, title in TASKS.items()
+    }
+    return draw_ablations(cells) if any(len(c.seeds) for row in cells.values() for c in row.values()) else None
+
+
+def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10)
-    rows = rows[rows["method"] == "pearson"] if len(rows) else rows
-    ours: dict[str, pd.DataFrame] = {}
-    theirs: dict[str, pd.DataFrame] = {}
-    besides: dict[str, pd.DataFrame] = {}
-    for task, title in TASKS.items():
-        mine, given = (rows[(rows["task"] == task) & (rows["source"] == source)] for source in (OURS, GIVEN))
-        if len(mine):
-            ours[title] = mine
-            besides |= {title: given} if len(given) else {}
-        elif len(given):
-            theirs[f"{title}: the authors' weights"] = given
-    return correlations.draw_correlations(ours | theirs, besides) if ours or theirs else None
+    rows = rows[rows["method"] == "pearson"]
+    ours, theirs = (
+        {title: part for task, title in TASKS.items() if len(part := of[of["task"] == task])}
+        for of in (rows[rows["source"] == OURS], rows[rows["source"] == GIVEN])
+    )
+    alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
+    besides = {title: part for title, part in theirs.items() if title in ours}
+    return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
 
 
-def discontinuity(found: Collection, results: Results) -> Figure | None:
+def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     rows = probe_rows(found, "discontinuity", discontinuities.COLUMNS)
     tables = {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
     return discontinuities.draw_discontinuities(tables, published=TASKS["add"]) if tables else None
 
 
-def amnesic(found: Collection, results: Results) -> Figure | None:
+def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10)
-    rows = rows[(rows["site"] == "dec.3") & (rows["task"] == "add")] if len(rows) else rows
-    ours = rows[rows["source"] == OURS] if len(rows) else rows
+    rows = rows[(rows["site"] == "dec.3") & (rows["task"] == "add")]
+    ours = rows[rows["source"] == OURS]
     shown = ours if len(ours) else rows
     if shown.empty:
         return None
@@ -55,7 +110,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
         runs: what is asked of the runs, as ``min_epochs``.
     """
     rows = found.probes.get(name)
-    nothing = pd.DataFrame(columns=["task", "source"])
+    nothing = pd.DataFrame(columns=["task", "source", *columns])
     if rows is None or not set(columns) <= set(rows):
         return nothing
     if not all(kind is str or pd.api.types.is_numeric_dtype(rows[column]) for column, kind in columns.items()):
@@ -66,18 +121,15 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
     return shown if len(shown) else nothing
 
 
-DRAWN: Mapping[str, Callable[[Collection, Results], Figure | None]] = {
-    "fig1": curves.learning,
-    "fig2": curves.random_output,
-    "fig3": curves.splits,
+Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
+DRAWN: Mapping[str, Draw] = {
+    "fig2": random_output,
     "fig4": distance_correlation,
-    "table3": ablation.ablation_table,
+    "table3": ablations,
     "appendixA": discontinuity,
-    "figC6": curves.bit_order,
     "appendixD": amnesic,
-    "figE7": curves.nanogpt,
-    "figE8": curves.nanogpt_splits,
 }
+"""All other figures are learning curves."""
 
 
 def paper_figures(
@@ -86,4 +138,4 @@ def paper_figures(
     """Every figure of the paper, in its order; None where there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
-        yield about, DRAWN[about.name](found, by_id)
+        yield about, DRAWN.get(about.name, learning_curves)(paper, about, found, by_id)

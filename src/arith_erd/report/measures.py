@@ -12,12 +12,10 @@ import pandas as pd
 from ..bits import VOCAB_SIZE
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
-from .collect import EXACT, GIVEN, OURS, Collection, matches
-from .replicas import DEFAULTS
+from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, matches
 
 Runs: TypeAlias = Mapping[str, Any]
 """Options by which runs are chosen; what is not named has its default."""
-SHAPES = ("dip", "bump", "argmin", "argmax")
 
 
 class Measure(ABC):
@@ -33,22 +31,24 @@ class Measure(ABC):
         """What keeps these runs from having a value; empty if nothing does."""
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas = found.replicas[matches(found.replicas, loose)]
-        finished = replicas[replicas["finished"]]
         if replicas.empty:
             others = found.replicas[matches(found.replicas.assign(departs=""), loose)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
             return f"no run of {describe(loose)}{but}"
+        finished, needed = replicas[replicas["finished"]], self.epochs(runs)
         if finished.empty:
             return f"the run of {describe(loose)} is at epoch {replicas['epochs'].max()}, unfinished"
+        if (longest := finished["epochs"].max()) < needed:
+            return f"the longest run of {describe(runs)} has {longest} of {needed} epochs"
         return self.lacking(finished, runs)
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        """What finished replicas still lack."""
-        return ""
+    def epochs(self, runs: Runs) -> int:
+        """How long a run has to be."""
+        return int(runs.get("min_epochs", 0))
 
-    def too_short(self, finished: pd.DataFrame, runs: Runs, needed: int) -> str:
-        longest = finished["epochs"].max()
-        return f"the longest run of {describe(runs)} has {longest} of {needed} epochs" if longest < needed else ""
+    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+        """What finished replicas that are long enough still lack."""
+        return ""
 
 
 def describe(runs: Runs) -> str:
@@ -103,8 +103,8 @@ class Metrics(Measure):
         reduced = column.groupby(rows["replica"]).agg("max" if self.reduce == "fall" else self.reduce)
         return _values(replicas, reduced, reduced, shortest=True)
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        return self.too_short(finished, runs, self.last)
+    def epochs(self, runs: Runs) -> int:
+        return self.last
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ class Summary(Measure):
         return _values(replicas, column, column)
 
     def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        if self.epoch is not None and (finished["epochs"] != self.epoch).all():
-            return f"no run of {describe(runs)} ended at epoch {self.epoch}"
-        return self.too_short(finished, runs, runs.get("min_epochs", 0))
+        return "" if self.epoch is None else f"no run of {describe(runs)} ended at epoch {self.epoch}"
 
 
 @dataclass(frozen=True)
@@ -201,21 +199,17 @@ class ProbeColumn(Measure):
     def missing(self, found: Collection, runs: Runs) -> str:
         if self.of == "runs":
             return super().missing(found, runs)
-        rows = found.probes.get(self.probe)
-        departs = []
-        if rows is not None:
-            asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"])]
-            departs = sorted(set(asked["departs"]) - {""})
-        but = f" (but one departs in {departs[0]})" if departs else ""
+        rows = found.probes.get(self.probe, pd.DataFrame(columns=["source", "task", "departs"]))
+        asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"]) & (rows["departs"] != "")]
+        but = f" (but one departs in {asked['departs'].min()})" if len(asked) else ""
         return f"probe={self.probe} has not been asked about {describe(runs)}{but}"
 
     def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        short = self.too_short(finished, runs, runs.get("min_epochs", 0))
-        return short or f"probe={self.probe} has not been asked about {describe(runs)}"
+        return f"probe={self.probe} has not been asked about {describe(runs)}"
 
     def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
         rows = found.probes.get(self.probe)
-        if rows is None or not {*self.where, self.column, *([self.along] if self.along else [])} <= set(rows):
+        if rows is None or not {*self.where, self.column, self.along or self.column} <= set(rows):
             return pd.DataFrame({"replica": []})
         rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["departs"] == "")]
         for column, wanted in self.where.items():
@@ -225,17 +219,19 @@ class ProbeColumn(Measure):
 
     def _reduce(self, rows: pd.DataFrame) -> float:
         column = rows[self.column]
-        if self.reduce in SHAPES:
-            by_place = rows.groupby(self.along)[self.column].mean().dropna()
-            if len(by_place) < 3:
-                return np.nan
-            if self.reduce.startswith("arg"):
-                return float(by_place.idxmin() if self.reduce == "argmin" else by_place.idxmax())
-            ends, inner = by_place.iloc[[0, -1]], by_place.iloc[1:-1]
-            return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
         if self.reduce == "weighted":
             return float(np.average(column, weights=rows[self.along]))
-        return float(column.agg(self.reduce)) if self.reduce else float(column.iloc[0]) if len(column) == 1 else np.nan
+        if not self.reduce:
+            return float(column.iloc[0]) if len(column) == 1 else np.nan
+        if not self.along:
+            return float(column.agg(self.reduce))
+        by_place = rows.groupby(self.along)[self.column].mean().dropna()
+        if len(by_place) < 3:
+            return np.nan
+        if self.reduce.startswith("arg"):
+            return float(by_place.agg(self.reduce.replace("arg", "idx")))
+        ends, inner = by_place.iloc[[0, -1]], by_place.iloc[1:-1]
+        return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
 
 
 @dataclass(frozen=True)
@@ -248,13 +244,15 @@ class OfExamples(Measure):
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
-        lengths = {"prompt_tokens": examples.prompt.shape[1], "completion_tokens": examples.completion.shape[1]}
+        pairs = {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}
+        prompt, completion = examples.prompt.shape[1], examples.completion.shape[1]
         number = {
-            "pairs": {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}[self.subset],
-            "tokens": sum(lengths.values()),
+            "pairs": pairs[self.subset],
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "tokens": prompt + completion,
             "vocabulary": VOCAB_SIZE,
             "largest_operand": examples.a.max(),
-            **lengths,
         }
         return _one(float(number[self.count]))
 

@@ -10,81 +10,72 @@ and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
 import argparse
 import re
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
-from ..errors import UserError, printable
+from ..errors import UserError
 from ..runs import Run
 from ..stats import MIN_SEEDS
+from ..system.boundary import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build
-from .collect import GIVEN, RUN_FILES
+from .claims import VERDICTS
+from .collect import GIVEN
+from .page import cell
 
 WEIGHTS, BOX = 3_000_000, 40_000_000  # bytes of one file of weights, and of all of them
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
-SHOWN = ("statement", "paper_says", "ours_says", "n", "verdict")
-AMNESIC = ("concept", "method", "rank", "seq_acc_after", "control_variance_mean", "control_signs_mean")
+SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
+SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in the table of README, with their headings
+AMNESIC = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
+AMNESIC |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
 
 
 def keep(runs: Path, results: Path) -> list[str]:
     """Copy the light files of every finished run, and of every probe; the names of what was copied."""
     copied = []
-    for path in sorted(runs.iterdir()):
-        run = Run(path)
-        if path.is_dir() and RUN_FILES & {file.name for file in path.iterdir()} and run.has_summary:
+    for run in map(Run, sorted(runs.iterdir())):
+        if run.has_summary:
             target = results / "runs" / run.name
-            target.mkdir(parents=True, exist_ok=True)
-            for name in ("metrics.csv", "summary.json"):
-                shutil.copyfile(path / name, target / name)
+            _copy(run.path, target, ["metrics.csv", "summary.json"])
             config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
             write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-            _keep_weights(path / "weights", target / "weights", results / "runs")
-            _keep_probes(path / "probes", target / "probes")
+            for weights in sorted(run.path.glob("weights/seed=*.safetensors")):
+                kept = {path: path.stat().st_size for path in results.glob("runs/*/weights/*.safetensors")}
+                kept[target / "weights" / weights.name] = size = weights.stat().st_size
+                if size <= WEIGHTS and sum(kept.values()) <= BOX:
+                    _copy(weights.parent, target / "weights", [weights.name])
+            _keep_probes(run.path / "probes", target / "probes")
             copied.append(run.name)
     _keep_probes(runs / "probes", results / "runs" / "probes")
     return copied
 
 
-def _keep_weights(weights: Path, target: Path, box: Path) -> None:
-    """Copy the weights of every seed, as far as the limits go."""
-    room = BOX - sum(file.stat().st_size for file in box.glob("*/weights/*.safetensors"))
-    for file in sorted(weights.glob("seed=*.safetensors")):
-        size = file.stat().st_size
-        known = (target / file.name).is_file()
-        if size <= WEIGHTS and (known or size <= room):
-            target.mkdir(exist_ok=True)
-            shutil.copyfile(file, target / file.name)
-            room -= 0 if known else size
-
-
 def _keep_probes(probes: Path, target: Path) -> None:
     for rows in sorted(probes.glob("*/rows.csv")):
         if rows.stat().st_size <= LARGEST:
-            (target / rows.parent.name).mkdir(parents=True, exist_ok=True)
-            for name in ("rows.csv", "probe.json"):
-                if (rows.parent / name).is_file():
-                    shutil.copyfile(rows.parent / name, target / rows.parent.name / name)
+            _copy(rows.parent, target / rows.parent.name, ["rows.csv", "probe.json"])
 
 
-def recompute(results: Path, out: Path) -> None:
-    """The report of what ``results/`` keeps: ``claims.csv``, ``claims.md``, ``runs.csv`` and ``figures/``."""
-    build([folder for folder in (results / "runs", results / "older") if folder.is_dir()], out, named=Path("runs"))
+def _copy(folder: Path, target: Path, names: Sequence[str]) -> None:
+    """Copy those of the files that are there."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, target / name)
 
 
 def publish(results: Path) -> None:
     """Replace the tables and figures of ``results/`` by those of what it keeps."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        recompute(results, out)
-        for name in ("claims.csv", "claims.md", "runs.csv"):
-            shutil.copyfile(out / name, results / name)
-        for figure in sorted((out / "figures").glob("*.png")):
-            shutil.copyfile(figure, results / figure.name)
+        build([path for name in ("runs", "older") if (path := results / name).is_dir()], out, named=Path("runs"))
+        _copy(out, results, ["claims.csv", "claims.md", "runs.csv"])
+        _copy(out / "figures", results, [path.name for path in (out / "figures").glob("*.png")])
 
 
 def results_table(results: Path) -> str:
@@ -92,13 +83,10 @@ def results_table(results: Path) -> str:
     claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
     own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
     tally = own["verdict"].value_counts()
-    counts = ", ".join(f"{tally.get(name, 0)} {name}" for name in ("reproduced", "differs", "inconclusive", "not run"))
+    counts = ", ".join(f"{tally.get(verdict, 0)} {verdict}" for verdict in VERDICTS)
     measured = own[(own["verdict"] != "not run") & (own["measured_on"] != GIVEN)]
     shown = measured[~measured["n"].isin([str(n) for n in range(1, MIN_SEEDS)])]
-    lines = [f"Of {len(own)} results of the paper: {counts}.", ""]
-    lines += ["| result | paper | ours [95% interval] | seeds | verdict |", "| --- | --- | --- | --- | --- |"]
-    lines += [f"| {' | '.join(_cell(row[column]) for column in SHOWN)} |" for _, row in shown.iterrows()]
-    return "\n".join(lines)
+    return f"Of {len(own)} results of the paper: {counts}.\n\n{_table(shown, SHOWN)}"
 
 
 def amnesic_table(results: Path) -> str:
@@ -106,18 +94,14 @@ def amnesic_table(results: Path) -> str:
     paths = sorted((results / "runs" / "probes").glob("amnesic-add-*/rows.csv"))
     if not paths:
         return "Not measured yet."
-    rows = pd.read_csv(paths[0])
-    rows = rows[rows["site"] == "dec.3"]
-    lines = ["| concept | method | rank | accuracy | random, same variance | signs flipped |"]
-    lines += ["| --- | --- | --- | --- | --- | --- |"]
-    for _, row in rows.iterrows():
-        cells = [str(row[name]).replace("_", " ") for name in AMNESIC[:3]]
-        lines.append(f"| {' | '.join([*cells, *(f'{row[name]:.1%}' for name in AMNESIC[3:])])} |")
-    return "\n".join(lines)
+    rows = pd.read_csv(paths[0]).query("site == 'dec.3'")
+    return _table(rows.replace({"method": "_", "concept": "_"}, " ", regex=True), AMNESIC)
 
 
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("<", "&lt;")
+def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> str:
+    """Markdown; fractions in percent."""
+    texts = [[cell(f"{x:.1%}" if isinstance(x, float) else x) for x in row] for row in rows[[*columns]].values]
+    return "\n".join(f"| {' | '.join(line)} |" for line in ([*columns.values()], ["---"] * len(columns), *texts))
 
 
 def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
@@ -127,39 +111,26 @@ def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
     yield root / "docs" / "found" / "amnesic.md", "amnesic", amnesic_table(results)
 
 
-def between(text: str, name: str) -> str | None:
+def between(text: str, name: str) -> re.Match[str] | None:
     """What stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``; None without such markers."""
-    found = re.search(rf"<!-- {name}:begin -->\n(.*?)\n?<!-- {name}:end -->", text, re.DOTALL)
-    return found[1] if found else None
+    return re.search(rf"(?<=<!-- {name}:begin -->\n)(.*?)(?=\n?<!-- {name}:end -->)", text, re.DOTALL)
 
 
-def write_blocks(results: Path) -> None:
-    """Write the generated tables into the files that have their markers."""
-    for path, name, block in blocks(results):
-        text = path.read_text() if path.is_file() else ""
-        if between(text, name) is not None:
-            head, _, rest = text.partition(f"<!-- {name}:begin -->\n")
-            tail = rest.partition(f"<!-- {name}:end -->")[2]
-            write_atomically(path, f"{head}<!-- {name}:begin -->\n{block}\n<!-- {name}:end -->{tail}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m arith_erd.report.publish", description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="*", help="folders of runs to add; none to recompute only")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder to bring up to date (results)")
     options = parser.parse_args(arguments)
-    try:
+    with one_line_errors():
         for runs in options.runs:
             if not runs.is_dir():
                 raise UserError(f"{runs}: no such folder; expected one of run directories")
             print("\n".join(f"kept {name}" for name in keep(runs, options.results)))
         publish(options.results)
-        write_blocks(options.results)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        for path, name, block in blocks(options.results):
+            if path.is_file() and (found := between(path.read_text(), name)):
+                write_atomically(path, found.string[: found.start()] + block + found.string[found.end() :])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,8 +1,19 @@
 """What lies on disk: run directories, their names, their rows, and which packs a list of seeds becomes."""
 
 from .directory import Run
-from .identity import identity, require_name, run_name
+from .identity import identity, require_name, run_name, settings
 from .kept import Keep
 from .rows import METRICS, Row, epochs_to, read_metrics
 
-__all__ = ["METRICS", "Keep", "Row", "Run", "epochs_to", "identity", "read_metrics", "require_name", "run_name"]
+__all__ = [
+    "METRICS",
+    "Keep",
+    "Row",
+    "Run",
+    "epochs_to",
+    "identity",
+    "read_metrics",
+    "require_name",
+    "run_name",
+    "settings",
+]

@@ -30,6 +30,18 @@ def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted key; a list is one value.
+
+    >>> settings({"task": {"name": "add", "bits": 7}, "seed": [0, 1]})
+    {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= {f"{key}.{k}": v for k, v in settings(value).items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
 def _without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Leave out keys, by their dotted names."""
     kept = {}

@@ -9,8 +9,9 @@ import pytest
 
 from arith_erd.report.claims import Result, evaluate, judge, missing
 from arith_erd.report.collect import EXACT, collect
+from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
-from arith_erd.report.tables import claims_table, estimate_text, markdown, ours_text, values_text
+from arith_erd.report.tables import claims_table, estimate_text, ours_text, values_text
 
 
 def one(runs, claim: str) -> Result:

@@ -53,9 +53,8 @@ def dry_run() -> dict[str, Any]:
     patch.setattr(socket.socket, "connect", no_network)
     patch.delenv("WANDB_API_KEY", raising=False)
     patch.setattr("builtins.print", lambda text, **_: capture.append(text))
-    status = main(["--entity", "team", "--project", "sums", "--dry-run"])
+    main(["--entity", "team", "--project", "sums", "--dry-run"])
     patch.undo()
-    assert status == 0
     return json.loads(capture[0])
 
 
@@ -126,6 +125,8 @@ def test_without_a_login_saving_is_refused_in_one_line(monkeypatch, tmp_path: Pa
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    assert main(["--entity", "team", "--project", "sums"]) == 1
+    with pytest.raises(SystemExit) as left:
+        main(["--entity", "team", "--project", "sums"])
+    assert left.value.code == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.startswith("error: --entity=team --project=sums: not saved (")

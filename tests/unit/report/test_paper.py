@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from arith_erd.errors import UserError
+from arith_erd.plots.numbers import UNITS, number
+from arith_erd.report.collect import DEFAULTS, departures
 from arith_erd.report.measures import MEASURES, Metrics
-from arith_erd.report.numbers import UNITS, number
 from arith_erd.report.paper import PAPER, load_paper
-from arith_erd.report.replicas import DEFAULTS, departures
-from arith_erd.runs import METRICS
+from arith_erd.runs import METRICS, settings
 
 CLAIMS = {claim.id: claim for claim in load_paper().claims}
 
@@ -122,10 +122,10 @@ def test_every_command_names_options_that_exist(root: Path) -> None:
 )
 def test_a_setting_that_is_not_the_papers_is_named(configuration_of, key: str, value: float) -> None:
     config = configuration_of("task=mul")
-    assert departures(config, load_paper().setup) == []
+    assert departures(settings(config), load_paper().setup) == []
     *groups, last = key.split(".")
     reduce(getitem, groups, config)[last] = value
-    assert departures(config, load_paper().setup) == [f"{key}={value}"]
+    assert departures(settings(config), load_paper().setup) == [f"{key}={value}"]
 
 
 def test_a_command_points_at_the_folder_that_was_read() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
+from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
 from arith_erd.report.publish import between, blocks, keep, main
-from arith_erd.report.tables import claims_table, markdown, replicas_table, spreadsheet
+from arith_erd.report.tables import claims_table, replicas_table, spreadsheet
 
 RUNS = Path("runs")
 
@@ -39,7 +40,9 @@ def test_runs_csv_follows_from_the_summaries_in_results(recomputed, root: Path) 
 
 def test_tables_in_the_documents_are_those_of_results(root: Path) -> None:
     for path, name, block in blocks(root / "results"):
-        assert between(path.read_text(), name) == block, f"{path.name}: python -m arith_erd.report.publish"
+        found = between(path.read_text(), name)
+        assert found, f"{path.name} has no markers"
+        assert found[0] == block, f"{path.name}: python -m arith_erd.report.publish"
 
 
 def test_no_verdict_in_results_comes_from_fewer_than_three_seeds(recomputed) -> None:
@@ -83,7 +86,7 @@ def test_publishing_writes_tables_figures_and_blocks(synthetic, tmp_path: Path) 
     (tmp_path / "README.md").write_text("above\n<!-- results:begin -->\nold\n<!-- results:end -->\nbelow\n")
     results = tmp_path / "results"
     results.mkdir()
-    assert main([str(synthetic.root), f"--results={results}"]) == 0
+    main([str(synthetic.root), f"--results={results}"])
     assert {"claims.csv", "claims.md", "runs.csv", "fig1.png", "runs"} <= {path.name for path in results.iterdir()}
     text = (tmp_path / "README.md").read_text()
     assert text.startswith("above\n<!-- results:begin -->\nOf ")
@@ -92,5 +95,6 @@ def test_publishing_writes_tables_figures_and_blocks(synthetic, tmp_path: Path) 
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys) -> None:
-    assert main([str(tmp_path / "nowhere"), f"--results={tmp_path}"]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        main([str(tmp_path / "nowhere"), f"--results={tmp_path}"])
     assert capsys.readouterr().err.count("\n") == 1

@@ -45,7 +45,7 @@ def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, 
     half = synthetic.run(epochs=30, finished=False)
     bad = synthetic.run("task=mul", seeds="0")
     (bad.path / "summary.json").write_text("{")
-    assert main([str(synthetic.root), "--out", str(tmp_path / "report")]) == 0
+    main([str(synthetic.root), "--out", str(tmp_path / "report")])
     printed = capsys.readouterr().out
     assert f"unfinished: {half.name}: epoch 30 of 60" in printed
     assert f"left out: {bad.name}: summary.json" in printed
@@ -61,7 +61,8 @@ def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, 
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").write_text("")
-    assert main([str(tmp_path / runs), "--out", str(tmp_path / out)]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        main([str(tmp_path / runs), "--out", str(tmp_path / out)])
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     assert says in printed.err
@@ -146,7 +147,7 @@ reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
 from arith_erd.report.__main__ import main
-sys.exit(main(sys.argv[1:]))
+main(sys.argv[1:])
 """
     (tmp_path / "runs").mkdir()
     result = cli("-c", code, str(tmp_path / "runs"), f"--out={tmp_path / 'report'}")

@@ -2,7 +2,7 @@
 
 import math
 
-from ..stats import Interval
+from ..stats import Estimate, Interval
 
 UNITS = (
     *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
@@ -17,9 +17,18 @@ def number(value: float, unit: str, brief: bool = False) -> str:
     return f"layer {digits}" if unit == "layer" else f"{digits}{name}"
 
 
-def interval_text(interval: Interval, unit: str) -> str:
-    """``[99.7, 100]``, in the unit of the number that it stands behind."""
-    return f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
+def estimated(estimate: Estimate, unit: str) -> str:
+    """``99.9%``, ``> 50 epochs``, ``1.20 to 1.25 times``: what an estimate can be."""
+    if estimate.value is not None:
+        return number(estimate.value, unit)
+    if math.isinf(estimate.high):
+        return f"> {number(estimate.low, unit)}"
+    return f"{bare(estimate.low, unit)} to {number(estimate.high, unit)}"
+
+
+def interval_text(interval: Interval | None, unit: str) -> str:
+    """``[99.7, 100]``, in the unit of the number that it stands behind; nothing where there is none."""
+    return "" if interval is None else f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
 
 
 def bare(value: float, unit: str, brief: bool = False) -> str:

@@ -1,0 +1,214 @@
+"""Run directories, any mix of them, as tables: one row per replica, and one per replica and epoch.
+
+A replica is one seed of one configuration. It is the same run in every pack that contains it, so it counts once. Runs
+that differ only in length are the same up to the epoch at which the shorter one ended.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import UserError, printable
+from ..seeds import format_seeds, parse_seeds
+from .directory import Run
+from .identity import identity, require_name, settings
+from .rows import METRICS, Row
+
+GROUPS = ("task", "split", "model", "ablation")
+ORDERS = ("prompt_order", "completion_order")
+VERSIONS = ("arith_erd", "commit", "python", "torch", "lightning")
+NUMBERS = (
+    *("train_seq_acc", "val_seq_acc", "val_token_acc", "val_token_acc_autoregressive", "val_mae", "epochs_to_95"),
+    *("params", "train_flops", "train_tokens", "minutes"),
+)
+REPLICA = {  # columns that are always there, with their types
+    "run": "object",
+    "seed": "int64",
+    **dict.fromkeys((*GROUPS, *ORDERS), "object"),
+    "finished": "bool",
+    **dict.fromkeys(("epochs", "max_epochs"), "int64"),
+    "stop_at": "float64",
+    **dict.fromkeys(("key", "trajectory"), "object"),
+    **dict.fromkeys(NUMBERS, "float64"),
+    **dict.fromkeys(("device", *VERSIONS), "object"),
+}
+ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
+UNREADABLE = (UserError, AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError)
+
+
+RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
+
+
+@dataclass
+class Replicas:
+    """What folders of runs hold.
+
+    Attributes:
+        table: one row per replica, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
+            ``key`` is the same for replicas that differ only in the seed, ``trajectory`` for those that differ only in
+            the length, too. The index is what ``replica`` means in the other tables.
+        metrics: ``replica`` and the columns of ``metrics.csv``.
+        members: ``run, seed, replica``, also where another run contains the replica already.
+        probes: folders with answers of probes: the path, the run, empty for those outside of runs, and a name.
+        problems: what could not be read, by path.
+    """
+
+    table: pd.DataFrame
+    metrics: pd.DataFrame
+    members: pd.DataFrame
+    probes: list[tuple[Path, str, str]] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
+    """Read every run under some folders.
+
+    Args:
+        roots: folders of run directories, at any depth, or run directories. Of a replica that is in several of them,
+            the one in the first folder counts.
+    """
+    rows: list[Row] = []
+    metrics: dict[str, pd.DataFrame] = {}
+    probes: list[tuple[Path, str, str]] = []
+    problems: dict[str, str] = {}
+    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
+        for path, is_run in _walk(root):
+            name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
+            if name in metrics:
+                continue
+            if not is_run:
+                probes.append((path, "", name))
+                continue
+            try:
+                of_run, metrics[name] = _read_run(Run(path), name, problems)
+            except UserError as error:
+                problems[name] = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")
+                continue
+            rows += [row | {"run": name, "rank": rank} for row in of_run]
+            probes.append((path / "probes", name, f"{name}/probes"))
+    columns = dict.fromkeys([*REPLICA, "rank", "settings", *(key for row in rows for key in row)])
+    table = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
+    everywhere = table[["run", "seed", "key"]]
+    order = ["finished", "rank", "epochs", "run"]
+    table = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
+    table = table.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
+    ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
+    members = everywhere.merge(ids.drop(columns="run"), on=["key", "seed"])
+    return Replicas(table, _join_metrics(metrics, ids), members, probes, problems)
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+    """Run directories, and folders ``probes`` outside of any run directory."""
+    for folder, names, files in os.walk(root):
+        if RUN_FILES & set(files):
+            names.clear()
+            yield Path(folder), True
+        else:
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            if "probes" in names:
+                names.remove("probes")
+                yield Path(folder) / "probes", False
+
+
+def _join_metrics(metrics: Mapping[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
+    """The metric rows of the replicas that were kept, ``replica`` first."""
+    kept = set(ids["run"])
+    tables = [table.assign(run=name) for name, table in metrics.items() if name in kept and len(table)]
+    if not tables:
+        return pd.DataFrame({name: pd.Series(dtype="float64") for name in ("replica", *METRICS)})
+    joined = pd.concat(tables, ignore_index=True).merge(ids[["run", "seed", "replica"]], on=["run", "seed"])
+    return joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
+
+
+def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row], pd.DataFrame]:
+    """The replicas of one run, and its metrics. An unreadable summary is a problem, and the run unfinished.
+
+    Raises:
+        UserError: if the configuration or the metrics cannot be read.
+    """
+    try:
+        seeds, facts = _of_the_configuration(run.config())
+    except UserError:
+        raise
+    except UNREADABLE as error:
+        raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
+    metrics = _metrics(run)
+    last = metrics.groupby("seed")["epoch"].max()
+    by_seed: dict[int, Row] = {}
+    if run.has_summary:
+        try:
+            summary = run.summary()
+            found = {int(row["seed"]): _numbers(row) | _of_the_run(summary, len(seeds)) for row in summary["seeds"]}
+            if set(found) != set(seeds):
+                raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
+            if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
+                raise ValueError("metrics.csv does not hold all its epochs")
+            by_seed = found
+        except UNREADABLE as error:
+            problems[name] = f"summary.json: not that of a finished run ({error})"
+    facts |= {"finished": bool(by_seed)}
+    return [by_seed.get(s, {}) | facts | {"seed": s, "epochs": int(last.get(s, 0))} for s in seeds], metrics
+
+
+def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], Row]:
+    """The seeds, and what a configuration says of all its replicas."""
+    given, who = settings(config), identity(config)
+    facts = {
+        **{group: require_name(f"{group}.name", given[f"{group}.name"]) for group in GROUPS},
+        **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
+        "max_epochs": np.int64(given["trainer.max_epochs"]),
+        "stop_at": np.float64(given["trainer.stop_at"]),
+        "settings": given,
+    }
+    del who["seed"]
+    facts["key"] = _hash(who)
+    del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
+    return parse_seeds(given["seed"]), facts | {"trajectory": _hash(who)}
+
+
+def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
+    """What a summary says of all its replicas; minutes are per replica of a run that trained them together."""
+    about = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+    return {
+        "params": float(summary["params"]),
+        "train_flops": float(summary["train_flops"]),
+        "train_tokens": summary["train_flops"] / (6 * summary["params"]),
+        "minutes": summary["wall_seconds"] / 60 / replicas,
+        **{key: None if value is None else str(value) for key, value in about.items()},
+    }
+
+
+def _numbers(row: Row) -> Row:
+    """The numbers of one seed; null means not known, and text where a number belongs is refused."""
+    if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
+        raise ValueError("a value of a seed is neither text nor number")
+    row = {key: value for key, value in row.items() if key not in ("replica", "run", "rank", "departs", "kind")}
+    known = [key for key in NUMBERS if key in row]
+    return row | {key: math.nan if row[key] is None else float(row[key]) for key in known}
+
+
+def _metrics(run: Run) -> pd.DataFrame:
+    """``metrics.csv`` as a table. Without validation examples, those accuracies are not known and stay NaN."""
+    try:
+        rows = pd.DataFrame(run.metrics(), columns=list(METRICS)).astype(dict.fromkeys(METRICS, "float64"))
+        rows = rows.astype({"epoch": "int64", "seed": "int64"})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"metrics.csv: {error}") from error
+    known = rows[ACCURACIES].dropna(axis=1, how="all")
+    fine = (rows["epoch"] >= 1) & known.ge(0).all(axis=1) & known.le(1).all(axis=1)
+    if not fine.all():
+        epoch = rows.loc[~fine, "epoch"].iloc[0]
+        raise UserError(f"metrics.csv: epoch {epoch} has an accuracy that is no fraction from 0 to 1")
+    return rows.drop_duplicates(["epoch", "seed"], keep="last")
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
