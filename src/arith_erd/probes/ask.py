@@ -14,6 +14,7 @@ from ..config.job import ProbeJob, read_run
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import Run
+from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from .probe import Probe
 from .terminal import show
@@ -73,7 +74,7 @@ def ask(job: ProbeJob, question: Question) -> None:
     figure = probe.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    files = {"probe.json": probe.sheet(name, rows, _settings(job)).to_json(), **probe.files()}
+    files = {"probe.json": probe.sheet(name, rows, _settings(job) | _weights(job)).to_json(), **probe.files()}
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
@@ -129,7 +130,6 @@ def _of_weights(job: ProbeJob) -> Question:
         raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         subjects = load_references(job.reference, job.seeds, job.task)
-        folder = f"{name}-{job.reference}"
     else:
         if not any(override.startswith("task") for override in job.typed):
             raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
@@ -137,7 +137,7 @@ def _of_weights(job: ProbeJob) -> Question:
             subjects = [load_checkpoint(str(job.checkpoint), job.task)]
         else:
             subjects = [load_state(str(job.checkpoint), job.task, job.network)]
-        folder = _folder_name(job, ["task"])
+    folder = _folder_name(job, [] if job.reference is not None else ["task"])
     return Question(_build(job, subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
 
 
@@ -153,8 +153,17 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
+def _weights(job: ProbeJob) -> dict[str, dict[str, str]]:
+    """Whose weights were asked about, if they are neither of a run nor the authors': these meet no claim."""
+    if job.reference is not None:
+        return {"weights": {"reference": job.reference, "seeds": format_seeds(job.seeds)}}
+    if job.checkpoint is not None and job.model is not None:
+        return {"weights": {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}}
+    return {}
+
+
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """``dataset-add-vs_t-1f0c2d3e``: like the name of a run, readable parts and a hash of the settings."""
-    settings = json.dumps([_settings(job), job.checkpoint], sort_keys=True)
-    parts = [str(job.probe.name), *(job.names[group] for group in groups)]
-    return "-".join([*parts, hashlib.sha256(settings.encode()).hexdigest()[:8]])
+    asked = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
+    parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
+    return "-".join([*parts, hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]])
