@@ -9,10 +9,11 @@
 #   1. correctness.py; if it fails, nothing else is done
 #   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
 #   3. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
-#   4. the first experiment, packs of 1 to 256, then the other experiments in order of value until the time is up
-#   5. the report
+#   4. packs of 1 to 256
+#   5. the runs of conf/queue/paper.yaml, in order of value, until the time is up
+#   6. the report
 #
-# Given again, it goes on where it stopped: what was checked and measured is kept, runs resume.
+# Run again, it continues where it stopped: what was checked and measured is kept, runs resume.
 # DRY=1 goes through all of it in a few minutes, at toy sizes; without a GPU everything runs on the CPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -36,13 +37,13 @@ within() {
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 scale=full tiny=()
-experiments=(fig1 fig3 table3 figE7 figC6 figE8 fig2)
+pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 queue=paper scale=full tiny=()
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     sizes=(1) steps=12 # a bigger pack gains nothing on a CPU
 fi
 if [ -n "${DRY:-}" ]; then
-    pack=2 sizes=(1) steps=4 fraction=0.1 tiny=(task.bits=4 model.net.num_layers=1) scale=smoke
+    pack=2 sizes=(1) steps=4 fraction=0.1 queue=smoke scale=smoke
+    tiny=(task.bits=4 model.net.num_layers=1)
 fi
 
 echo "== Does it compute the same?"
@@ -98,17 +99,13 @@ for epoch in "add transformer" "mul transformer" "add nanogpt"; do
         trainer.cuda_graphs=$graphs
 done
 
-echo "== Training"
-learn() { # EXPERIMENT; a job that fails is in the table of the sweep, and the others go on
-    within 86400 python3 train.py -m "experiment=$1" "scale=$scale" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs || true
-}
-learn "${experiments[0]}"
+echo "== How many at once?"
 for size in "${sizes[@]}"; do
     steps_of "pack-$size" "$size" trainer.cuda_graphs=$graphs
 done
-for experiment in "${experiments[@]:1}"; do
-    learn "$experiment"
-done
+echo "== Training"
+within 86400 python3 -m arith_erd.launch.queue "$queue" "runs_dir=$out/runs" "scale=$scale" \
+    trainer.cuda_graphs=$graphs || true # a run that fails, or the end of the time, leaves the report to be written
 
 echo "== Report"
 python3 -m arith_erd.report "$out/runs" --out "$out/report" || true
