@@ -1,6 +1,7 @@
 """The error type that is shown to people as one line, without a traceback."""
 
 LONGEST = 1000  # characters of a message
+EXCERPT = 200
 
 
 class UserError(Exception):
@@ -38,4 +39,9 @@ def first_line(error: Exception) -> str:
 
 def printable(text: str) -> str:
     """Text that is safe to print: control characters, which could rewrite the terminal, are escaped."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def excerpt(text: str) -> str:
+    """The first 200 characters, safe to print: for what a file says of itself."""
+    return printable(text if len(text) <= EXCERPT else f"{text[:EXCERPT]} ...")

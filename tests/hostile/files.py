@@ -1,4 +1,4 @@
-"""Hostile files around a run: links, pipes, tables, summaries, and names that reach the HTML page."""
+"""Hostile files around a run: links, pipes, tables and summaries."""
 
 import os
 import shutil
@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from arith_erd.runs import METRICS
 
-from .world import SECRET, Case, World
+from .world import Case, World
 
 Reader = Callable[[], object]
 HEAD = ",".join(METRICS)
@@ -51,7 +49,6 @@ def cases() -> Iterator[Case]:
 
         yield Case(f"summary.json: {name}", attack, says)
     yield from entries()
-    yield from pages()
 
 
 def links() -> Iterator[Case]:
@@ -137,76 +134,3 @@ def entries() -> Iterator[Case]:
             return world.collect
 
         yield Case(f"config.yaml, for the report: {key}={str(value)[:20]}", attack, says)
-
-
-SCRIPT = "<script>alert(1)</script>"
-FORMULA = '=HYPERLINK("http://evil")'
-
-
-def pages() -> Iterator[Case]:
-    """What a run says of itself, in a page, a table and a spreadsheet."""
-
-    def named(name: str | bytes) -> Callable[[World], Reader]:
-        def attack(world: World) -> Reader:
-            os.rename(os.fsencode(world.run.path), os.path.join(os.fsencode(world.folder), b"runs", os.fsencode(name)))
-            return lambda: (world.report(), inert(world.folder / "report"))
-
-        return attack
-
-    yield Case("a run directory that is a script", named("<img src=x onerror=alert(1)>"), None)
-    yield Case("a run directory that is a formula", named(FORMULA.replace("/", "")), None)
-    yield Case("a run directory that rewrites the terminal", named("\x1b[2J\nok"), None)
-    yield Case("a run directory that is no text", named(b"\xff\xfe"), None)
-
-    def told(change: Callable[[World], object]) -> Callable[[World], Reader]:
-        def attack(world: World) -> Reader:
-            change(world)
-            return lambda: (world.report(), inert(world.folder / "report"))
-
-        return attack
-
-    def device(world: World) -> None:
-        world.run.finish(world.summary | {"device": SCRIPT, "versions": {"commit": FORMULA, "torch": SCRIPT}})
-
-    def departure(world: World) -> None:
-        world.configure("model.optimizer.lr", f"{SCRIPT}|\n| **x** | {FORMULA}")
-
-    def column(world: World) -> None:
-        summary = world.summary
-        summary["seeds"][0] |= {FORMULA: FORMULA, SCRIPT: SCRIPT}
-        world.run.finish(summary)
-
-    def probe(world: World, name: str, text: str) -> None:
-        world.file(f"probes/{name}").mkdir(parents=True)
-        world.file(f"probes/{name}/rows.csv").write_text(text)
-
-    yield Case("a device that is a script", told(device), None)
-    yield Case(
-        "a device that is a script, with figures", lambda w: (device(w), lambda: w.report(figures=True))[1], None
-    )
-    yield Case("a setting that is a script and a formula", told(departure), None)
-    yield Case("a column that is a formula", told(column), None)
-    yield Case("a probe that is a script", told(lambda w: probe(w, "new", f"seed,{SCRIPT},x\n0,{SCRIPT},0.5\n")), None)
-    yield Case("a probe with a column of ours", told(lambda w: probe(w, "new", "seed,replica,x\n0,5,0.5\n")), None)
-    yield Case("a probe without seeds", told(lambda w: probe(w, "new", "x\n0.5\n")), "rows.csv")
-    yield Case("a probe of other seeds", told(lambda w: probe(w, "new", "seed,x\n99,0.5\n")), None)
-    yield Case("a probe named as a path", told(lambda w: probe(w, "..evil", "seed,x\n0,0.5\n")), None)
-
-    def secret(world: World) -> None:
-        text = yaml.safe_dump(world.config | {"seed": "0-1", "logger": {"entity": "${oc.env:SECRET}"}})
-        world.file("config.yaml").write_text(text)
-
-    yield Case("a resolver, for the report", told(secret), None)
-
-
-def inert(report: Path) -> None:
-    """No markup, no formula and no secret of a run has come through."""
-    page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
-    assert "alert(1)<" not in page.replace("&lt;", "")
-    for bad in (SCRIPT, "<img src=x"):
-        assert bad not in page
-        assert bad not in markdown
-    for name in ("runs.csv", "claims.csv"):
-        cells = (report / name).read_text().replace('"', "").replace("\n", ",").split(",")
-        assert not any(cell.startswith(("=", "@")) for cell in cells)
-    assert SECRET not in page

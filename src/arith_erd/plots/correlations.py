@@ -10,7 +10,20 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import BLUE, GREY, INK, LIGHT, ORANGE, canvas, headline, legend_below, seeds_text, tidy, write_in_cell
+from .style import (
+    BLUE,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    bounded,
+    canvas,
+    headline,
+    legend_below,
+    seeds_text,
+    tidy,
+    write_in_cell,
+)
 
 YELLOW = "#ffe680"
 CELL_COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -31,12 +44,17 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, p
         tasks: by title, rows of one correlation method over the seeds.
         besides: by the same titles, rows of the authors' weights, drawn as thin crosses.
     """
+    notes: dict[str, str] = {}
+    shown: dict[str, pd.DataFrame] = {}
+    for title, rows in tasks.items():
+        shown[title], notes[title] = bounded(rows, ("stack", "layer"))
+    tasks = shown
     lines = [len(_lines(rows)) for rows in tasks.values()]
     figure = canvas(9.6, sum(1.6 + 0.24 * number for number in lines))
     grid = np.atleast_2d(figure.subplots(len(tasks), 2, width_ratios=(4, 5), height_ratios=lines))
     for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
         _table(table, rows)
-        headline(table, title, seeds_text(rows), pad=30)
+        headline(table, title, seeds_text(rows) + notes[title], pad=30)
         _curves(curves, rows, besides.get(title) if besides else None)
     crosses = Line2D([], [], color=GREY, marker="x", linestyle=":", linewidth=1, label="the authors' weights")
     legend_below(figure, *([crosses] if besides else []), columns=2)
@@ -101,7 +119,7 @@ def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -
     scaled = _of(rows, "scaled bits", "value").mean()
     if len(scaled):
         ax.axhline(
-            float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label="operand bits scaled by $2^i$, value"
+            float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label="operand bits scaled by 2ⁱ, value"
         )
     tidy(ax)
     shown = rows[(rows["stack"] == "dec") & (rows["level"] == "out")]

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from .style import INK, canvas, headline, write_in_cell
+from .style import INK, bounded, canvas, headline, write_in_cell
 
 COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "percent"), float)
 WHITE_ABOVE = 30  # percent: darker cells are written on in white
@@ -21,10 +21,12 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
         published: title of the panel in which the one cell that the paper's text prints is framed.
         digits: what changes, ``bits`` or ``digits``.
     """
-    tables = {
-        title: rows.pivot(index="input_bits", columns="output_bits", values="percent").to_numpy()
-        for title, rows in tasks.items()
-    }
+    tables, notes = {}, {}
+    for title, rows in tasks.items():
+        cells, more = bounded(rows, ("input_bits",))
+        cells, others = bounded(cells, ("output_bits",))
+        tables[title] = cells.pivot_table("percent", "input_bits", "output_bits", dropna=False).to_numpy()
+        notes[title] = (more or others).removeprefix(", ")
     size = 8 if len(tables) == 1 else 6.5
     widths = [table.shape[1] for table in tables.values()]
     height = max(len(table) for table in tables.values())
@@ -40,7 +42,7 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
         ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
         ax.tick_params(length=0, labelsize=size + 1)
         ax.spines[:].set_visible(False)
-        headline(ax, title)
+        headline(ax, title, notes[title])
         if title == published:
             ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
     axes[0].set_ylabel(f"{'flipped' if digits == 'bits' else 'changed'} {digits} of the operands")

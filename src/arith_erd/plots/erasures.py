@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, tidy
 
 PUBLISHED = 0.0013
 COLUMNS: Mapping[str, type] = {
@@ -34,6 +34,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         published: whether the paper's number applies, which is for addition at seven bits with the encoder-decoder,
             two INLP iterations on the value at ``dec.3``.
     """
+    rows, note = bounded(rows, ("site", "concept", "method"))
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
     down = -(-len(sites) // across)
@@ -57,7 +58,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     seeds = rows["seed"].nunique()
     over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"
-    figure.suptitle(f"{title}, {over}", fontsize=11)
+    figure.suptitle(f"{title}, {over}{note}", fontsize=11)
     return figure
 
 

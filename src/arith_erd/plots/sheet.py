@@ -1,17 +1,19 @@
 """How to read the rows of a probe: what was measured, in which unit, and how to lay it out as a table."""
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..errors import excerpt
 from ..stats import MIN_SEEDS, mean_interval
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
-MAX_ROWS = 120
+MAX_ROWS, MAX_COLUMNS = 120, 40  # of a table; its last row says so where there would be more
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 """Decimals by unit; an accuracy is written in percent."""
 
@@ -51,7 +53,7 @@ class Sheet:
             found = json.loads(text)
             across, counted = (tuple(map(str, found.get(key, ()))) for key in ("across", "counted"))
             columns = {str(key): str(kind) for key, kind in found["columns"].items()}
-            return cls(str(found["name"]), columns, across, counted, dict(found.get("settings", {})))
+            return cls(excerpt(str(found["name"])), columns, across, counted, dict(found.get("settings", {})))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"not the description of a probe ({type(error).__name__})") from error
 
@@ -82,6 +84,19 @@ def _kind(values: "pd.Series[Any]") -> str:
     return INTEGER if pd.api.types.is_integer_dtype(values) else TEXT
 
 
+def tamed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Escape and cut texts of a file that a table or a figure could not show.
+
+    Raises:
+        ValueError: if the name of a column is such a text.
+    """
+    if bad := [column for column in map(str, rows) if excerpt(column) != column]:
+        raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
+    texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]
+    escaped = {c: rows[c].map(lambda x: excerpt(x) if isinstance(x, str) else x) for c in texts}
+    return rows.assign(**escaped)
+
+
 def typed(rows: pd.DataFrame) -> pd.DataFrame:
     """Columns of text that hold numbers only become numbers, unless a leading zero says that they are text."""
 
@@ -105,6 +120,7 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     places: dict[str, tuple[Any, ...]] = {}
+    cut = False
     for values, part in groups:
         where = dict(zip(sheet.keys, values, strict=True))
         place = tuple(where.pop(column) for column in sheet.across)
@@ -112,25 +128,38 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
         line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
         if len(lines) > MAX_ROWS:
             del lines[tuple(where.values())]
+            cut = True
             break
         for measure in sheet.measures:
-            text = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
             name = heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()
-            line[name] = text
+            if name not in places and len(places) == MAX_COLUMNS:
+                cut = True
+                continue
+            line[name] = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
             places[name] = place
     keys = [column for column in sheet.keys if column not in sheet.across]
-    return pd.DataFrame([*lines.values()], columns=[*keys, *sorted(places, key=lambda n: places[n])]).fillna("")
+    columns = [*keys, *sorted(places, key=lambda n: places[n])]
+    table = pd.DataFrame([*lines.values()], columns=columns).fillna("")
+    return pd.concat([table, _cut(columns)]) if cut else table
+
+
+def _cut(columns: Sequence[str]) -> pd.DataFrame:
+    """The last row of a table of which the rest is left out."""
+    text = f"... at most {MAX_ROWS} rows and {MAX_COLUMNS} columns are shown"
+    return pd.DataFrame([[text, *[""] * (len(columns) - 1)]], columns=[*columns])
 
 
 def _count(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     """How many cases there are, the mean of each measure without its sign, and the first case as an example."""
     others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
     lines = []
-    for values, part in list(rows.groupby([*sheet.counted], sort=False))[:MAX_ROWS]:
+    groups = rows.groupby([*sheet.counted], sort=False)
+    for values, part in itertools.islice(groups, MAX_ROWS):
         line = {**dict(zip(sheet.counted, map(str, values), strict=True)), "cases": f"{len(part):,}"}
         line |= {f"mean |{measure}|": f"{part[measure].abs().mean():.2f}" for measure in sheet.measures}
         lines.append(line | {f"first {column}": str(part[column].iloc[0]) for column in others})
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    return pd.concat([table, _cut([*table])]) if groups.ngroups > MAX_ROWS else table
 
 
 def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:

@@ -3,8 +3,11 @@
 Lines differ in dashes and points differ in shape, so no reader depends on colour.
 """
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +19,27 @@ INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
 PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
+
+MOST = 60  # lines of a panel
+
+
+@contextlib.contextmanager
+def plain_text() -> Iterator[None]:
+    """Within the block nothing is taken for mathematics: names come from files, and may hold a ``$``."""
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
+
+
+def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
+    """The rows of the first 60 lines of a panel, and what has to be said of the others.
+
+    Args:
+        lines: columns that tell one line from another.
+    """
+    there = rows[[*lines]].drop_duplicates()
+    if len(there) <= MOST:
+        return rows, ""
+    return rows.merge(there.head(MOST)), f", the first {MOST} lines of {len(there):,}"
 
 
 def tidy(ax: Axes) -> None:

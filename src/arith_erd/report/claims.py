@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 
 from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean, clopper_pearson
-from .collect import EXACT, GIVEN, Collection, matches
+from .collect import EXACT, GIVEN, Collection
 from .measures import ProbeColumn
 from .paper import Claim, Paper
 
@@ -127,7 +127,7 @@ def judge(claim: Claim, found: Collection) -> Result:
 
 def _training(found: Collection, runs: Mapping[str, object]) -> int:
     """Replicas of these runs that have not finished."""
-    wanted = found.replicas[matches(found.replicas, runs)]
+    wanted = found.chosen(runs)
     return len(wanted[~wanted["finished"]].drop_duplicates(["trajectory", "seed"]))
 
 

@@ -3,13 +3,14 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..errors import printable
-from ..plots.sheet import INTEGER, TEXT, Sheet, typed
+from ..errors import excerpt
+from ..plots.sheet import INTEGER, TEXT, Sheet, tamed, typed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, UNREADABLE, Replicas, read_replicas
 from ..system.files import read_text
@@ -43,6 +44,16 @@ class Collection:
     def unfinished(self) -> pd.DataFrame:
         return self.replicas[~self.replicas["finished"]]
 
+    @cached_property
+    def _by_kind(self) -> dict[Any, pd.DataFrame]:
+        return dict(iter(self.replicas[self.replicas["departs"] == ""].groupby("kind")))
+
+    def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
+        """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
+        found = self._by_kind.get(kind_of(runs), self.replicas.iloc[:0])
+        found = found[found["epochs"] >= runs["min_epochs"]] if "min_epochs" in runs else found
+        return found[found["finished"]] if finished else found
+
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
     """Read every run under some folders; see `read_replicas`.
@@ -73,7 +84,7 @@ def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
         wanted |= setup[group].get(name) or {}
     there = {key.split(".")[0] for key in given} - set(foreign)
     asked = [key for key in wanted if key.split(".")[0] in there]
-    departing = [f"{key}={given.get(key)}" for key in asked if not _same(given.get(key), wanted[key])]
+    departing = [f"{key}={excerpt(str(given.get(key)))}" for key in asked if not _same(given.get(key), wanted[key])]
     return [f"{group}={name}" for group, name in foreign.items()] + departing
 
 
@@ -84,13 +95,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def kind_of(options: Mapping[str, Any]) -> str:
     """``add random transformer none reverse reverse``: all options by which runs are chosen, as one text."""
-    return " ".join(str(options[name]) for name in ("task", *DEFAULTS))
-
-
-def matches(replicas: pd.DataFrame, runs: Mapping[str, Any]) -> pd.Series:
-    """Which replicas have these options, those of `DEFAULTS` where nothing is said, and the published settings."""
-    mask: pd.Series = (replicas["kind"] == kind_of(DEFAULTS | dict(runs))) & (replicas["departs"] == "")
-    return mask & (replicas["epochs"] >= runs.get("min_epochs", 0))
+    return " ".join(str((DEFAULTS | dict(options))[name]) for name in ("task", *DEFAULTS))
 
 
 def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) -> None:
@@ -105,8 +110,8 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                 else:
                     rows = _of_no_run(rows, sheet, path.parent.name)
             except (OSError, *UNREADABLE) as error:
-                where = f"{name}/{printable(path.parent.name)}/rows.csv"
-                found.problems[where] = f"not the table of a probe ({' '.join(str(error).split())})"
+                where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
+                found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             found.sheets[sheet.name] = sheet if recorded else found.sheets.get(sheet.name, sheet)
             seen = {replica for table in tables.get(sheet.name, []) for replica in set(table["replica"])} - {-1}
@@ -116,16 +121,20 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
 
 
 def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Sheet, bool]:
-    """The rows with ``departs``, their description, and whether the probe left one. Older versions left none."""
+    """The rows with ``departs``, their description, and whether the probe left one. Older versions left none.
+
+    Whatever text is in them can be printed, and is not long.
+    """
     text, beside = io.StringIO(read_text(path)), path.with_name("probe.json")
     if not beside.exists():
-        rows = typed(pd.read_csv(text, dtype=str)).drop(columns="replica", errors="ignore")
-        return rows.assign(departs=UNRECORDED), Sheet.of(path.parent.name.split("-")[0], rows, {}), False
+        rows = typed(tamed(pd.read_csv(text, dtype=str))).drop(columns="replica", errors="ignore")
+        name = excerpt(path.parent.name.split("-")[0])
+        return rows.assign(departs=UNRECORDED), Sheet.of(name, rows, {}), False
     sheet = Sheet.from_json(read_text(beside, 2**18))
     rows = pd.read_csv(text, dtype={column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()})
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
-    rows = rows[list(sheet.columns)].drop(columns="replica", errors="ignore")
+    rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
     task = sheet.settings.get("task", {})
     orders = [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
     return rows.assign(departs=", ".join(departures(settings(sheet.settings), setup) + orders)), sheet, True

@@ -9,9 +9,9 @@ from ..plots import correlations, discontinuities, erasures
 from ..plots.ablation import Cell, draw_ablations
 from ..plots.compared import Line, draw_compared
 from ..plots.curves import thinned
-from ..plots.style import TASKS
+from ..plots.style import TASKS, plain_text
 from .claims import Result, Results
-from .collect import EXACT, GIVEN, OURS, Collection, matches
+from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper, PaperFigure
 
 
@@ -37,10 +37,7 @@ def random_output(paper: Paper, about: PaperFigure, found: Collection, results: 
     last = max(1000, int(rows["epoch"].max())) if len(rows) else 0
     told = (("fig2-train", 1000, "as printed"), ("fig2-train-4000", 4000, "as corrected"))
     published = [(epoch, results[name].claim.value, word) for name, epoch, word in told if epoch <= last]
-    lines = [
-        Line(rows, "training", "reference", "train_seq_acc", published),
-        Line(rows, "validation", "first"),
-    ]
+    lines = [Line(rows, "training", "reference", "train_seq_acc", published), Line(rows, "validation", "first")]
     return draw_compared({"Random answers": (last, lines)}) if len(rows) else None
 
 
@@ -49,7 +46,7 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
 
     Runs that depart from the paper's settings are left out.
     """
-    replicas = found.replicas[matches(found.replicas, runs) & found.replicas["finished"]]
+    replicas = found.chosen(runs, finished=True)
     longest = replicas["epochs"].clip(upper=last)
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
@@ -115,8 +112,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
         return nothing
     if not all(kind is str or pd.api.types.is_numeric_dtype(rows[column]) for column, kind in columns.items()):
         return nothing
-    replicas = found.replicas[found.replicas["finished"]]
-    ids = {i for task in TASKS for i in replicas.index[matches(replicas, {**runs, "task": task})]}
+    ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
     shown = rows[(rows["departs"] == "") & (rows["source"].isin([GIVEN, EXACT]) | rows["replica"].isin(ids))]
     return shown if len(shown) else nothing
 
@@ -138,4 +134,6 @@ def paper_figures(
     """Every figure of the paper, in its order; None where there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
-        yield about, DRAWN.get(about.name, learning_curves)(paper, about, found, by_id)
+        with plain_text():
+            figure = DRAWN.get(about.name, learning_curves)(paper, about, found, by_id)
+        yield about, figure

@@ -12,7 +12,7 @@ import pandas as pd
 from ..bits import VOCAB_SIZE
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
-from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, matches
+from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]
 """Options by which runs are chosen; what is not named has its default."""
@@ -29,10 +29,34 @@ class Measure(ABC):
 
     def missing(self, found: Collection, runs: Runs) -> str:
         """What keeps these runs from having a value; empty if nothing does."""
-        loose = {key: value for key, value in runs.items() if key != "min_epochs"}
-        replicas = found.replicas[matches(found.replicas, loose)]
+        return ""
+
+
+class OfRuns(Measure):
+    """A measure of finished runs."""
+
+    shortest: ClassVar[bool] = False
+    """Whether of replicas that differ only in length the shortest counts, and not the longest."""
+
+    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+        replicas = found.chosen(runs, finished=True)
         if replicas.empty:
-            others = found.replicas[matches(found.replicas.assign(departs=""), loose)]
+            return _one(np.nan)
+        low, high = self.bounds(found, replicas)
+        table = replicas[["seed", "trajectory", "epochs"]].join(pd.DataFrame({"low": low, "high": high}), how="inner")
+        table = table.dropna().sort_values("epochs", ascending=self.shortest, kind="stable")
+        table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
+        return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
+
+    @abstractmethod
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        """Of finished replicas, as far as they have a value, the smallest and the largest that it can be."""
+
+    def missing(self, found: Collection, runs: Runs) -> str:
+        loose = {key: value for key, value in runs.items() if key != "min_epochs"}
+        replicas = found.chosen(loose)
+        if replicas.empty:
+            others = found.replicas[found.replicas["kind"] == kind_of(loose)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
             return f"no run of {describe(loose)}{but}"
         finished, needed = replicas[replicas["finished"]], self.epochs(runs)
@@ -58,18 +82,6 @@ def describe(runs: Runs) -> str:
     return ", ".join(f"{value}{words.get(key, '')}" for key, value in shown.items())
 
 
-def _finished(found: Collection, runs: Runs) -> pd.DataFrame:
-    return found.replicas[matches(found.replicas, runs) & found.replicas["finished"]]
-
-
-def _values(replicas: pd.DataFrame, low: pd.Series, high: pd.Series, shortest: bool = False) -> pd.DataFrame:
-    """Of replicas that differ only in length the longest, or the shortest, that has a value."""
-    table = replicas[["seed", "trajectory", "epochs"]].join(pd.DataFrame({"low": low, "high": high}), how="inner")
-    table = table.dropna().sort_values("epochs", ascending=shortest, kind="stable")
-    table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
-    return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
-
-
 def _one(value: float) -> pd.DataFrame:
     """A value that belongs to no replica; none if it is not known."""
     known = np.isfinite(value)
@@ -77,7 +89,7 @@ def _one(value: float) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Metrics(Measure):
+class Metrics(OfRuns):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
     ``reduce: fall`` is the largest fall below an accuracy that was reached before.
@@ -88,45 +100,43 @@ class Metrics(Measure):
     until: int | None = None
     minus_column: str = ""
     reduce: Literal["first", "max", "min", "fall"] = "first"
+    shortest = True
 
     @property
     def last(self) -> int:
         return self.until or self.epoch or 0
 
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        replicas = _finished(found, runs)
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
         rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.last])]
         rows = rows[rows["epoch"] <= self.last] if self.until else rows[rows["epoch"] == self.last]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
         reduced = column.groupby(rows["replica"]).agg("max" if self.reduce == "fall" else self.reduce)
-        return _values(replicas, reduced, reduced, shortest=True)
+        return reduced, reduced
 
     def epochs(self, runs: Runs) -> int:
         return self.last
 
 
 @dataclass(frozen=True)
-class Summary(Measure):
+class Summary(OfRuns):
     """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
 
     column: str
     epoch: int | None = None
 
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        replicas = _finished(found, runs)
-        if self.epoch is not None:
-            replicas = replicas[replicas["epochs"] == self.epoch]
-        column = replicas[self.column].astype(float)
-        return _values(replicas, column, column)
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
+        column = ended[self.column].astype(float)
+        return column, column
 
     def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
         return "" if self.epoch is None else f"no run of {describe(runs)} ended at epoch {self.epoch}"
 
 
 @dataclass(frozen=True)
-class EpochsTo(Measure):
+class EpochsTo(OfRuns):
     """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
 
     Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
@@ -137,15 +147,14 @@ class EpochsTo(Measure):
     planned: int
     column: str = "val_seq_acc"
 
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        replicas = _finished(found, runs)
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
         rows = found.metrics[found.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
         if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
             have = found.metrics.groupby("replica").size().reindex(replicas.index)
             first = first.where(have == replicas["epochs"], replicas["epochs_to_95"])
-        return _values(replicas, first.fillna(replicas["epochs"]), first.fillna(np.inf))
+        return first.fillna(replicas["epochs"]), first.fillna(np.inf)
 
     def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
         most = finished["max_epochs"].max()
@@ -162,7 +171,7 @@ class EpochsTo(Measure):
 
 
 @dataclass(frozen=True)
-class ProbeColumn(Measure):
+class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` brings several rows to one value. ``argmin`` and ``argmax`` give the place ``along`` another column;
@@ -182,13 +191,16 @@ class ProbeColumn(Measure):
         return EXACT if self.of == "task" else OURS
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        rows = self._rows(found, self.source, str(runs["task"]))
-        if self.of == "task":
-            return _one(self._reduce(rows)) if len(rows) else _one(np.nan)
-        replicas = _finished(found, runs)
-        rows = rows[rows["replica"].isin(replicas.index)]
-        reduced = pd.Series({replica: self._reduce(part) for replica, part in rows.groupby("replica")}, dtype=float)
-        return _values(replicas, reduced, reduced)
+        if self.of == "runs":
+            return super().values(found, runs)
+        rows = self._rows(found, EXACT, str(runs["task"]))
+        return _one(self._reduce(rows) if len(rows) else np.nan)
+
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        rows = self._rows(found, OURS, str(replicas["task"].iloc[0]))
+        groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
+        reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
+        return reduced, reduced
 
     def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
         """The same on the authors' weights, if that was asked."""

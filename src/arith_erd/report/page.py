@@ -19,7 +19,7 @@ from ..errors import printable
 from ..plots.curves import small_multiples
 from ..plots.numbers import estimated, interval_text
 from ..plots.strip import strip
-from ..plots.style import TASKS
+from ..plots.style import TASKS, plain_text
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from .claims import VERDICTS, Result, counts, missing
@@ -70,8 +70,8 @@ def markdown(results: Sequence[Result], paper: Paper, runs: Path) -> str:
 
 
 def cell(value: object) -> str:
-    """Text in a table of Markdown: no new column, no new line, no HTML."""
-    return printable(str(value)).replace("|", "\\|").replace("<", "&lt;")
+    """Text in a table of Markdown: no new column, no new line, no HTML, no link."""
+    return printable(str(value)).replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **more: Any) -> str:
@@ -84,7 +84,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     environment.filters |= {"cell": cell, "subscripts": _subscripts}
     environment.globals |= {f.__name__: f for f in (estimate_text, notes, ours_text, spread_text, values_text)}
-    environment.globals |= {"more": _more, "strip": _strip, "TASKS": TASKS}
+    environment.globals |= {"more": _more, "strip": _strip, "TASKS": TASKS, "MAX_PANELS": MAX_PANELS}
     return environment.get_template(template).render(
         paper=paper,
         folder=str(runs),
@@ -103,7 +103,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
 def svg_of(figure: Figure, name: str) -> str:
     """A figure as SVG, the same text for the same data."""
     file = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name}):
+    with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
@@ -127,7 +127,8 @@ def _curves(found: Collection) -> str | None:
     """Learning curves of every experiment that is there, up to two dozen."""
     rows = found.metrics.merge(found.replicas["key"], left_on="replica", right_index=True)
     groups = {experiment_text(found, str(key), task=True): part for key, part in rows.groupby("key", sort=False)}
-    return _image(svg_of(small_multiples(dict([*groups.items()][:MAX_PANELS])), "runs")) if groups else None
+    with plain_text():
+        return _image(svg_of(small_multiples(dict([*groups.items()][:MAX_PANELS])), "runs")) if groups else None
 
 
 def _experiments(found: Collection) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from .collect import GIVEN, OURS, Collection
 from .paper import Paper
 
 OF_CLAIM = ("id", "kind", "same_as", "section", "place", "statement", "unit")
+FORMULAS = ("=", "+", "-", "@")
 OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
 
 
@@ -25,7 +26,7 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
 
 def _row(result: Result, found: Collection, paper: Paper, runs: Path) -> dict[str, Any]:
     claim, estimate = result.claim, result.estimate
-    used = found.replicas.loc[result.replicas]
+    used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
     low, high = (estimate and estimate.interval) or (None, None)
     return {
         **{key: getattr(claim, key) for key in OF_CLAIM},
@@ -64,7 +65,7 @@ def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
     """CSV without formulas: text that a spreadsheet would compute gets an apostrophe in front."""
 
     def inert(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+        return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(FORMULAS) else value
 
     return table.map(inert).rename(columns=inert).to_csv(index=False, float_format=float_format)
 
@@ -137,8 +138,7 @@ class Table:
 
     title: str
     note: str
-    columns: list[str]
-    rows: list[list[str]]
+    cells: pd.DataFrame
 
 
 def probe_tables(found: Collection) -> list[Table]:
@@ -152,8 +152,8 @@ def probe_tables(found: Collection) -> list[Table]:
             title = ", ".join(filter(None, (_task(first), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
             note = seeds_note(part["replica"].nunique()) if ours else f"the {source}" if source == GIVEN else "exact"
-            drawn = tabulate(part, found.sheets[name].within(part)).astype(str)
-            tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, [*map(str, drawn)], drawn.values.tolist()))
+            cells = tabulate(part, found.sheets[name].within(part)).astype(str)
+            tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, cells))
     return tables
 
 

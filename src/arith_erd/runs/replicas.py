@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UserError, printable
+from ..errors import UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
 from .identity import identity, require_name, settings
@@ -41,6 +41,8 @@ REPLICA = {  # columns that are always there, with their types
     **dict.fromkeys(("device", *VERSIONS), "object"),
 }
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
+RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
+DEEPEST = 50  # folders below the one that is read
 UNREADABLE = (UserError, AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -80,8 +82,8 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     probes: list[tuple[Path, str, str]] = []
     problems: dict[str, str] = {}
     for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
-        for path, is_run in _walk(root):
-            name = printable(os.path.relpath(path, root) if path != root else path.resolve().name)
+        for path, is_run in _walk(root, problems):
+            name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:
                 continue
             if not is_run:
@@ -105,17 +107,21 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     return Replicas(table, _join_metrics(metrics, ids), members, probes, problems)
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+def _walk(root: Path, problems: dict[str, str]) -> Iterator[tuple[Path, bool]]:
     """Run directories, and folders ``probes`` outside of any run directory."""
     for folder, names, files in os.walk(root):
+        path = Path(folder)
         if RUN_FILES & set(files):
             names.clear()
-            yield Path(folder), True
-        else:
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            if "probes" in names:
-                names.remove("probes")
-                yield Path(folder) / "probes", False
+            yield path, True
+            continue
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if "probes" in names:
+            names.remove("probes")
+            yield path / "probes", False
+        if names and len(path.relative_to(root).parts) == DEEPEST:
+            problems[excerpt(str(path.relative_to(root)))] = f"folders more than {DEEPEST} deep are not read"
+            names.clear()
 
 
 def _join_metrics(metrics: Mapping[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +159,7 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
                 raise ValueError("metrics.csv does not hold all its epochs")
             by_seed = found
         except UNREADABLE as error:
-            problems[name] = f"summary.json: not that of a finished run ({error})"
+            problems[name] = f"summary.json: not that of a finished run ({excerpt(str(error))})"
     facts |= {"finished": bool(by_seed)}
     return [by_seed.get(s, {}) | facts | {"seed": s, "epochs": int(last.get(s, 0))} for s in seeds], metrics
 
@@ -182,7 +188,7 @@ def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
         "train_flops": float(summary["train_flops"]),
         "train_tokens": summary["train_flops"] / (6 * summary["params"]),
         "minutes": summary["wall_seconds"] / 60 / replicas,
-        **{key: None if value is None else str(value) for key, value in about.items()},
+        **{key: None if value is None else excerpt(str(value)) for key, value in about.items()},
     }
 
 
@@ -190,7 +196,8 @@ def _numbers(row: Row) -> Row:
     """The numbers of one seed; null means not known, and text where a number belongs is refused."""
     if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
         raise ValueError("a value of a seed is neither text nor number")
-    row = {key: value for key, value in row.items() if key not in ("replica", "run", "rank", "departs", "kind")}
+    row = {excerpt(key): value for key, value in row.items() if key not in RESERVED}
+    row = {key: excerpt(value) if isinstance(value, str) else value for key, value in row.items()}
     known = [key for key in NUMBERS if key in row]
     return row | {key: math.nan if row[key] is None else float(row[key]) for key in known}
 

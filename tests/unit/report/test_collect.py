@@ -240,7 +240,7 @@ def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
         ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
         ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
     ]
-    assert tables[0].columns[-4:] == ["in token", "in value", "out token", "out value"]
+    assert [*tables[0].cells][-4:] == ["in token", "in value", "out token", "out value"]
 
 
 def test_rows_without_a_description_are_read_by_their_own_columns(synthetic) -> None:
@@ -264,7 +264,7 @@ def test_a_probe_of_ones_own_gets_a_table(synthetic) -> None:
     rows.to_csv(target / "rows.csv", index=False)
     (target / "probe.json").write_text(Sheet.of("mine", rows, {"share": "accuracy"}).to_json())
     (table,) = probe_tables(read(synthetic))
-    assert (table.columns, table.rows) == (["site", "share"], [["dec.1", "60.0% [35.2, 84.8]"]])
+    assert table.cells.to_dict("records") == [{"site": "dec.1", "share": "60.0% [35.2, 84.8]"}]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"name": "x", "columns": {"nowhere": "text"}}'])

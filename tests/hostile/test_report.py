@@ -1,0 +1,210 @@
+"""Whatever strangers' runs and probes say: the report is made, draws a bounded part of it, and passes nothing on."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arith_erd.config.compose import CONF
+from arith_erd.errors import UserError
+from arith_erd.plots.sheet import MAX_COLUMNS, MAX_ROWS, Sheet
+from arith_erd.report.__main__ import build
+from arith_erd.report.claims import evaluate
+from arith_erd.report.collect import collect
+from arith_erd.report.figures import DRAWN
+from arith_erd.report.page import svg_of
+from arith_erd.report.paper import load_paper
+from arith_erd.report.tables import probe_tables
+
+from .world import SECRET, World
+
+TEXTS = [
+    *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", '"><svg onload=alert(1)>', "{{ 7 * 7 }}{% raise %}"),
+    *("=HYPERLINK(1)", "\t=1+1", "\n@SUM(A1)", " -1+1", "](javascript:alert(1))", "![x](javascript:alert(1))"),
+    *(
+        r"\bad{",
+        "$x^{$",
+        "$",
+        "\ud800",
+        "\x1b[2J",
+        "a|b\n| **c** |",
+        "%s {x} {0}",
+        "x" * 3000,
+        "数",
+        "${oc.env:SECRET}",
+        "",
+    ),
+]
+
+
+def sized(column: str, values: list[Any]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda rows: rows.iloc[[0]].drop(columns=column).merge(pd.Series(values, name=column), how="cross")
+
+
+CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "all of it": lambda rows: rows,
+    "one row": lambda rows: rows.iloc[:1],
+    "the other half": lambda rows: rows.iloc[len(rows) // 2 :],  # no encoder, say, or no decoder
+    "every third row": lambda rows: rows.iloc[::3],
+    "duplicates": lambda rows: pd.concat([rows, rows]),
+    "nothing known": lambda rows: rows.assign(**{rows.columns[-1]: float("nan")}),
+    "numbers without end": lambda rows: rows.assign(**{rows.columns[-1]: float("inf")}),
+    "large numbers": lambda rows: rows.assign(**{rows.columns[-1]: 1e300}),
+    "20,000 places": lambda rows: sized(rows.columns[2], range(20_000))(rows),
+    "3,000 names": lambda rows: sized(rows.columns[1], [f"{i}$" for i in range(3_000)])(rows),
+}
+
+
+def correlations() -> pd.DataFrame:
+    places = [(stack, layer, level) for stack in ("enc", "dec") for layer in range(1, 4) for level in ("in", "out")]
+    rows = [(0, *place, space, "pearson", 0.1 * place[1]) for place in places for space in ("token", "value")]
+    return pd.DataFrame(rows, columns=["seed", "stack", "layer", "level", "space", "method", "correlation"])
+
+
+def erasures() -> pd.DataFrame:
+    names = [(0, concept, "dec.3", method, 2) for concept in ("value", "carries") for method in ("inlp", "leace")]
+    rows = pd.DataFrame(names, columns=["seed", "concept", "site", "method", "iterations"])
+    numbers = ["rank", "variance_removed", "probe_error_before", "probe_error_after", "seq_acc_before"]
+    controls = [f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")]
+    return rows.assign(**dict.fromkeys([*numbers, *controls, "seq_acc_after_unseen", "seq_acc_after"], 0.5))
+
+
+def discontinuities() -> pd.DataFrame:
+    cells = [("add", i, j, 10.0) for i in range(4) for j in range(4)]
+    return pd.DataFrame(cells, columns=["task", "input_bits", "output_bits", "percent"])
+
+
+PROBES = {"distance_correlation": correlations, "amnesic": erasures, "discontinuity": discontinuities}
+
+
+def foreign(world: World, probe: str, rows: pd.DataFrame, name: str = "", **layout: Any) -> None:
+    """The answer of a probe about the authors' weights, with the paper's settings."""
+    folder = world.folder / "runs" / "probes" / f"{probe}-add"
+    folder.mkdir(parents=True, exist_ok=True)
+    options = {group: yaml.safe_load((CONF / group / f"{option}.yaml").read_text()) for group, option in
+               (("probe", probe), ("task", "add"))}  # fmt: skip
+    (folder / "probe.json").write_text(Sheet.of(name or probe, rows, {}, settings=options, **layout).to_json())
+    rows.to_csv(folder / "rows.csv", index=False, errors="surrogatepass")
+
+
+def spoken(world: World, texts: dict[str, str]) -> None:
+    """Put a text into every place in which a run or a probe can say something of itself."""
+    summary = world.summary | {"device": texts["device"], "versions": {"torch": texts["version"]}}
+    summary["seeds"][0] |= {"note": texts["note"], texts["column"]: texts["note"]}
+    world.run.finish(summary)
+    world.configure("model.optimizer.lr", texts["setting"].encode(errors="replace").decode())
+    rows = correlations().assign(stack=texts["stack"], level=texts["level"])
+    foreign(world, "distance_correlation", rows, name=texts["probe"], across=("level", "space"))
+    foreign(world, "amnesic", erasures().assign(concept=texts["concept"], method=texts["method"]))
+    mine = world.file(f"probes/{name_of(texts['folder'])}")
+    mine.mkdir(parents=True)
+    rows = pd.DataFrame({"seed": [0], texts["header"]: [texts["cell"]], "x": 0.5})
+    rows.to_csv(mine / "rows.csv", index=False, errors="surrogatepass")
+    world.run.path.rename(world.run.path.with_name(name_of(texts["run"])))
+
+
+def name_of(text: str) -> str:
+    return "n" + re.sub("[/\0\ud800]", "_", text)[:60]
+
+
+PLACES = ("run", "device", "version", "note", "column", "setting", "stack", "level", "probe", "concept", "method",
+          "folder", "header", "cell")  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Elements and attributes that could act."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.acting: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.acting += [tag] if tag in ("script", "iframe", "object", "form") else []
+        self.acting += [key for key, value in attrs if key.startswith("on") or "javascript:" in (value or "")]
+
+
+def inert(report: Path) -> None:
+    """Nothing of a run acts in the page, in Markdown or in a spreadsheet."""
+    page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
+    assert Page(page).acting == ["script"]  # its own
+    assert SECRET not in page
+    assert not re.search(r"<(script|img|svg)|(?<!\\)\]\((?!\d+ of)", markdown)
+    for name in ("runs.csv", "claims.csv"):
+        table = pd.read_csv(report / name, dtype=str, keep_default_na=False)
+        cells = [*table.columns, *table.to_numpy().ravel()]
+        assert not [cell for cell in cells if re.match(r"\s*[=@+]|\s*-[^\d.]", cell) and cell != "-inf"]
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], World]:
+    return lambda: World(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def world(fresh) -> World:
+    """For the probes of foreign weights only."""
+    return fresh()
+
+
+@settings(max_examples=6, database=None)
+@given(texts=st.fixed_dictionaries({place: st.sampled_from(TEXTS) for place in PLACES}))
+def test_whatever_is_said_stays_text(fresh, texts: dict[str, str]) -> None:
+    world = fresh()
+    spoken(world, texts)
+    build(world.folder / "runs", world.folder / "report")
+    inert(world.folder / "report")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> None:
+    for probe, rows in PROBES.items():
+        foreign(world, probe, CHANGES[change](rows()))
+    paper = load_paper()
+    found = collect(world.folder / "runs", paper.setup)
+    results = evaluate(paper, found)
+    cells = [str(cell) for table in probe_tables(found) for cell in table.cells.to_numpy().ravel()]
+    assert len(cells) < 3 * (MAX_ROWS + 1) * (MAX_COLUMNS + 9)
+    assert any(cell.startswith("... at most") for cell in cells) == (change in ("20,000 places", "3,000 names"))
+    for about in paper.figures:
+        if about.name in ("fig4", "appendixA", "appendixD"):
+            figure = DRAWN[about.name](paper, about, found, {result.claim.id: result for result in results})
+            assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
+
+
+def test_folders_without_a_readable_run_are_described(fresh) -> None:
+    world = fresh()
+    world.file("config.yaml").write_bytes(b"\xff{")
+    deep = world.folder / "runs" / "/".join("d" * 60)
+    deep.mkdir(parents=True)
+    found, _ = build(world.folder / "runs", world.folder / "report")
+    assert len(found.problems) == 2
+    assert "folders more than 50 deep are not read" in (world.folder / "report" / "index.html").read_text()
+
+
+def test_reports_made_at_once_are_whole_and_follow_no_link(fresh) -> None:
+    world = fresh()
+    runs, out = world.folder / "runs", world.folder / "report"
+    (out / "figures").mkdir(parents=True)
+    for name in ("claims.md", "index.html", "figures/fig1.png"):
+        (out / name).symlink_to(world.victim)
+    with mock.patch("arith_erd.report.page._curves", return_value=None), ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: build(runs, out), range(3)))
+    assert world.victim.read_text() == "precious"
+    assert sorted(os.listdir(out)) == ["claims.csv", "claims.md", "figures", "index.html", "runs.csv"]
+    assert not (out / "claims.md").is_symlink()
+    shutil.rmtree(out / "figures")
+    (out / "figures").symlink_to(world.folder)
+    with pytest.raises(UserError, match="figures is a link"):
+        build(runs, out)
