@@ -8,6 +8,7 @@ import signal
 import threading
 import warnings
 from contextlib import nullcontext
+from pathlib import Path
 
 import lightning as L
 import pytest
@@ -119,12 +120,21 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
     assert_same(whole, again)
 
 
-def half_way(train, monkeypatch, *overrides) -> None:
-    """Train until the power goes off in epoch 4, its rows written and its checkpoint not."""
-    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+@pytest.fixture(scope="module")
+def half(tmp_path_factory, train_in) -> Path:
+    """The folder of a run whose power went off in epoch 4, its rows written and its checkpoint not. For copying."""
+    folder = tmp_path_factory.mktemp("half")
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, KeepRows, 4, after=True)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train_in(folder, *FOUR_EPOCHS)
+    return folder
 
 
-def the_run(runs_dir) -> Run:
+@pytest.fixture
+def interrupted(half, runs_dir) -> Run:
+    """A copy of that run, which `train` continues."""
+    shutil.copytree(half, runs_dir)
     (path,) = runs_dir.iterdir()
     return Run(path)
 
@@ -149,9 +159,8 @@ def another_file(path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, empty, another_file])
-def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, runs_dir, monkeypatch, capsys, damage):
-    half_way(train, monkeypatch)
-    damage(the_run(runs_dir).checkpoint)
+def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, damage):
+    damage(interrupted.checkpoint)
     capsys.readouterr()
     assert_same(whole, train(*FOUR_EPOCHS))
     lines = capsys.readouterr().out.splitlines()
@@ -159,49 +168,41 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, runs_di
     assert sum("resuming from epoch 3" in line for line in lines) == 1
 
 
-def test_run_killed_between_two_renames_resumes(train, whole, runs_dir, monkeypatch, capsys):
-    half_way(train, monkeypatch)
-    the_run(runs_dir).checkpoint.unlink()
+def test_run_killed_between_two_renames_resumes(train, whole, interrupted, capsys):
+    interrupted.checkpoint.unlink()
     assert_same(whole, train(*FOUR_EPOCHS))
     assert "resuming from epoch 3" in capsys.readouterr().out
 
 
-def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, runs_dir, monkeypatch):
+def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted, monkeypatch):
     """Fallen back, then interrupted at once: the good one is still there."""
-    half_way(train, monkeypatch)
-    cut(the_run(runs_dir).checkpoint)
+    cut(interrupted.checkpoint)
     power_cut(train, monkeypatch, KeepRows, 3, False)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-def test_two_damaged_checkpoints_give_one_line(train, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    for path in (run.checkpoint, run.previous_checkpoint):
+def test_two_damaged_checkpoints_give_one_line(train, interrupted):
+    for path in (interrupted.checkpoint, interrupted.previous_checkpoint):
         cut(path)
     with pytest.raises(UserError, match=r"^\S+: last\.ckpt and previous\.ckpt are damaged, or of another version"):
         train(*FOUR_EPOCHS)
 
 
-def test_truncated_row_is_written_again(train, whole, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    metrics = the_run(runs_dir).path / "metrics.csv"
+def test_truncated_row_is_written_again(train, whole, interrupted):
+    metrics = interrupted.path / "metrics.csv"
     metrics.write_text(metrics.read_text()[:-20])
-    assert [row["epoch"] for row in the_run(runs_dir).metrics()] == [1, 1, 2, 2, 3, 3, 4]
+    assert [row["epoch"] for row in interrupted.metrics()] == [1, 1, 2, 2, 3, 3, 4]
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-def test_run_never_resumes_from_epochs_without_rows(train, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    (the_run(runs_dir).path / "metrics.csv").unlink()
+def test_run_never_resumes_from_epochs_without_rows(train, interrupted):
+    (interrupted.path / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 1; delete last\.ckpt to start again"):
         train(*FOUR_EPOCHS)
 
 
-def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    before = {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)}
+def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, interrupted, monkeypatch):
+    before = {path.name: path.read_bytes() for path in (interrupted.checkpoint, interrupted.previous_checkpoint)}
     with monkeypatch.context() as patch:
 
         def full(self, path, *_):
@@ -211,18 +212,21 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, runs_dir, m
         patch.setattr(L.Trainer, "save_checkpoint", full)
         with pytest.raises(UserError, match="No space left"):
             train(*FOUR_EPOCHS)
-    assert {path.name: path.read_bytes() for path in (run.checkpoint, run.previous_checkpoint)} == before
-    assert not list(run.path.rglob(".partial-*"))
-    assert "No space left" in run.error.read_text()
+    assert {
+        path.name: path.read_bytes() for path in (interrupted.checkpoint, interrupted.previous_checkpoint)
+    } == before
+    assert not list(interrupted.path.rglob(".partial-*"))
+    assert "No space left" in interrupted.error.read_text()
     assert_same(whole, train(*FOUR_EPOCHS))
-    assert not run.error.exists()
-    assert not run.previous_checkpoint.exists()
+    assert not interrupted.error.exists()
+    assert not interrupted.previous_checkpoint.exists()
 
 
-def test_checkpoint_refused_by_lightning_gives_one_line(train, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    torch.save(torch.load(run.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"}, run.checkpoint)
+def test_checkpoint_refused_by_lightning_gives_one_line(train, interrupted):
+    torch.save(
+        torch.load(interrupted.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"},
+        interrupted.checkpoint,
+    )
     with pytest.raises(UserError, match=r"last\.ckpt: training cannot continue from it .*; delete it to start again"):
         train(*FOUR_EPOCHS)
 
@@ -258,26 +262,44 @@ def no_counters(saved) -> None:
 @pytest.mark.parametrize(
     "craft", [no_moments, one_moment_less, a_short_moment, a_repeated_moment, no_learning_rate, no_counters]
 )
-def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, runs_dir, monkeypatch, capsys, craft):
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    saved = torch.load(run.checkpoint, weights_only=True)
+def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, craft):
+    saved = torch.load(interrupted.checkpoint, weights_only=True)
     craft(saved)
-    torch.save(saved, run.checkpoint)
+    torch.save(saved, interrupted.checkpoint)
     assert_same(train(*FOUR_EPOCHS), whole)
     assert "resumes from the previous checkpoint" in capsys.readouterr().out
 
 
-def test_run_locked_by_another_process_is_not_touched(train, whole, runs_dir, monkeypatch):
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    stamps = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    with (run.path / ".lock").open() as file:
+def test_run_computed_under_two_conditions_says_so(train, whole, interrupted, monkeypatch, capsys):
+    assert whole.summary()["varied"] == []
+    (part,) = whole.summary()["parts"]
+    assert part["from_step"] == 0
+    assert part["compiled"] is False
+    monkeypatch.setattr("arith_erd.training.conditions.device_name", lambda device: "another CPU, 7 threads")
+    summary = train(*FOUR_EPOCHS).summary()
+    assert summary["varied"] == ["device"]
+    assert [part["from_step"] for part in summary["parts"]] == [0, 9]
+    changed = f"trained in 2 parts (device {part['device']}, then another CPU, 7 threads): equal to a run in one part"
+    assert f"{changed} up to rounding only\n" in capsys.readouterr().out
+
+
+def test_checkpoint_of_a_version_that_recorded_no_conditions_resumes(train, whole, interrupted):
+    saved = torch.load(interrupted.checkpoint, weights_only=True)
+    del saved["callbacks"]["Conditions"]
+    torch.save(saved, interrupted.checkpoint)
+    run = train(*FOUR_EPOCHS)
+    assert_same(whole, run)
+    assert [len(part) > 1 for part in run.summary()["parts"]] == [False, True]
+
+
+def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted):
+    stamps = {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")}
+    with (interrupted.path / ".lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="in use by process"):
             train(*FOUR_EPOCHS)
-        assert load_run(run.path).seed == 0  # who only reads needs no lock
-    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == stamps
+        assert load_run(interrupted.path).seed == 0  # who only reads needs no lock
+    assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == stamps
 
 
 # One after another in a process

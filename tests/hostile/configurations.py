@@ -1,15 +1,101 @@
-"""Hostile ``config.yaml`` files, command lines and names."""
+"""Hostile configurations: what is typed, and ``config.yaml`` files of runs from anywhere."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from arith_erd.config.compose import compose
-from arith_erd.runs import run_name
+import yaml
 
-from .world import Case, World
+from arith_erd.probes.__main__ import main as probe_main
+from arith_erd.training.__main__ import main as train_main
 
-Reader = Callable[[], object]
+from .world import Attack, Cause, Program, World, pick, put, typed
+
+# Values that no key of a kind takes. The message starts with KEY=VALUE.
+COUNT = ("0", "-1", "1.5", "12.0", "null", "true", "many", "inf", "nan", "[5]", "''", "1e3", "9" * 400)
+NUMBER = ("0", "-1", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
+FRACTION = ("-0.1", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
+SWITCH = ("null", "1", "0", "maybe", "yes_please", "[true]", "''")
+WORD = ("null", "1", "Reverse", "''", "[plain]", "true")
+FOLDER = ("''", "null", "3", "true", "[runs]")
+SEEDS = ("4-0", "-1", "[0,0]", "[]", "1.5", "null", "'0-4,2'", "''", "true", "zero", "0-", "-", "0-4-7", "[a]", "inf")
+BETAS = ("null", "0.9", "[0.9]", "[0.9,1]", "[0.9,high]", "[0.9,-0.1]", "[0.9,0.98,0.99]", "[0.9,nan]", "[true,0.98]")
+NET, ADAM = "model.net", "model.optimizer"
+VALUES = {
+    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs", "pack.max_replicas"), COUNT),
+    **dict.fromkeys((f"{NET}.d_model", f"{NET}.num_heads", f"{NET}.num_layers"), COUNT),
+    "task.bits": (*COUNT, "1", "10"),
+    "split.seed": COUNT[1:],
+    **dict.fromkeys((f"{ADAM}.lr", f"{ADAM}.eps"), NUMBER),
+    f"{ADAM}.weight_decay": NUMBER[1:],
+    "model.gradient_clip": tuple(value for value in NUMBER if value != "null"),
+    "trainer.stop_at": FRACTION,
+    "split.fraction": (*FRACTION, "0", "1", "null"),
+    f"{NET}.dropout": (*FRACTION, "1", "null"),
+    **dict.fromkeys((f"{NET}.attention", f"{NET}.feed_forward", f"{NET}.positional_encoding", "fail_fast"), SWITCH),
+    **dict.fromkeys((f"{NET}.encoder", "trainer.cuda_graphs"), SWITCH),
+    "trainer.compile": SWITCH,
+    **dict.fromkeys(("task.prompt_order", "task.completion_order", "trainer.precision", "trainer.accelerator"), WORD),
+    "runs_dir": FOLDER,
+    "seed": (*SEEDS, "2147483648", "0-4096", "[0,-1]", "[0.5]"),
+    f"{ADAM}.betas": BETAS,
+    "checkpoint.keep": ("every:0", "every:x", "some", "null", "1", "[all]"),
+}
+
+# Anything else: what is typed, and the key that the message has to name.
+OTHERS = (
+    ("task=subtract", "task"),
+    ("task=null", "task"),
+    ("task=Add", "task"),
+    ("split=vs_x", "split"),
+    ("split=null", "split"),
+    ("model=gpt5", "model"),
+    ("model=null", "model"),
+    ("ablation=no_brain", "ablation"),
+    ("logger=mlflow", "logger"),
+    ("experiment=fig99", "experiment"),
+    ("model=nanogpt ablation=squeezed_encoder", "ablation"),
+    ("model=nanogpt model.net.encoder=false", "model.net.encoder"),
+    ("model.net.d_model=36", "model.net.d_model"),
+    ("model.net.num_heads=3", "model.net.d_model"),
+    ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
+    ("task=random_output task.seed=-1", "task.seed"),
+    ("task=random_output task.seed=1.5", "task.seed"),
+    ("task=random_output task.seed=null", "task.seed"),
+    ("task.seed=0", "task.seed"),
+    ("split=vs_t split.fraction=0.5", "split.fraction"),
+    ("logger=wandb logger.mode=on", "logger.mode"),
+    ("logger=wandb logger.mode=null", "logger.mode"),
+    ("logger=wandb logger.timeout=0", "logger.timeout"),
+    ("logger=wandb logger.timeout=soon", "logger.timeout"),
+    ("logger=wandb logger.timeout=inf", "logger.timeout"),
+    ("logger.mode=online", "logger.mode"),
+    ("trainer.max_epoch=3", "trainer.max_epoch"),
+    ("+trainer.max_epoch=3", "trainer.max_epoch"),
+    ("trainer.epochs=3", "trainer.epochs"),
+    ("batch_size=3", "batch_size"),
+    ("+batch_size=3", "batch_size"),
+    ("lr=1", "lr"),
+    ("+model.net.dropuot=0", "model.net.dropuot"),
+    ("model.optimizer.momentum=0.9", "model.optimizer.momentum"),
+    ("+seeds=3", "seeds"),
+    ("epochs.sub=3", "epochs.sub"),
+    ("~seed", "seed"),
+    ("~task.bits", "task.bits"),
+    ("~trainer.stop_at", "trainer.stop_at"),
+    ("~data", "data"),
+    ("trainer.max_epochs=${epochs.sub}", "trainer.max_epochs"),
+    ("trainer.max_epochs=${nowhere}", "trainer.max_epochs"),
+    ("trainer.max_epochs=${trainer.max_epochs}", "trainer.max_epochs"),
+    ("seed=${oc.env:NO_SUCH_VARIABLE}", "seed"),
+    ("task._target_=os.system", "_target_"),
+    ("split._target_=arith_erd.splits.Nothing", "_target_"),
+    ("trainer.max_epochs=???", "trainer.max_epochs"),
+)
+
+
 ELASTIC = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -67,13 +153,6 @@ def targets(path: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-SAYS = {
-    "decoded from text": "task.bits=$",
-    "created from text": "task.bits=$",
-    "positional arguments": "unexpected keyword",
-    "a deferred call": "unexpected keyword",
-    "a resolver of the environment": "task.prompt_order=${oc.env:SECRET}: expected",
-}
 REST = "seed: 0, split: {}, model: {}, data: {}, trainer: {}, ablation: {}"
 FILES = {  # config.yaml -> what is said of it
     "aliases that stand for billions": (BOMB, "no run directory"),
@@ -96,7 +175,7 @@ FILES = {  # config.yaml -> what is said of it
     "a group that is empty": (f"{{task: {{}}, {REST}}}", "task._target_=None: expected a class"),
     "groups that are missing": ("{seed: 0, task: {}, split: {}, model: {}}", "data: missing"),
 }
-VALUES: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what is said of it
+FOREIGN: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what is said of it
     "a gigabyte of bits": ("task.bits", 10**9, "task.bits=1000000000: expected an integer from 2 to 9"),
     "a billion channels": ("model.net.d_model", 10**9, "model.net.d_model=1000000000: expected at most"),
     "a billion layers": ("model.net.num_layers", 10**9, "model.net.num_layers=1000000000: expected at most"),
@@ -114,49 +193,157 @@ VALUES: dict[str, tuple[str, Any, str]] = {  # key, value in config.yaml -> what
 }
 
 
-def cases() -> Iterator[Case]:
-    for name in targets(Path("canary")):
+MORE = (
+    ("task.name=../../x", "task.name=../../x: expected a name"),
+    ("ablation.name=..", "ablation.name=..: expected a name"),
+    ("task=../model/transformer", "task=../model/transformer: expected one of the files in conf/task/"),
+    ("experiment=../ablation/none", "experiment=../ablation/none: expected one of the files"),
+    ("runs_dir='a\0b'", "runs_dir="),
+    ("runs_dir=/proc/nowhere", "runs_dir=/proc/nowhere: cannot be written"),
+    (f"runs_dir={'x' * 300}", "name too long"),
+    ("hydra.run.dir=victim", "victim: File exists"),
+    ("trainer.max_epochs=${oc.decode:'[1'}", "trainer.max_epochs"),
+    ("--config-dir=nowhere", "nowhere"),
+    ("'", "'"),
+)
 
-        def attack(world: World, name: str = name) -> Reader:
-            node = {"name": "add", **targets(world.canary)[name]}
-            world.configure("task", node)
-            return world.load
 
-        yield Case(f"target: {name}", attack, SAYS.get(name, "_target_="))
-    for place in ("split", "model.net"):
+ASKED = (
+    *("probe=dataste", "probe.name=../x", "probe=dataset run=runs/none", "run='['", "probe=dataset out=victim/x"),
+    *("checkpoint=/dev/zero task=add probe=errors", "probe=errors checkpoint=victim task=add", "probe=errors run=here"),
+    *("probe=errors run=/proc/self", "probe=errors reference=magic", f"probe=errors run={'x' * 300}"),
+)
 
-        def attack(world: World, place: str = place) -> Reader:
-            world.configure(place, {"name": "x", **targets(world.canary)["a class of torch that starts programs"]})
-            return world.load
 
-        yield Case(f"target: in {place}", attack, f"_target_={ELASTIC}")
-    for name, (text, says) in FILES.items():
+def malformed() -> Iterator[tuple[list[str], str]]:
+    """Every typing mistake: overrides for ``train.py``, and the key to be named."""
+    yield from (([f"{key}={value}"], key) for key, values in VALUES.items() for value in values)
+    yield from ((words.split(), key) for words, key in OTHERS)
 
-        def attack(world: World, text: str | bytes = text) -> Reader:
-            data = text if isinstance(text, bytes) else text.replace("CANARY", str(world.canary)).encode()
-            world.file("config.yaml").write_bytes(data)
-            return world.load
 
-        yield Case(f"config.yaml: {name}", attack, says)
-    for name, (key, value, says) in VALUES.items():
+MALFORMED = {" ".join(words): (words, key) for words, key in malformed()}
 
-        def attack(world: World, key: str = key, value: Any = value) -> Reader:
-            world.configure(key, value)
-            return world.load
 
-        yield Case(f"value: {name}", attack, says)
-    for typed, says in (
-        ("task.name=../../x", "task.name=../../x: expected a name"),
-        ("ablation.name=..", "ablation.name=..: expected a name"),
-        ("task=../model/transformer", "task=../model/transformer: expected one of the files in conf/task/"),
-        ("experiment=../ablation/none", "experiment=../ablation/none: expected one of the files"),
-        ("runs_dir='a\0b'", "runs_dir="),
-        ("data.batch_size=999999999999999999999", "data.batch_size="),
-    ):
-        yield Case(f"typed: {typed!r}", lambda world, typed=typed: lambda: compose("train", [typed]), says)
-    yield Case("typed: a probe that climbs", lambda world: lambda: compose("probe", ["probe.name=../x"]), "probe.name=")
-    yield Case(
-        "a name that climbs, not checked before",
-        lambda world: lambda: run_name(world.data | {"task": {"name": "../../x"}}),
-        "task.name=../../x",
+def typing_mistake(n: int, random: Random) -> Attack:
+    """Alone, or as the second job of a sweep, whose first one must not start then."""
+    name, (words, key) = random.choice(list(MALFORMED.items()))
+    if n % 3 and "," not in name and "~" not in name and key not in ("runs_dir", "experiment"):
+        words = ["-m", "ablation=none,one_head", *words]
+    return Attack(name, lambda world: _train(world, *words), key, lines=3)
+
+
+def typed_path(n: int, random: Random) -> Attack:
+    """What leads elsewhere: names that climb, folders that are files, interpolations that lead nowhere."""
+    words, says = MORE[n % len(MORE)]
+
+    def prepare(world: World) -> Program:
+        (world.folder / "here" / "victim").write_text("precious")
+        return _train(world, *words.split(" "))
+
+    return Attack(words, prepare, says)
+
+
+def own_ablation(n: int, random: Random) -> Attack:
+    """An ablation of somebody's own, in a folder that ``--config-dir`` names."""
+    key, value = random.choice(
+        [("model.net.nothing", "1"), ("nothing", "1"), ("model.net.d_model", "0"), ("seed", "x")]
     )
+
+    def prepare(world: World) -> Program:
+        folder = world.folder / "here" / "own" / "ablation"
+        folder.mkdir(parents=True)
+        text: Any = value
+        for part in reversed(key.split(".")):
+            text = {part: text}
+        (folder / "mine.yaml").write_text(f"# @package _global_\n{json.dumps(text | {'ablation': {'name': 'mine'}})}\n")
+        return _train(world, f"--config-dir={folder.parent}", "ablation=mine")
+
+    return Attack(f"{key}={value}", prepare, key)
+
+
+def probe_mistake(n: int, random: Random) -> Attack:
+    text = ASKED[n % len(ASKED)]
+
+    def prepare(world: World) -> Program:
+        (world.folder / "here" / "victim").write_text("precious")
+        return typed(probe_main, *text.split(), f"runs_dir={world.folder / 'runs'}")
+
+    return Attack(text, prepare, "")
+
+
+def foreign_class(n: int, random: Random) -> Attack:
+    """A ``_target_`` in any group of a run's ``config.yaml``."""
+    name, _ = pick(targets(Path("canary")), n)
+    place = random.choice(("task", "split", "model.net", "model.optimizer", "logger", "data"))
+
+    def prepare(world: World) -> Program:
+        world.configure(place, {"name": "x", **targets(world.canary)[name]})
+        return random.choice((world.load, world.collect))
+
+    return Attack(f"{name} in {place}", prepare)
+
+
+def foreign_text(n: int, random: Random) -> Attack:
+    name, (text, says) = pick(FILES, n)
+
+    def prepare(world: World) -> Program:
+        data = text if isinstance(text, bytes) else text.replace("CANARY", str(world.canary)).encode()
+        world.file("config.yaml").write_bytes(data)
+        return world.load
+
+    return Attack(name, prepare, says)
+
+
+def foreign_value(n: int, random: Random) -> Attack:
+    name, (key, value, says) = pick(FOREIGN, n)
+
+    def prepare(world: World) -> Program:
+        world.configure(key, value)
+        return world.load
+
+    return Attack(name, prepare, says)
+
+
+WORDS = ("add", "../x", "${oc.env:SECRET}", "${task}", "_target_", "arith_erd.tasks.Add", "os.system", "0-4", "\0", "")
+LEAVES = (None, True, 0, -1, 10**40, 10**400, 0.5, -0.0, float("nan"), float("inf"), *WORDS, "\ud800", "\u202e")
+
+
+def anything(random: Random, depth: int = 3) -> Any:
+    """A tree of values that nobody expects."""
+    kind = random.random() if depth else 0
+    if kind < 0.6:
+        return random.choice(LEAVES)
+    items = [anything(random, depth - 1) for _ in range(random.randrange(4))]
+    return items if kind < 0.8 else {random.choice((*WORDS, 3)): item for item in items}
+
+
+def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something is in a tree of dictionaries and lists."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield (*path, key)
+        yield from paths(value, (*path, key))
+
+
+def any_value(n: int, random: Random) -> Attack:
+    """Any value at any place of ``config.yaml`` or ``summary.json``, read by whoever reads it."""
+    name, value = ("config.yaml", "summary.json")[n % 2], anything(random)
+
+    def prepare(world: World) -> Program:
+        tree = world.config if name == "config.yaml" else world.summary
+        put(tree, random.choice([*paths(tree)]), value)
+        text = json.dumps(tree, default=str) if name == "summary.json" else yaml.dump(tree, allow_unicode=True)
+        world.file(name).write_text(text, errors="surrogatepass")
+        return random.choice((world.load, world.collect, world.resume))
+
+    return Attack(f"{name} {value}", prepare)
+
+
+def _train(world: World, *words: str) -> Program:
+    runs = [] if any(word.startswith("runs_dir") for word in words) else [f"runs_dir={world.folder / 'runs'}"]
+    return typed(train_main, *words, *runs)
+
+
+CAUSES: dict[str, Cause] = {
+    cause.__name__: cause
+    for cause in (typing_mistake, typed_path, own_ablation, probe_mistake, foreign_class, foreign_text, foreign_value)
+} | {"any_value": any_value}

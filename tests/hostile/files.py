@@ -1,16 +1,25 @@
-"""Hostile files around a run: links, pipes, tables and summaries."""
+"""Hostile files around a run: in the way, damaged, too large for the disk, and with names that reach the HTML page."""
 
+import contextlib
 import os
+import resource
 import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
+from unittest import mock
 
-from arith_erd.runs import METRICS
+import torch
+import yaml
 
-from .world import Case, World
+from arith_erd.errors import UserError
+from arith_erd.runs import METRICS, Run
 
-Reader = Callable[[], object]
+from .configurations import anything, paths
+from .world import SECRET, Attack, Cause, Program, World, pick, put
+
 HEAD = ",".join(METRICS)
 TABLES = {  # metrics.csv -> what the report says of it
     "numbers that are none": (f"{HEAD}\n1,0,nan,nan,nan,nan,nan,nan\n1,1,0.5,0.5,0.5,0.5,0.5,1\n", "metrics.csv"),
@@ -32,105 +41,264 @@ SUMMARIES = {
 }
 
 
-def cases() -> Iterator[Case]:
-    yield from links()
-    for name, (text, says) in TABLES.items():
-
-        def attack(world: World, text: str | bytes = text) -> Reader:
-            world.file("metrics.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-            return world.collect
-
-        yield Case(f"metrics.csv: {name}", attack, says)
-    for name, (text, says) in SUMMARIES.items():
-
-        def attack(world: World, text: str = text) -> Reader:
-            world.file("summary.json").write_text(text)
-            return world.collect
-
-        yield Case(f"summary.json: {name}", attack, says)
-    yield from entries()
+SUMMARIES |= {
+    "nothing": ("", "summary.json"),
+    "not finished": ('{"status": "running", "seeds": []}', "summary.json"),
+}
+PLACES = (
+    *("config.yaml", "metrics.csv", "summary.json", "last.ckpt", "previous.ckpt", "error.txt", "curves.png", ".lock"),
+    *(".attempt", "weights", "weights/seed=0.safetensors", "probes", "probes/errors", "probes/errors/rows.csv"),
+    *("probes/errors/figure.png", "probes/errors/probe.json", "wandb", "."),
+)
 
 
-def links() -> Iterator[Case]:
-    """Where a run would write, a way out of the run directory."""
-    for name in ("metrics.csv", "config.yaml", ".config.yaml.partial", "last.ckpt", ".last.ckpt.partial", "curves.png"):
-
-        def attack(world: World, name: str = name) -> Reader:
-            world.file(name).unlink(missing_ok=True)
-            world.file(name).symlink_to(world.victim)
-            return world.interrupted()
-
-        yield Case(f"a link out: {name}", attack, f"{name}: a link or a pipe")
-    for name in ("weights", "probes"):
-
-        def attack(world: World, name: str = name) -> Reader:
-            shutil.rmtree(world.file(name), ignore_errors=True)
-            world.file(name).symlink_to(world.folder)
-            return world.interrupted()
-
-        yield Case(f"a link out: {name}/", attack, f"{name}: a link or a pipe")
-
-    def deep(world: World) -> Reader:
-        world.file("probes/errors").mkdir(parents=True)
-        world.file("probes/errors/figure.png").symlink_to(world.victim)
-        return world.interrupted()
-
-    yield Case("a link out: probes/errors/figure.png", deep, "figure.png: a link or a pipe")
-
-    def replaced(name: str, make: Callable[[Path], object]) -> Callable[[World], Reader]:
-        def attack(world: World) -> Reader:
-            world.file(name).unlink()
-            make(world.file(name))
-            return world.interrupted() if name == "last.ckpt" else world.collect
-
-        return attack
-
-    for name, says in (
-        ("metrics.csv", "metrics.csv"),
-        ("config.yaml", "config.yaml"),
-        ("summary.json", None),
-        ("weights/seed=0.safetensors", None),
-    ):
-        yield Case(f"a pipe: {name}", replaced(name, os.mkfifo), says)
-        yield Case(f"a folder: {name}", replaced(name, os.mkdir), says)
-    yield Case("a pipe: last.ckpt", replaced("last.ckpt", os.mkfifo), "last.ckpt: a link or a pipe")
-    for name in ("metrics.csv", "config.yaml"):
-        endless = replaced(name, lambda path: path.symlink_to("/dev/zero"))
-        yield Case(f"a device without end: {name}", endless, name)
+def folder(path: Path, world: World) -> None:
+    (path / "inside").mkdir(parents=True)
 
 
-def entries() -> Iterator[Case]:
-    """Values of a summary that nobody expects."""
-    changes: dict[str, tuple[Callable[[dict[str, Any]], None], str | None]] = {
-        "a device that is a list": (lambda summary: summary.update(device=[{"x": 1}]), None),
-        "versions that are lists": (lambda summary: summary.update(versions={"torch": [1], "commit": {}}), None),
-        "a column that is ours": (lambda summary: summary["seeds"][0].update(replica=7, key=3, kind=None), None),
-        "a value that is a list": (lambda summary: summary["seeds"][0].update(note=[1, 2]), "summary.json"),
-        "no parameters": (lambda summary: summary.update(params=0), "summary.json"),
-        "a time that is text": (lambda summary: summary.update(wall_seconds="long"), "summary.json"),
-        "other seeds": (lambda summary: summary["seeds"][0].update(seed=77), "summary.json"),
-        "epochs that are a list": (lambda summary: summary.update(epochs=[2]), "summary.json"),
-    }
-    for name, (change, says) in changes.items():
+def sparse(path: Path, world: World) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
 
-        def attack(world: World, change: Callable[[dict[str, Any]], None] = change, says: str | None = says) -> Reader:
-            summary = world.summary
-            change(summary)
-            world.run.finish(summary)
-            return world.collect if says else world.report
 
-        yield Case(f"summary.json: {name}", attack, says)
-    for key, value, says in (
-        ("trainer.stop_at", "soon", "config.yaml: not that of a run"),
-        ("trainer.max_epochs", 10**30, "config.yaml: not that of a run"),
-        ("task.prompt_order", ["x"], "task.prompt_order=['x']: expected a name"),
-        ("task.name", "../../x", "task.name=../../x: expected a name"),
-        ("task", {0: 1, "name": "add"}, "config.yaml: not that of a run"),
-        ("data", {"secret": "${oc.env:SECRET}"}, None),
-    ):
+def unix_socket(path: Path, world: World) -> None:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as listener:  # long paths are refused
+        listener.bind(path.name)
 
-        def attack(world: World, key: str = key, value: Any = value) -> Reader:
-            world.configure(key, value)
-            return world.collect
 
-        yield Case(f"config.yaml, for the report: {key}={str(value)[:20]}", attack, says)
+def forbidden(path: Path, world: World) -> None:
+    path.touch()
+    path.chmod(0)
+
+
+THINGS: dict[str, Callable[[Path, World], object]] = {
+    "nothing": lambda path, world: None,
+    "an empty file": lambda path, world: path.touch(),
+    "a folder": folder,
+    "a pipe": lambda path, world: os.mkfifo(path),
+    "a socket": unix_socket,
+    "a link out": lambda path, world: path.symlink_to(world.victim),
+    "a link to a folder": lambda path, world: path.symlink_to(world.folder / "here"),
+    "a link to itself": lambda path, world: path.symlink_to(path.name),
+    "a device": lambda path, world: path.symlink_to("/dev/zero"),
+    "a second name": lambda path, world: os.link(world.victim, path),
+    "a terabyte of nothing": sparse,
+    "no permission": forbidden,
+}
+
+
+def in_the_way(n: int, random: Random) -> Attack:
+    """Something else where a file of a run should be, met by whoever reads or writes it."""
+    (name, put_there), place = pick(THINGS, n), random.choice(PLACES)
+    asked = random.choice(("load", "collect", "resume", "resume", "probe"))
+
+    def prepare(world: World) -> Program:
+        if asked == "resume":
+            world.interrupted()
+        path = world.file(place)
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put_there(path if place != "." else world.run.path, world)
+        return getattr(world, asked)
+
+    return Attack(f"{name}: {place}, {asked}", prepare)
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """One to four times: a bit flipped, a part cut off, dropped, doubled or inserted."""
+    for _ in range(random.randint(1, 4)):
+        at, length = random.randrange(len(data) + 1), random.randint(1, 300)
+        data = random.choice(
+            (
+                data[:at] + bytes(byte ^ (1 << random.randrange(8)) for byte in data[at : at + 1]) + data[at + 1 :],
+                data[:at],
+                data[:at] + data[at + length :],
+                data[: at + length] + data[at:],
+                data[:at] + random.randbytes(length % 30) + data[at:],
+            )
+        )
+    return data
+
+
+def damaged(n: int, random: Random) -> Attack:
+    """Bytes of a file changed: a run resumes to the same weights, or it says in one line why not."""
+    files = ("config.yaml", "metrics.csv", "summary.json", "weights/seed=0.safetensors", "last.ckpt", "previous.ckpt")
+    name = files[n % len(files)]
+    asked = "resume" if name.endswith("ckpt") else random.choice(("load", "collect", "resume"))
+
+    def prepare(world: World) -> Program:
+        if asked == "resume" and name != "summary.json":
+            world.interrupted()
+        if not world.file(name).exists():
+            return world.load
+        world.file(name).write_bytes(mutated(world.file(name).read_bytes(), random))
+        if not name.endswith("ckpt"):
+            return getattr(world, asked)
+        whole = {seed: world.whole.weights(seed).read_bytes() for seed in world.job.seeds}
+
+        def resume_and_compare() -> None:
+            world.resume()
+            assert {seed: world.run.weights(seed).read_bytes() for seed in whole} == whole, "Traceback: other weights"
+
+        return resume_and_compare
+
+    return Attack(f"{name}, {asked}", prepare)
+
+
+TENSORS = (torch.zeros(()), torch.zeros(1), torch.zeros(1).expand(1000), torch.ones(2, 3, dtype=torch.int32))
+
+
+def other_checkpoint(n: int, random: Random) -> Attack:
+    """Any value at any place of a checkpoint: it may lead anywhere that is a number, but not to a traceback."""
+    value = random.choice((anything(random), *TENSORS))
+
+    def prepare(world: World) -> Program:
+        world.interrupted()
+        saved = world.checkpoint
+        path = random.choice([*paths(saved)])
+        put(saved, path, value)
+        torch.save(saved, world.run.checkpoint)
+        return world.resume
+
+    return Attack("a value", prepare)
+
+
+def full_disk(n: int, random: Random) -> Attack:
+    """Files cannot grow beyond a limit: training, probing or reporting."""
+    asked, limit = ("resume", "probe", "report")[n % 3], random.choice((0, 10, 500, 5000, 20_000, 60_000))
+
+    def prepare(world: World) -> Program:
+        world.interrupted() if asked == "resume" else None
+
+        def limited() -> None:
+            before = resource.getrlimit(resource.RLIMIT_FSIZE)
+            try:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+                getattr(world, asked)()
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+        return limited
+
+    return Attack(f"{asked}, {limit} bytes", prepare)
+
+
+def moved_away(n: int, random: Random) -> Attack:
+    """The run directory is moved, removed or replaced while it is trained in."""
+    deed = ("moved", "removed", "replaced")[n % 3]
+
+    def prepare(world: World) -> Program:
+        world.interrupted()
+        elsewhere = world.folder / "tmp" / "moved"
+        original = Run.append_metrics
+
+        def away(run: Run, rows: Any) -> None:
+            run.path.rename(elsewhere)
+            if deed == "removed":
+                shutil.rmtree(elsewhere)
+            if deed == "replaced":
+                run.path.touch()
+            original(run, rows)
+
+        def train() -> None:
+            with mock.patch.object(Run, "append_metrics", away):
+                world.resume()
+
+        return train
+
+    return Attack(deed, prepare, "error: ")
+
+
+def table(n: int, random: Random) -> Attack:
+    """Text in place of ``metrics.csv`` or ``summary.json``, read by the report."""
+    file, texts = (("metrics.csv", TABLES), ("summary.json", SUMMARIES))[n % 2]
+    name, (text, says) = pick(texts, n // 2)
+
+    def prepare(world: World) -> Program:
+        world.file(file).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return world.collect
+
+    return Attack(f"{file}: {name}", prepare, says)
+
+
+SCRIPT = "<script>alert(1)</script>"
+FORMULA = '=HYPERLINK("http://evil")'
+
+
+def renamed(name: str | bytes) -> Callable[[World], object]:
+    return lambda world: os.rename(
+        os.fsencode(world.run.path), os.fsencode(world.folder / "runs") + b"/" + os.fsencode(name)
+    )
+
+
+def summarised(change: Callable[[dict[str, Any]], object]) -> Callable[[World], object]:
+    def tell(world: World) -> None:
+        change(world.summary)
+        world.run.finish(world.summary)
+
+    return tell
+
+
+def probed(text: str, name: str = "new") -> Callable[[World], object]:
+    def tell(world: World) -> None:
+        world.file(f"probes/{name}").mkdir(parents=True)
+        world.file(f"probes/{name}/rows.csv").write_text(text)
+
+    return tell
+
+
+PAGES: dict[str, Callable[[World], object]] = {
+    "a run directory that is a script": renamed("<img src=x onerror=alert(1)>"),
+    "a run directory that is a formula": renamed(FORMULA.replace("/", "")),
+    "a run directory that rewrites the terminal": renamed("\x1b[2J\nok"),
+    "a run directory that is no text": renamed(b"\xff\xfe"),
+    "a device that is a script": summarised(lambda s: s.update(device=SCRIPT, versions={"commit": FORMULA})),
+    "a device that is a list": summarised(lambda s: s.update(device=[{"x": 1}])),
+    "versions that are lists": summarised(lambda s: s.update(versions={"torch": [1], "commit": {}})),
+    "a setting that is a script and a formula": lambda w: w.configure("model.optimizer.lr", f"{SCRIPT}|\n| {FORMULA}"),
+    "a column that is a formula": summarised(lambda s: s["seeds"][0].update({FORMULA: FORMULA, SCRIPT: SCRIPT})),
+    "a column that is ours": summarised(lambda s: s["seeds"][0].update(replica=7, key=3, kind=None)),
+    "a value that is a list": summarised(lambda s: s["seeds"][0].update(note=[1, 2])),
+    "other seeds": summarised(lambda s: s["seeds"][0].update(seed=77)),
+    "a probe that is a script": probed(f"seed,{SCRIPT},x\n0,{SCRIPT},0.5\n"),
+    "a probe with a column of ours": probed("seed,replica,x\n0,5,0.5\n"),
+    "a probe without seeds": probed("x\n0.5\n"),
+    "a probe of other seeds": probed("seed,x\n99,0.5\n"),
+    "a probe named as a path": probed("seed,x\n0,0.5\n", "..evil"),
+    "a resolver": lambda w: w.file("config.yaml").write_text(
+        yaml.safe_dump(w.config | {"logger": {"entity": "${oc.env:SECRET}"}})
+    ),
+}
+
+
+def page(n: int, random: Random) -> Attack:
+    """What a run says of itself comes through as text: in a page, a table and a spreadsheet."""
+    name, tell = pick(PAGES, n)
+
+    def prepare(world: World) -> Program:
+        tell(world)
+
+        def report() -> None:
+            with contextlib.suppress(UserError):
+                world.report()
+            inert(world.folder / "report")
+
+        return report
+
+    return Attack(name, prepare)
+
+
+def inert(report: Path) -> None:
+    """Fail if markup, a formula or a secret of a run has come through."""
+    text, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
+    bad = [mark for mark in (SCRIPT, "<img src=x", SECRET) if mark in text or mark in markdown]
+    for name in ("runs.csv", "claims.csv"):
+        cells = (report / name).read_text().replace('"', "").replace("\n", ",").split(",")
+        bad += [cell for cell in cells if cell.startswith(("=", "@"))]
+    if bad:
+        raise SystemExit(f"came through: {bad}")
+
+
+CAUSES: dict[str, Cause] = {
+    cause.__name__: cause for cause in (in_the_way, damaged, other_checkpoint, full_disk, moved_away, table, page)
+}

@@ -5,8 +5,9 @@ import os
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -15,9 +16,8 @@ from safetensors.torch import save
 from arith_erd.interp.subject import load_checkpoint
 from arith_erd.tasks import Add
 
-from .world import Case, World
+from .world import Attack, Cause, Program, World, pick
 
-Reader = Callable[[], object]
 Tensors = dict[str, torch.Tensor]
 WEIGHTS = "weights/seed=0.safetensors"
 
@@ -84,14 +84,17 @@ SAFETENSORS: dict[str, tuple[Callable[[Tensors], bytes], str]] = {
     ),
     "a type that does not exist": (lambda state: header({"x": tensor([1], 0, 4, "F31")}, bytes(4)), "cannot be read"),
     "a tensor too many": (lambda state: save(state | {"evil": torch.ones(1)}), "do not fit its config.yaml: evil"),
-    "a tensor too few": (lambda state: save({k: v for k, v in state.items() if k != "head.bias"}), "head.bias"),
-    "another shape": (lambda state: save(state | {"head.bias": torch.ones(5, 1)}), "head.bias"),
-    "integers": (lambda state: save(state | {"head.bias": torch.ones(5, dtype=torch.int64)}), "head.bias"),
-    "complex numbers": (lambda state: save(state | {"head.bias": torch.ones(5, dtype=torch.complex64)}), "head.bias"),
+    "a tensor too few": (lambda state: save({k: v for k, v in state.items() if k != "norm.weight"}), "norm.weight"),
+    "another shape": (lambda state: save(state | {"norm.weight": torch.ones(5, 1)}), "norm.weight"),
+    "integers": (lambda state: save(state | {"norm.weight": torch.ones(5, dtype=torch.int64)}), "norm.weight"),
+    "complex numbers": (
+        lambda state: save(state | {"norm.weight": torch.ones(5, dtype=torch.complex64)}),
+        "norm.weight",
+    ),
     "cut off": (lambda state: save(state)[:-100], "cannot be read"),
     "cut off in the header": (lambda state: save(state)[:500], "cannot be read"),
     "a bit of the length flipped": (lambda state: flipped(save(state), 0.0), "cannot be read"),
-    "a name flipped": (lambda state: save(state).replace(b"head.bias", b"head.bia\x00"), ""),
+    "a name flipped": (lambda state: save(state).replace(b"norm.weight", b"norm.weigh\x00"), ""),
 }
 
 
@@ -103,11 +106,11 @@ def expanded(shape: tuple[int, ...]) -> torch.Tensor:
 CHECKPOINTS: dict[str, tuple[Callable[[World], Any], str]] = {
     "no weights in it": (lambda world: {"epoch": 1}, "cannot be read (KeyError)"),
     "a list": (lambda world: [1, 2], "cannot be read"),
-    "weights that are text": (lambda world: {"state_dict": {"pack.stacked.head.bias": "x"}}, "do not fit"),
+    "weights that are text": (lambda world: {"state_dict": {"pack.stacked.norm.weight": "x"}}, "do not fit"),
     "weights that are a number": (lambda world: {"state_dict": 3}, "cannot be read"),
     "names that are numbers": (lambda world: {"state_dict": {3: torch.ones(1)}}, "cannot be read"),
     "terabytes in four bytes": (
-        lambda world: {"state_dict": {"pack.stacked.head.bias": expanded((2, 10**12))}},
+        lambda world: {"state_dict": {"pack.stacked.norm.weight": expanded((2, 10**12))}},
         "do not fit",
     ),
     "fewer replicas": (
@@ -126,106 +129,97 @@ CHECKPOINTS: dict[str, tuple[Callable[[World], Any], str]] = {
 }
 
 
-def cases() -> Iterator[Case]:
-    for name, (content, says) in SAFETENSORS.items():
+def foreign_weights(n: int, random: Random) -> Attack:
+    name, (content, says) = pick(SAFETENSORS, n)
 
-        def attack(world: World, content: Callable[[Tensors], bytes] = content) -> Reader:
-            world.file(WEIGHTS).write_bytes(content(world.state))
+    def prepare(world: World) -> Program:
+        world.file(WEIGHTS).write_bytes(content(world.state))
+        return world.load
+
+    return Attack(name, prepare, says or None)
+
+
+def foreign_checkpoint(n: int, random: Random) -> Attack:
+    """Of a run in progress, read for a probe; or resumed from, with the previous one as bad."""
+    name, (content, says) = pick(CHECKPOINTS, n)
+    resumed = random.random() < 0.5
+
+    def prepare(world: World) -> Program:
+        world.interrupted()
+        torch.save(content(world), world.run.checkpoint)
+        if resumed:
+            world.run.previous_checkpoint.write_bytes(world.run.checkpoint.read_bytes())
+        return world.resume if resumed else world.load
+
+    return Attack(name, prepare, None if resumed else says or None)
+
+
+def gadget(n: int, random: Random) -> Attack:
+    """Code that runs when it is unpickled without care."""
+    name, _ = pick(gadgets(Path("canary")), n)
+    place = ("beside the weights", "among the counters", "alone", "checkpoint=")[n // len(gadgets(Path())) % 4]
+
+    def prepare(world: World) -> Program:
+        evil, model = gadgets(world.canary)[name], world.folder / "model"
+        if place == "checkpoint=":
+            torch.save({"fc.weight": torch.ones(5, 64), "fc.bias": evil}, model)
+            return lambda: load_checkpoint(model, Add(3))
+        world.interrupted()
+        saved = world.checkpoint
+        if place == "alone":
+            world.run.checkpoint.write_bytes(pickle.dumps(evil))
             return world.load
+        torch.save({**saved, ("more" if place == "beside the weights" else "loops"): evil}, world.run.checkpoint)
+        return random.choice((world.load, world.resume))
 
-        yield Case(f"safetensors: {name}", attack, says)
-    for name, (checkpoint, says) in CHECKPOINTS.items():
+    return Attack(
+        f"{name}, {place}", prepare, {"checkpoint=": "none of it was run", "alone": "cannot be read"}.get(place)
+    )
 
-        def attack(world: World, checkpoint: Callable[[World], Any] = checkpoint) -> Reader:
-            world.in_progress()
-            torch.save(checkpoint(world), world.run.checkpoint)
+
+def compressed(n: int, random: Random) -> Attack:
+    """Checkpoints that unpack to more than they hold."""
+
+    def prepare(world: World) -> Program:
+        world.interrupted()
+        if n % 2:
+            torch.save({"state_dict": Gadget(bytearray, 2**50)}, world.run.checkpoint)
             return world.load
-
-        yield Case(f"last.ckpt: {name}", attack, says or None)
-    for name in gadgets(Path("canary")):
-
-        def attack(world: World, name: str = name) -> Reader:
-            world.in_progress()
-            torch.save({**world.checkpoint, "more": gadgets(world.canary)[name]}, world.run.checkpoint)
-            return world.load
-
-        yield Case(f"last.ckpt: a gadget beside the weights, {name}", attack, "cannot be read (UnpicklingError)")
-
-        def given(world: World, name: str = name) -> Reader:
-            torch.save({"fc.weight": torch.ones(5, 64), "fc.bias": gadgets(world.canary)[name]}, world.folder / "model")
-            return lambda: load_checkpoint(world.folder / "model", Add(3))
-
-        yield Case(f"checkpoint=: a gadget among the weights, {name}", given, "none of it was run")
-    yield from damaged()
-    yield from official()
-
-
-def damaged() -> Iterator[Case]:
-    def bomb(world: World) -> Reader:
-        world.in_progress()
-        whole = world.folder / "whole"
+        whole = world.folder / "tmp" / "whole"
         torch.save(world.checkpoint, whole)
         packed(whole, world.run.checkpoint, 200_000)
-        whole.unlink()
         return world.load
 
-    yield Case("last.ckpt: packed zeros", bomb, "cannot be read (ValueError)")
-
-    def array(world: World) -> Reader:
-        world.in_progress()
-        torch.save({"state_dict": Gadget(bytearray, 2**50)}, world.run.checkpoint)
-        return world.load
-
-    yield Case("last.ckpt: an array of a petabyte", array, "cannot be read")
-
-    def resumed(world: World) -> Reader:
-        gadget = Gadget(os.mkdir, str(world.canary))
-        torch.save({**world.checkpoint, "loops": gadget}, world.run.checkpoint)
-        return world.interrupted()
-
-    yield Case("last.ckpt: a gadget met when resuming", resumed, "damaged")
-
-    def plain(world: World) -> Reader:
-        world.in_progress()
-        world.run.checkpoint.write_bytes(pickle.dumps(Gadget(os.mkdir, str(world.canary))))
-        return world.load
-
-    yield Case("last.ckpt: a plain pickle", plain, "cannot be read")
-
-    for share in (0.0, 0.2, 0.5, 0.9, 0.99):
-
-        def cut(world: World, share: float = share) -> Reader:
-            world.in_progress()
-            data = world.run.checkpoint.read_bytes()
-            world.run.checkpoint.write_bytes(data[: int(share * len(data))])
-            return world.load
-
-        yield Case(f"last.ckpt: cut off at {share:.0%}", cut, "cannot be read")
+    return Attack("an array of a petabyte" if n % 2 else "packed zeros", prepare, "cannot be read")
 
 
-def official() -> Iterator[Case]:
-    contents: dict[str, tuple[Callable[[], Any], str]] = {
-        "hundreds of layers": (
-            lambda: {f"encoder_layers.{i}.fc": torch.ones(1) for i in range(300)},
-            "not the authors' state dict",
-        ),
-        "terabytes in four bytes": (lambda: {"fc.weight": expanded((5, 8 * 10**6))}, "missing: "),
-        "integers": (
-            lambda: {"fc.weight": torch.ones(5, 64, dtype=torch.int64)},
-            "no floating-point numbers: fc.weight",
-        ),
-        "a name that rewrites the terminal": (lambda: {"\x1b[2J\nok": torch.ones(5, 64)}, "foreign: \\x1b[2J ok"),
-    }
-    for name, (content, says) in contents.items():
+OFFICIAL: dict[str, tuple[Callable[[], Any], str]] = {
+    "hundreds of layers": (
+        lambda: {f"encoder_layers.{i}.fc": torch.ones(1) for i in range(300)},
+        "not the authors' state dict",
+    ),
+    "terabytes in four bytes": (lambda: {"fc.weight": expanded((5, 8 * 10**6))}, "missing: "),
+    "integers": (lambda: {"fc.weight": torch.ones(5, 64, dtype=torch.int64)}, "no floating-point numbers: fc.weight"),
+    "a name that rewrites the terminal": (lambda: {"\x1b[2J\nok": torch.ones(5, 64)}, "foreign: \\x1b[2J ok"),
+    "a pipe": (lambda: None, "not a regular file"),
+}
 
-        def attack(world: World, content: Callable[[], Any] = content) -> Reader:
-            torch.save(content(), world.folder / "model")
-            return lambda: load_checkpoint(world.folder / "model", Add(3))
 
-        yield Case(f"checkpoint=: {name}", attack, says)
+def foreign_model(n: int, random: Random) -> Attack:
+    """A file with the authors' parameter names, or not."""
+    name, (content, says) = pick(OFFICIAL, n)
 
-    def pipe(world: World) -> Reader:
-        os.mkfifo(world.folder / "model")
-        return lambda: load_checkpoint(world.folder / "model", Add(3))
+    def prepare(world: World) -> Program:
+        model = world.folder / "model"
+        if name == "a pipe":
+            os.mkfifo(model)
+        else:
+            torch.save(content(), model)
+        return lambda: load_checkpoint(model, Add(3))
 
-    yield Case("checkpoint=: a pipe", pipe, "not a regular file")
+    return Attack(name, prepare, says)
+
+
+CAUSES: dict[str, Cause] = {
+    cause.__name__: cause for cause in (foreign_weights, foreign_checkpoint, gadget, compressed, foreign_model)
+}

@@ -1,51 +1,66 @@
-"""A folder with a run and a file that must not change, watched while hostile input is read."""
+"""A folder with a run in it and a file beside it that must not change, watched while a program meets hostile input."""
 
+import atexit
 import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 from unittest import mock
 
+import pytest
 import torch
 import yaml
-from safetensors.torch import save_file
+from safetensors.torch import load_file
 
 from arith_erd.config.compose import compose
-from arith_erd.config.job import Job, read_job
+from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import load_run
 from arith_erd.report.__main__ import build as build_report
-from arith_erd.report.collect import Collection, collect
+from arith_erd.report.collect import collect
 from arith_erd.report.figures import paper_figures
 from arith_erd.report.paper import load_paper
-from arith_erd.runs import METRICS
-from tests.tiny import TINY
+from arith_erd.runs import Run
+from arith_erd.system.boundary import program
+from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.train import train
+from tests.behaviour.interruption import interrupt
+from tests.tiny import FOUR_EPOCHS, TINY
 
 SECRET = "s3cr3t-of-the-environment"
-SECONDS = 30  # a case that takes longer hangs
+SECONDS = 60  # an attack that takes longer hangs
+NAMED = ("runs", "report", "out", "tmp")  # folders that the programs were told to write to
+Entry = TypeVar("Entry")
+Program = Callable[[], object]
 
 
 @cache
-def _job() -> Job:
-    return compose("train", [*TINY, "seed=0-1"])
-
-
-@cache
-def _state() -> dict[str, torch.Tensor]:
-    torch.manual_seed(0)
-    return _job().network().state_dict()
+def templates() -> tuple[Job, Path]:
+    """A job of two seeds and four epochs, and a folder with its run finished and its run interrupted in epoch 4."""
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
+    atexit.register(shutil.rmtree, folder)
+    job = compose("train", [*TINY, *FOUR_EPOCHS, f"runs_dir={folder / 'finished'}"])
+    with contextlib.redirect_stdout(io.StringIO()):
+        train(job)
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(RuntimeError):
+            interrupt(patch, KeepRows, epoch=4, after=True)
+            train(replace(job, runs_dir=folder / "interrupted"))
+    return job, folder
 
 
 class World:
-    """A finished run of two seeds, as training would leave it, in a folder of its own.
+    """A run that has finished, or that was interrupted, in a folder of its own.
 
     Attributes:
         folder: with all of it.
@@ -55,159 +70,195 @@ class World:
     """
 
     def __init__(self, folder: Path) -> None:
+        template, self._runs = templates()
         self.folder = folder
-        self.canary = folder / "canary"
-        self.victim = folder / "victim"
+        self.canary, self.victim = folder / "canary", folder / "victim"
         self.victim.write_text("precious")
-        self.data = self.config | {"runs_dir": str(folder / "runs")}
-        self.run = read_job(self.data).run
-        self.run.create(self.data)
-        rows = [dict.fromkeys(METRICS, 0.5) | {"epoch": epoch, "seed": seed} for epoch in (1, 2) for seed in (0, 1)]
-        self.run.write_metrics(rows)
-        state = _state()
-        for seed in (0, 1):
-            save_file(state, self.run.weights(seed))
-        self.checkpoint = {"state_dict": {f"pack.stacked.{name}": torch.stack([x, x]) for name, x in state.items()}}
-        torch.save(self.checkpoint, self.run.checkpoint)
-        seeds = [{"seed": seed, "val_seq_acc": 0.5, "val_mae": 1.0, "epochs_to_95": None} for seed in (0, 1)]
-        about = {"status": "finished", "params": 3000, "epochs": 2, "wall_seconds": 1.0, "train_flops": 1e9}
-        self.summary = about | {"device": "a CPU", "versions": {"torch": "2.13.0"}, "seeds": seeds}
-        self.run.finish(self.summary)
+        for name in ("here", *NAMED):
+            (folder / name).mkdir()
+        self.job = replace(template, runs_dir=folder / "runs")
+        self.run = self.job.run
+        shutil.copytree(self._runs / "finished" / self.run.name, self.run.path)
+        self.config: dict[str, Any] = self.run.config()
+        self.summary = self.run.summary()
 
     @property
-    def config(self) -> dict[str, Any]:
-        return json.loads(json.dumps(_job().resolved))
+    def whole(self) -> Run:
+        """The run that nobody interrupted. For reading only."""
+        return Run(self._runs / "finished" / self.run.name)
 
-    @property
-    def state(self) -> dict[str, torch.Tensor]:
-        return dict(_state())
-
-    def configure(self, key: str, value: Any) -> None:
-        """Write another value into ``config.yaml``."""
-        node = config = self.config | {"runs_dir": str(self.folder / "runs")}
-        *path, last = key.split(".")
-        for part in path:
-            node = node[part]
-        node[last] = value
-        self.file("config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    def interrupted(self) -> None:
+        """Turn to the run as it was interrupted: the next `resume` trains its fourth epoch."""
+        shutil.rmtree(self.run.path)
+        shutil.copytree(self._runs / "interrupted" / self.run.name, self.run.path)
 
     def file(self, name: str) -> Path:
         return self.run.path / name
 
-    def in_progress(self) -> None:
-        """Leave no final weights and no summary, so that ``last.ckpt`` is what is read."""
-        self.file("summary.json").unlink()
-        shutil.rmtree(self.file("weights"))
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        return load_file(self.run.weights(0))
 
-    # Who reads
+    @property
+    def checkpoint(self) -> dict[str, Any]:
+        return torch.load(self.run.checkpoint, weights_only=True)
+
+    def configure(self, key: str, value: Any) -> None:
+        """Write another value into ``config.yaml``."""
+        config = json.loads(json.dumps(self.config))
+        put(config, key.split("."), value)
+        self.file("config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+
+    # Who meets it
 
     def load(self) -> None:
         load_run(self.run.path, 0)
 
-    def interrupted(self) -> Callable[[], None]:
-        """Who goes on with the run, which is not finished now; to be refused before anything is written."""
-        from arith_erd.training.train import train
+    def resume(self) -> None:
+        train(self.job)
 
-        self.file("summary.json").unlink(missing_ok=True)
-        return lambda: train(read_job(self.data))
+    def probe(self) -> None:
+        """Ask the run a question, with the files that this writes into its directory."""
+        from arith_erd.probes.ask import answer
+
+        answer(compose("probe", ["probe=errors", f"run={self.run.path}"]))
 
     def collect(self) -> None:
         """Read the folder of runs as the report does; what could not be read is told as an error would be."""
-        _tell(collect(self.folder / "runs", load_paper().setup))
+        problems = collect(self.folder / "runs", load_paper().setup).problems
+        if problems:
+            raise UserError(" | ".join(f"{name}: {problem}" for name, problem in problems.items()))
 
     def report(self, figures: bool = False) -> None:
         """The same, and write the page."""
         drawn = paper_figures if figures else lambda *_: ()
         with mock.patch("arith_erd.report.__main__.paper_figures", drawn):  # they take most of the time
-            found, _ = build_report(self.folder / "runs", self.folder / "report")
-        _tell(found)
+            build_report(self.folder / "runs", self.folder / "report")
 
 
-def _tell(found: Collection) -> None:
-    if found.problems:
-        raise UserError(" | ".join(f"{name}: {problem}" for name, problem in found.problems.items()))
+def typed(main: Callable[[], object], *arguments: str) -> Program:
+    """A program as it is called from a shell."""
+
+    def run() -> None:
+        with mock.patch.object(sys, "argv", ["program.py", *arguments]):
+            main()
+
+    return run
 
 
 @dataclass(frozen=True)
-class Case:
+class Attack:
     """One hostile input.
 
     Attributes:
-        attack: makes the world hostile, and returns who reads it.
-        expected: part of the message that refuses it; None where it is harmless and simply read.
+        name: of the cause and what was drawn.
+        prepare: makes the world hostile, and returns the program that meets it.
+        says: part of the message that refuses it; "" for any message; None where it may be harmless, too.
+        lines: of the message; a sweep prints one for each job, and one more.
     """
 
     name: str
-    attack: Callable[[World], Callable[[], object]]
-    expected: str | None
+    prepare: Callable[[World], Program]
+    says: str | None = None
+    lines: int = 1
 
 
-def attempt(case: Case) -> str:
-    """Let a case happen, and return the message that refused it, if any did.
+Cause = Callable[[int, Random], Attack]
+"""The n-th attack of a cause; what is not enumerated by n is drawn."""
+
+
+def pick(table: Mapping[str, Entry] | Sequence[Entry], n: int) -> tuple[str, Entry]:
+    """Entry n of a table, beginning again at its end, and its name."""
+    if not isinstance(table, Mapping):
+        table = {str(entry): entry for entry in table}
+    return list(table.items())[n % len(table)]
+
+
+def put(node: Any, path: Sequence[Any], value: Any) -> None:
+    """Replace what is at a path of a tree of dictionaries and lists."""
+    for part in path[:-1]:
+        node = node[part]
+    node[path[-1]] = value
+
+
+def attempt(attack: Attack) -> str:
+    """Let an attack happen, and return the line that refused it, if any did.
 
     Raises:
-        AssertionError: if it had a side effect, hung, showed a secret, or was refused in more than a short line.
+        AssertionError: if it had a side effect, hung, showed a secret, left a run that is called finished and is not,
+            or was refused in anything but a short line.
     """
-    with tempfile.TemporaryDirectory() as name, _environment(), _limited(case.name):
+    templates()  # in the system's own temporary folder
+    with tempfile.TemporaryDirectory() as name, _surroundings(Path(name)):
         world = World(Path(name))
-        read = case.attack(world)
-        before = snapshot(world.folder)
-        message = ""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        call = attack.prepare(world)
+        before, finished = snapshot(world.folder), world.run.finished
+        output = io.StringIO()
+        status: Any = 0
+        with _limited(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors := io.StringIO()):
             try:
-                read()
-            except UserError as error:
-                message = str(error)
-        own = {".lock", "error.txt"}  # a run that goes on and fails leaves these
-        after = {path: held for path, held in snapshot(world.folder).items() if Path(path).name not in own}
-        after = {path: held for path, held in after.items() if "report" not in Path(path).parts[:1]}
+                with contextlib.chdir(world.folder / "here"), program():
+                    call()
+            except SystemExit as end:
+                status = end.code
+        lines, said = errors.getvalue().splitlines(), output.getvalue() + errors.getvalue()
         assert not world.canary.exists(), "it ran code"
-        assert after == before, f"it changed {sorted(set(after.items()) ^ set(before.items()))[:3]}"
-        written = [path.read_text() for path in (world.folder / "report").glob("*.*")]
-        assert SECRET not in "".join([message, printed.getvalue(), *written]), "it shows the environment"
-        assert "Traceback" not in printed.getvalue()
-        assert "\n" not in message
-        assert len(message) <= 1100
-        if case.expected is None:
-            assert not message, f"it was refused: {message}"
-        else:
-            assert case.expected in message, f"{message!r} does not say {case.expected!r}"
-        return message
+        assert snapshot(world.folder) == before, "it changed a file outside the named folders"
+        written = [path.read_text(errors="replace") for path in (world.folder / "report").glob("*.*")]
+        assert SECRET not in "".join([said, *written]), "it shows the environment"
+        assert "Traceback" not in said
+        assert not list(world.folder.rglob(".partial-*"))
+        assert status in (0, 1, 70), status
+        if status:
+            assert len(lines) <= attack.lines, lines
+            assert lines[0].startswith("error: ")
+            assert all(line.isprintable() and len(line) < 1100 for line in lines)
+        assert status or attack.says is None, "it was not refused"
+        assert (attack.says or "") in said, f"{said!r} does not say {attack.says!r}"
+        if world.run.finished and not finished:
+            for seed in world.job.seeds:
+                assert all(x.isfinite().all() for x in load_run(world.run.path, seed).network.parameters())
+        return lines[0] if status else ""
 
 
 def snapshot(folder: Path) -> dict[str, object]:
-    """All that is there: where links lead, and what plain files hold."""
-    held: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = os.fsdecode(os.fsencode(path.relative_to(folder)))
-        if path.is_symlink():
-            held[name] = os.readlink(path)
-        elif path.is_file():
-            held[name] = path.read_bytes()
-        else:
-            held[name] = path.lstat().st_mode
-    return held
+    """All that is outside the folders that programs may write to: where links lead, and what plain files hold."""
+    return {
+        str(path): os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else "folder"
+        for path in folder.rglob("*")
+        if path.relative_to(folder).parts[0] not in NAMED
+    }
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
-    os.environ["SECRET"] = SECRET
-    try:
+def _surroundings(folder: Path) -> Iterator[None]:
+    """A secret in the environment, and temporary files where they are seen."""
+    with mock.patch.dict(os.environ, SECRET=SECRET), mock.patch.object(tempfile, "tempdir", str(folder / "tmp")):
         yield
-    finally:
-        del os.environ["SECRET"]
 
 
 @contextlib.contextmanager
-def _limited(name: str) -> Iterator[None]:
+def _limited() -> Iterator[None]:
+    class Hangs(BaseException):
+        pass
+
     def hangs(*_: object) -> None:
-        raise AssertionError(f"{name} hangs")
+        raise Hangs
 
     before = signal.signal(signal.SIGALRM, hangs)
     signal.alarm(SECONDS)
     try:
         yield
+    except Hangs:
+        raise AssertionError("it hangs") from None
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def attacks(causes: Mapping[str, Cause], each: int, seed: int = 0) -> Iterator[Attack]:
+    """``each`` attacks of every cause."""
+    for name, cause in causes.items():
+        for n in range(each):
+            attack = cause(n, Random(f"{seed} {name} {n}"))
+            yield replace(attack, name=re.sub(r"\s+", " ", f"{name} {n}: {attack.name}")[:120])

@@ -1,22 +1,23 @@
 """Kill training at random moments and see that nothing is lost: ``python -m tests.torture --kills 200``.
 
 Moments are drawn evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. Half
-as many runs get a SIGTERM, and a fortieth goes through the command line. Every malformed configuration and every
-hostile file of the tests is tried. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs.
-One line a figure; the exit status is 1 if one was missed.
+as many runs get a SIGTERM, a quarter a SIGHUP, and a fortieth goes through the command line. Every malformed
+configuration is tried, and ``--attacks`` hostile inputs. ``--overhead`` also trains two epochs of addition, to see what
+a checkpoint costs. One line for each figure; the exit status is 1 if one was missed.
 """
 
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from tests.hostile.cases import run_all
-from tests.hostile.malformed import malformed
+from tests.hostile.__main__ import run_all
+from tests.hostile.configurations import malformed
 
 from .overhead import checkpoint_and_epoch
 from .victims import Victims
@@ -25,6 +26,7 @@ from .victims import Victims
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="runs that get a SIGKILL")
+    parser.add_argument("--attacks", type=int, default=100, help="hostile inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--overhead", action="store_true", help="also measure what a checkpoint costs an epoch")
     options = parser.parse_args()
@@ -47,10 +49,11 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
     print(f"  of those {saving} inside a save (at least {quarter} wanted)", flush=True)
     yield saving >= quarter
 
-    terms = [victims.terminated_and_resumed(moments) for _ in range(options.kills // 2)]
-    good = sum(term.same and term.seconds < 5 for term in terms)
-    yield figure(good, len(terms), "SIGTERM: ended within 5 s, resumed to the same, bit for bit")
-    print(f"  the slowest ended after {max((term.seconds for term in terms), default=0):.2f} s", flush=True)
+    for number, share in ((signal.SIGTERM, 2), (signal.SIGHUP, 4)):
+        stops = [victims.stopped_and_resumed(number, moments) for _ in range(options.kills // share)]
+        good = sum(stop.same and stop.seconds < 5 for stop in stops)
+        yield figure(good, len(stops), f"{number.name}: ended within 5 s, resumed to the same, bit for bit")
+        print(f"  the slowest ended after {max((stop.seconds for stop in stops), default=0):.2f} s", flush=True)
 
     typed = [victims.typed_and_resumed(moments) for _ in range(-(-options.kills // 40))]
     yield figure(sum(typed), len(typed), "SIGKILL, then SIGTERM, on the command line, resumed to the same")
@@ -58,12 +61,9 @@ def figures(options, folder):  # type: ignore[no-untyped-def]
     answers = [refused(overrides, key) for overrides, key in malformed()]
     yield figure(sum(answers), len(answers), "malformed configurations: a line naming the key, no run directory")
 
-    attacks = run_all()
-    yield figure(
-        sum(held for _, held, _ in attacks), len(attacks), "hostile files: no side effect, a short line or a result"
-    )
-    for name, _, message in (attack for attack in attacks if not attack[1]):
-        print(f"  {name}: {message}")
+    held, failed = run_all(options.attacks, options.seed)
+    yield figure(len(held), len(held) + len(failed), "hostile inputs: no side effect, a short line or a result")
+    print(*(f"  {line}" for line in failed), sep="\n", end="")
 
     if options.overhead:
         saved, epoch = checkpoint_and_epoch(folder / "addition")

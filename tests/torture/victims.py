@@ -144,9 +144,9 @@ class Victims:
         job, status, saving, seconds = self.signalled(signal.SIGKILL, moments, in_save)
         return Outcome(status == -signal.SIGKILL and self.resumed(job), saving, seconds)
 
-    def terminated_and_resumed(self, moments: random.Random) -> Outcome:
-        job, status, saving, seconds = self.signalled(signal.SIGTERM, moments)
-        return Outcome(status == 128 + signal.SIGTERM and self.resumed(job), saving, seconds)
+    def stopped_and_resumed(self, number: signal.Signals, moments: random.Random) -> Outcome:
+        job, status, saving, seconds = self.signalled(number, moments)
+        return Outcome(status == 128 + number and self.resumed(job), saving, seconds)
 
     def typed_and_resumed(self, moments: random.Random) -> bool:
         """``python train.py``: killed after its first rows, then told to stop, then left alone."""

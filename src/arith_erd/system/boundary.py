@@ -13,13 +13,13 @@ from .requeue import requeue
 from .signals import Preempted, signals_caught
 
 INTERNAL_ERROR = 70
-"""Exit status of a fault of ours: EX_SOFTWARE of sysexits.h."""
+"""Exit status after an internal error: EX_SOFTWARE of sysexits.h."""
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """One line for people, and the exit status. The traceback of a fault of ours is written to a file.
+    """One line for people, and the exit status. The traceback of an internal error is written to a file.
 
-    A note "see FILE" on the error, which training adds, names the file that already holds it.
+    Training writes it to ``error.txt`` and adds the note "see FILE" to the error; then that file is named.
     """
     if isinstance(error, UserError):
         return str(error), 1

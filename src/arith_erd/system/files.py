@@ -16,7 +16,7 @@ PARTIAL = ".partial-"
 
 
 def require_writable(key: str, folder: Path | str) -> None:
-    """Refuse a folder that could not be made or written, leaving nothing behind.
+    """Refuse a folder that cannot be made or written; nothing is left behind.
 
     Raises:
         UserError: naming the key that set the folder.
@@ -29,6 +29,19 @@ def require_writable(key: str, folder: Path | str) -> None:
         raise UserError(
             f"{key}={folder}: cannot be written ({error.strerror}); expected a folder to write to"
         ) from error
+
+
+def own_folder(path: Path) -> Path:
+    """``path`` if nobody but this user can write there; it is made if need be. Else a new temporary folder.
+
+    In a shared temporary folder another user may be first to make a folder, or a link, of a name that can be guessed.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+        return path
+    return Path(tempfile.mkdtemp(prefix=f"{path.name}-"))
 
 
 def read_text(path: Path, largest: int = 2**30) -> str:

@@ -1,4 +1,4 @@
-"""What a number was measured on: device, versions, commit."""
+"""What a number was measured with: device, versions, commit."""
 
 import contextlib
 import platform
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def cpu_name() -> str:
-    """``AMD EPYC 9V74 80-Core Processor``, as Linux names it; elsewhere the architecture."""
+    """``AMD EPYC 9V74 80-Core Processor`` on Linux; the architecture on other systems."""
     with contextlib.suppress(OSError):
         found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         if found:
@@ -44,6 +44,6 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Of all that can change a number."""
+    """Versions of everything that can change a number: this package, Python, torch, Lightning."""
     packages = {name: version(name) for name in ("torch", "lightning")}
     return {"arith_erd": __version__, "commit": commit(), "python": platform.python_version(), **packages}

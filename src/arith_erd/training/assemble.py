@@ -1,8 +1,10 @@
 """From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
 
 import logging
+import os
 import warnings
 from functools import partial
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -11,6 +13,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from ..config.job import Job, Training
 from ..errors import UserError
+from ..system.files import own_folder
 from . import memory
 from .checkpoint import CheckpointFile
 from .data import TableData
@@ -26,6 +29,7 @@ def assemble(job: Job, device: torch.device) -> LitPack:
     """
     compile = wants_compile(job.trainer.compile, device)
     if compile:
+        _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs)
     optimizer = partial(job.model.optimizer.build, torch.optim.Optimizer)
@@ -37,6 +41,14 @@ def assemble(job: Job, device: torch.device) -> LitPack:
     except (TypeError, ValueError) as error:
         raise UserError(f"model.optimizer={job.model.optimizer.target}: {error}") from error
     return module
+
+
+def _keep_compiled_code_private() -> None:
+    """See that the folder from which the compiler loads code is our own; by default its name can be guessed."""
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(Path(default_cache_dir())))
 
 
 def table_data(job: Job) -> TableData:

@@ -38,7 +38,7 @@ class Conditions(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         step = trainer.global_step
         if not self.parts and step:  # a checkpoint of a version that kept no conditions
-            self.parts.append({"from_step": 0, **dict.fromkeys(self.now)})
+            self.parts.append({"from_step": 0})
         if not self.parts or {**self.parts[-1], "from_step": None} != {**self.now, "from_step": None}:
             self.parts.append({"from_step": step, **self.now})
 
@@ -51,11 +51,11 @@ class Conditions(L.Callback):
 
     @property
     def varied(self) -> list[str]:
-        """The names of the conditions that changed between two parts."""
-        return [name for name in self.now if len({str(part.get(name)) for part in self.parts}) > 1]
+        """The names of the conditions that changed between two parts, as far as they were recorded."""
+        return [name for name in self.now if len({str(part[name]) for part in self.parts if name in part}) > 1]
 
     def describe(self) -> str:
         """One line for people: what changed."""
-        changes = [f"{name} " + ", then ".join(str(part.get(name)) for part in self.parts) for name in self.varied]
+        changes = [f"{name} " + ", then ".join(str(part.get(name, "?")) for part in self.parts) for name in self.varied]
         parts = printable(f"{len(self.parts)} parts ({'; '.join(changes)})")
         return f"trained in {parts}: equal to a run in one part up to rounding only"

@@ -172,16 +172,23 @@ def test_a_bug_without_m_is_one_line_and_exit_status_70(command, capsys):
     assert re.fullmatch(r"error: internal error: ZeroDivisionError: x; the traceback is in \S+", line)
 
 
-def test_a_job_whose_last_attempt_was_killed_comes_last(command, ran):
-    def killed(job: TrainJob) -> None:
-        job.run.path.mkdir(parents=True, exist_ok=True)
-        if job.seeds == (1,):
-            (job.run.path / ".attempt").touch()  # what a SIGKILL leaves
+def test_a_job_that_is_killed_each_time_does_not_keep_the_others_from_running(command, tmp_path):
+    """The second command takes it last, and is killed when the others have finished."""
 
-    command(killed, "-m", "seed=0,1,2")
-    ran.clear()
-    assert command(finish, "-m", "seed=0,1,2") == 0
-    assert ran == ["0", "2", "1"]
+    def out_of_memory(job: TrainJob) -> None:
+        job.run.path.mkdir(parents=True, exist_ok=True)
+        with job.run.attempted():
+            if job.seeds == (0,):
+                os.kill(os.getpid(), signal.SIGKILL)
+            finish(job)
+
+    for finished in (0, 2):
+        child = os.fork()
+        if child == 0:
+            command(out_of_memory, "-m", "seed=0,1,2")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert sum(Run(path).finished for path in (tmp_path / "runs").iterdir()) == finished
 
 
 def test_a_sweep_leaves_no_file_of_its_own(command, tmp_path, monkeypatch):
