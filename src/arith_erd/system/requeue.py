@@ -23,9 +23,8 @@ def requeue(number: signal.Signals) -> None:
         print(f"Slurm job {job}: requeued", flush=True)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        print(
-            f"Slurm job {job}: not requeued ({said.strip()}); submit it again to continue", file=sys.stderr, flush=True
-        )
+        again = "submit it again to continue"
+        print(f"Slurm job {job}: not requeued ({said.strip()}); {again}", file=sys.stderr, flush=True)
 
 
 def _slurm_job() -> str | None:
