@@ -1,1 +1,1 @@
-"""Looking inside a network: activations, distances, erasure."""
+"""Instruments for networks: activations, distances, erasure, causal interventions, the verdict on the algorithm."""

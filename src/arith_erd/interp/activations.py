@@ -1,17 +1,18 @@
 """Read and replace what a network computes, from outside.
 
-Any entry of ``network.sites()`` will do: the layers ``enc.3`` and ``dec.3``, and the places inside them, named as in
-TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. What a site gives is
-(B, T, ...); attention patterns are (B, nh, T, S). The *embedding* at a site is a row for each example: at ``enc.*`` all
-P prompt positions, concatenated; at all others the m positions that predict the answer. A decoder-only network has the
-prompt in front of those, but for its last layer; an embedding leaves it out and a replacement leaves it alone.
+A site is an entry of ``network.sites()``: the layers ``enc.3`` and ``dec.3``, and the places inside them, named as in
+TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. The output of a site
+is (B, T, ...); attention patterns are (B, nh, T, S). The *embedding* at a site has one row for each example: at
+``enc.*`` all P prompt positions, concatenated; elsewhere the m positions that predict the answer. In a decoder-only
+network the prompt precedes these positions in all layers but the last. Embeddings leave the prompt out, and
+replacements do not change it.
 
 Two lines read, erase and measure::
 
     x = embeddings(network, prompt, answer_in, ["dec.3"])["dec.3"]  # (N, m * C)
     logits = logits_from(network, "dec.3", eraser(x), prompt, answer_in)  # (N, m, V)
 
-and a `Continuation` does the second of them many times over for the price of the layers above the site.
+`Continuation` repeats the second line and recomputes only the layers above the site.
 """
 
 import re
@@ -35,12 +36,12 @@ def layers(network: Network) -> list[str]:
 
 
 def layer_of(network: Network, site: str) -> str | None:
-    """The layer that a site is, or lies in: ``dec.3`` of ``dec.3.mlp.post``; None outside of the layers."""
+    """The layer that contains a site: ``dec.3`` for ``dec.3`` and ``dec.3.mlp.post``; None outside the layers."""
     return next((layer for layer in layers(network) if f"{site}.".startswith(f"{layer}.")), None)
 
 
 def check_sites(network: Network, sites: Iterable[str]) -> None:
-    """Raise a UserError that lists the sites of the network, unless all of ``sites`` are among them."""
+    """Raise a UserError that lists the network's sites if it lacks one of ``sites``."""
     known = network.sites()
     if unknown := [site for site in sites if site not in known]:
         inside = sorted({site.removeprefix(f"{layer_of(network, site)}.") for site in known} - {*layers(network)})
@@ -64,7 +65,7 @@ def chosen_sites(networks: Sequence[Network], site: str | Sequence[str]) -> list
 
 @contextmanager
 def capture(network: Network, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context each forward leaves the whole outputs (B, T, ...) of ``sites`` in the yielded dictionary.
+    """Within the context each forward pass stores the outputs (B, T, ...) of ``sites`` in the yielded dictionary.
 
     Raises:
         UserError: if the network lacks one of the sites.
@@ -88,7 +89,7 @@ def capture(network: Network, sites: Sequence[str]) -> Iterator[dict[str, Tensor
 
 @contextmanager
 def replace(network: Network, site: str, value: Tensor | Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Within the context the last k positions of what ``site`` gives are replaced; those before them stay.
+    """Within the context the last k positions of the output of ``site`` are replaced; earlier ones stay.
 
     Args:
         value: (B, k, ...), or for a pattern (B, nh, k, S); or a function of the whole output that returns them.
@@ -115,7 +116,7 @@ def replace(network: Network, site: str, value: Tensor | Callable[[Tensor], Tens
 
 
 def positions(site: str, prompt: Tensor, answer_in: Tensor) -> int:
-    """How many positions make up the embedding at a site: P in the encoder, m anywhere else."""
+    """Number of positions in the embedding at a site: P in the encoder, m anywhere else."""
     return (prompt if site.startswith("enc.") else answer_in).shape[-1]
 
 
@@ -129,7 +130,7 @@ def embeddings(
 ) -> dict[str, Tensor]:
     """Embeddings of N examples, prompts (N, P) with decoder inputs (N, m): site -> (N, k * ...), k as `positions`.
 
-    A row holds the positions one after the other, with all numbers of a position together.
+    A row concatenates the positions; the numbers of one position are adjacent.
 
     Raises:
         UserError: if the network lacks one of the sites.
@@ -155,7 +156,10 @@ def _constant(output: Tensor) -> Forward:
 
 @contextmanager
 def _stand_in(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
-    """Within the context the modules run these functions; a hook could change their output, not spare the work."""
+    """Within the context these functions replace the forwards of modules.
+
+    A hook could change the output but would not skip the computation.
+    """
     try:
         for module, forward in forwards.items():
             vars(module)["forward"] = forward
@@ -166,11 +170,11 @@ def _stand_in(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
 
 
 class Continuation:
-    """The forward from a site on, for embeddings put in its place; the layers below the site run once.
+    """The forward pass from a site on, for given embeddings; the layers below the site run once.
 
     The logits of the original embedding are those of the network, bit for bit, if both run in the same batches and no
-    pattern or head is looked into. It rests on the layers of a stack running in the order of `layers`, each on what
-    the one before gives. At a site outside of the layers the whole network runs.
+    pattern or head is watched. It assumes that layers run in the order of `layers`, each on the previous output. At a
+    site outside the layers the whole network runs.
 
     Args:
         network: in evaluation mode.
@@ -194,15 +198,15 @@ class Continuation:
         stack = [name for name in layers(network) if layer and name.split(".")[0] == layer.split(".")[0]]
         place = stack.index(layer) if layer else 0
         self._above = stack[place + 1 :]
-        # The last site whose output need not be computed again: the layer itself, or for a place in it the one below.
+        # The last site whose output is reused: the layer itself, or for a site inside it the layer below.
         known = stack[: place + 1] if site == layer else stack[:place]
         self._below, self._known = known[:-1], known[-1] if known else None
         self._batches = [(p, a, *self._before(p, a)) for p, a in _batches(prompt, answer_in, batch_size)]
 
     def _before(self, prompt: Tensor, answer_in: Tensor) -> tuple[Tensor, Tensor | None, torch.Size]:
-        """What decoding starts from, the output (B, T, C) of the last known layer, and the shape that the site gives.
+        """The input of `decode`, the output (B, T, C) of the last known layer, and the shape of the site's output.
 
-        The positions of the layer's own embedding are left out of its output: they are replaced.
+        The layer's output lacks the positions of its embedding, since they are replaced.
         """
         sites = self.network.sites()
         watched = [self.site] + ([self._known] if self._known else [])
@@ -211,13 +215,13 @@ class Continuation:
             self.network.decode(self.network.encode(prompt) if self._encoder else memory, answer_in)
         known = outputs[self._known] if self._known else None
         if known is not None and self._known == self.site:
-            known = known[:, : -self.positions].clone()  # a clone lets go of the rest
+            known = known[:, : -self.positions].clone()  # a clone frees the rest
         return memory, known, outputs[self.site].movedim(position_axis(sites[self.site]), 1).shape
 
     def __call__(self, embedding: Tensor) -> Tensor:
-        """Embeddings (N, k * ...), of any floating type -> logits (N, m, V), with a gradient if those have one.
+        """Embeddings (N, k * ...), of any floating type -> logits (N, m, V), differentiable in the embeddings.
 
-        The network's weights get none if you ask for the gradient with ``backward(inputs=...)`` or `autograd.grad`.
+        ``backward(inputs=...)`` and `autograd.grad` keep the gradient off the network's weights.
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and embedding.requires_grad):
             return self._run(embedding)
@@ -246,7 +250,7 @@ class Continuation:
 def logits_from(
     network: Network, site: str, embedding: Tensor, prompt: Tensor, answer_in: Tensor, batch_size: int = BATCH
 ) -> Tensor:
-    """Logits (N, m, V) when ``site`` gives ``embedding`` (N, k * ...); the cost is that of one forward.
+    """Logits (N, m, V) with ``embedding`` (N, k * ...) as the output of ``site``, at the cost of one forward pass.
 
     For many embeddings of the same examples make one `Continuation`.
     """

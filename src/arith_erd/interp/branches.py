@@ -1,10 +1,11 @@
 """Many answers to the same prompts in one pass: a clean one, and branches that leave it.
 
-A causal decoder computes the same at position t whatever follows. So an answer that differs from the clean one from
-position s on needs only its tokens from s on, which look at the clean ones before s. Seven-bit addition with each
-token inverted in turn takes 8 + 28 tokens instead of 7 x 8, and the prompt's keys and values once.
+A causal decoder's output at position t does not depend on later tokens. So a branch that differs from the clean answer
+from position s on needs only its tokens from s on; they attend to the clean tokens before s. Seven-bit addition with
+each token inverted in turn takes 8 + 28 tokens instead of 7 x 8, and computes the prompt's keys and values once.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ..bits import ONE, UNUSED, VOCAB_SIZE, ZERO
+from ..errors import UserError
 from ..models.network import Network, Tree
 
-LARGEST = 64  # tokens of the branches in one pass: attention is quadratic in them
-BATCH = 32  # on a CPU a larger batch spends its time on fresh memory: 5.2 s for 1,024 pairs, and 8.6 s at 256
+LARGEST = 64  # tokens of the branches in one pass: the cost of attention is quadratic in them
+BATCH = 32  # larger batches are slower on a CPU: 1,024 pairs take 5.2 s at 32 and 8.6 s at 256
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,17 @@ class Branch:
 
     start: int
     tokens: Tensor
+
+
+def require_tree(network: Network, probe: str) -> None:
+    """Refuse a network whose ``decode`` takes no `Tree`.
+
+    Raises:
+        UserError: naming the probe and the models that have one.
+    """
+    if "tree" not in inspect.signature(network.decode).parameters:
+        received = f"received a network {type(network).__name__} whose decode takes no tree"
+        raise UserError(f"probe={probe}: {received}; expected model transformer or nanogpt")
 
 
 @torch.no_grad()
@@ -59,7 +72,7 @@ def answers_to(
 
 
 def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """The branches in their order, as many in a group as fit into one pass."""
+    """Split the branches, in order, into groups that fit into one pass."""
     group: list[Branch] = []
     for branch in branches:
         if group and sum(other.tokens.shape[1] for other in [*group, branch]) > LARGEST:
@@ -70,14 +83,14 @@ def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
 
 
 def _tree(length: int, branches: Sequence[Branch], device: torch.device) -> Tree:
-    """A clean answer of ``length`` tokens, and after it the branches: each looks at the clean tokens before its own."""
+    """A clean answer of ``length`` tokens, then the branches; each attends to the clean tokens before its start."""
     positions = [torch.arange(length)]
     future = [torch.ones(length, length).triu(1).bool()]
     for branch in branches:
         size = branch.tokens.shape[1]
         positions.append(torch.arange(branch.start, branch.start + size))
         future.append(torch.ones(size, size).triu(1).bool())
-    hidden = ~torch.block_diag(*(~own for own in future)).bool()  # (T, T): nobody sees another branch
+    hidden = ~torch.block_diag(*(~own for own in future)).bool()  # (T, T): no branch attends to another
     at = length
     for branch in branches:
         size = branch.tokens.shape[1]
@@ -88,7 +101,7 @@ def _tree(length: int, branches: Sequence[Branch], device: torch.device) -> Tree
 
 @contextmanager
 def neutral_token(network: Network) -> Iterator[None]:
-    """Within the context the token `UNUSED` has the mean of the embeddings of 0 and 1: it is neither of them.
+    """Within the context the embedding of the token `UNUSED` is the mean of those of 0 and 1.
 
     The weights stay as they are, so that a head tied to the embedding gives the same logits.
     """

@@ -1,8 +1,8 @@
-"""Causal models: what each would answer if one of its variables came from another pair.
+"""Causal models: the answer that each predicts if one of its variables comes from another pair.
 
 A model computes bit t of the answer from a few variables (`Task.variables`). Take one of them from the pair
-(a', b') and the rest from (a, b), and the model predicts a bit. ``3 + 5`` has xor 1 and carry 1 at t = 1, hence 0; with
-the carry of ``1 + 2``, which is 0, it predicts 1.
+(a', b') and the rest from (a, b), and the model predicts a bit. ``3 + 5`` has xor 1 and carry 1 at t = 1, so its bit is
+0. With the carry of ``1 + 2``, which is 0, the model predicts 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from ..bits import ZERO, Array, from_bits, reorder, to_bits
 from ..errors import UserError, bad_value
 from ..tasks import Task
 
-Values = Mapping[str, Array]  # of one pair in each row: the task's variables, and "answer", bit by bit, (N, width)
+Values = Mapping[str, Array]  # one pair per row: the task's variables, and "answer", bit by bit, (N, width)
 
 
 def _answer(base: Values, source: Values) -> Array:
@@ -32,21 +32,21 @@ MODELS: dict[str, Callable[[Values, Values], Array]] = {
     "column_carry": lambda base, source: (base["column_sum"] + source["column_carry"]) & 1,
 }
 OPERANDS = ("a_bit", "b_bit")
-WHOLE = ("sum", "product")  # numbers that the whole answer hangs on
-PARTIAL = ("partial_sum", "partial_product")  # at one position they predict what the whole number does
+WHOLE = ("sum", "product")  # numbers that determine the whole answer
+PARTIAL = ("partial_sum", "partial_product")  # at one position they predict the same bit as the whole number
 
 
 def require_binary(task: Task) -> None:
-    """Refuse a task of other than two binary operands, or whose answer is not written least significant bit first.
+    """Refuse tasks without two binary operands, or whose answer is not written least significant bit first.
 
     Raises:
-        UserError: since position t of the answer would not be bit t, which all causal models speak of.
+        UserError: since the causal models predict bit t at position t of the answer.
     """
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; causal models need two operands in base 2, of any value")
     if task.completion_order != "reverse":
-        expected = "reverse: the causal models are of answers written least significant bit first"
+        expected = "reverse: the causal models need answers written least significant bit first"
         raise bad_value("task.completion_order", task.completion_order, expected)
 
 
@@ -58,11 +58,11 @@ def require_variables(task: Task, names: tuple[str, ...] | list[str], key: str =
     """
     if missing := [name for name in names if name not in task.variable_names]:
         known = ", ".join(task.variable_names)
-        raise UserError(f"{key}={', '.join(missing)}: task {task.name} has no such variable, only {known}")
+        raise UserError(f"{key}={', '.join(missing)}: expected variables of task {task.name}: {known}")
 
 
 class CausalTask:
-    """All pairs of a task with their variables, and what causal models predict for pairs of pairs.
+    """All pairs of a task with their variables, and the predictions of causal models for pairs of pairs.
 
     Args:
         task: its answer written least significant bit first.
@@ -70,8 +70,8 @@ class CausalTask:
     Attributes:
         a, b: the operands (N,), ``a`` slowest, as in ``task.examples()``.
         values: variables (N, width), with ``answer``, the bits of the answer.
-        models: names of the variables whose exchange has a prediction.
-        value: the one of them that is the answer as a number, ``sum`` or ``product``; "" if there is none.
+        models: names of the variables whose exchange has a predicted outcome.
+        value: the variable that is the answer as a number, ``sum`` or ``product``; "" if there is none.
 
     Raises:
         UserError: if the answer is written in plain order.
@@ -89,8 +89,8 @@ class CausalTask:
     def predict(self, model: str, base: npt.ArrayLike, source: npt.ArrayLike) -> Array:
         """Bits of the answer (M, width) to the pairs ``base`` (M,) with one variable of the pairs ``source`` (M,).
 
-        Column t takes the variable at t alone. An operand's bit t changes the operand; so a later bit of the answer may
-        change too, but column t is about bit t.
+        Column t is bit t of the answer with the variable exchanged at t alone. An exchanged bit of an operand may
+        change later bits of the answer too; they do not appear here.
 
         Args:
             model: a variable, or ``none`` for the answer of the base itself.
@@ -111,7 +111,7 @@ class CausalTask:
         return self.values["answer"][self._pairs_of(prompt)]
 
     def _pairs_of(self, prompt: Array) -> Array:
-        """Prompt tokens (M, P) -> which of all pairs they are (M,)."""
+        """Prompt tokens (M, P) -> indices of the pairs (M,)."""
         n = self.task.bits
         a, b = (from_bits(reorder(part - ZERO, self.task.prompt_order)) for part in (prompt[:, :n], prompt[:, n + 1 :]))
         return (a << n) + b

@@ -1,4 +1,4 @@
-"""What a subspace has to be compared with before anyone believes in it."""
+"""Controls for a subspace found by search."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -21,8 +21,8 @@ def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator
 def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
     """The subspace with the signs of its coordinates along the principal axes drawn at random.
 
-    The embeddings' covariance is diagonal there. So within each of these subspaces they have the very covariance that
-    they have in the original one: same rank, variance and spectrum, another direction.
+    The covariance of the embeddings is diagonal in these coordinates. So in each of these subspaces the embeddings have
+    the same covariance as in the original one: same rank, variance and spectrum, another direction.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
@@ -32,9 +32,9 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
 
 
 def untrained(network: Network, seed: int) -> Network:
-    """The same architecture with weights drawn afresh, each layer by its own rule in PyTorch.
+    """The same architecture with fresh weights, from PyTorch's default initialisation of each layer.
 
-    For nanoGPT that is not how its training starts (its weights start smaller), but it has learned as little.
+    nanoGPT's training starts from smaller weights; these have learned as little.
     """
     fresh = deepcopy(network).cpu()
     with torch.random.fork_rng(devices=[]):
@@ -46,9 +46,9 @@ def untrained(network: Network, seed: int) -> Network:
 
 
 def natural_distances(natural: Tensor, states: Tensor) -> tuple[float, float]:
-    """How far states (n, d) and natural states (N, d) are from the nearest (other) natural one: two medians.
+    """Median distances of states (n, d), and of natural states (N, d), to the nearest other natural state.
 
-    In units of the root mean squared deviation of natural states from their mean.
+    The unit is the root mean squared deviation of natural states from their mean.
     """
     unit = (natural - natural.mean(dim=0)).square().sum(dim=1).mean().sqrt()
     own = torch.cdist(natural[: len(states)], natural)

@@ -1,9 +1,9 @@
-"""Distributed alignment search: the directions in which a causal variable is carried (Geiger et al., 2023).
+"""Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023).
 
-Exchange the part of an embedding that lies in a subspace, as if it were the variable, and turn the subspace until the
-answers are those that the causal model predicts. The directions are learned, orthonormal
-(`torch.nn.utils.parametrizations.orthogonal`), and lie in the span of real embeddings: in directions that never vary a
-learned one could find states that no input leads to (Makelov et al., 2023).
+The search exchanges the part of an embedding in a subspace between two runs, and learns the subspace whose exchange
+gives the answers that the causal model predicts. The directions are orthonormal
+(`torch.nn.utils.parametrizations.orthogonal`) and lie in the span of real embeddings. A search beyond that span could
+find states that no input leads to (Makelov et al., 2023).
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from torch.nn.utils import parametrizations
 from .erasure import Whitened, mean_projection
 from .interchange import Patched, Position, Subspace
 
-SPREAD = 1e-3  # axes that vary less than this, relative to the first, are no part of the span of real embeddings
+SPREAD = 1e-3  # relative to the first: axes that vary less are left out of the span of real embeddings
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Couples whose exchange has a predicted outcome, as a batch that can be run again and again.
+    """A batch of couples whose exchange has a predicted outcome; it can be run repeatedly.
 
     Attributes:
         patched: the bases' runs.
@@ -59,10 +59,10 @@ def align(
         lessons: batches; each step takes one of them, in turn.
         x: real embeddings (N, d), whitened with the tolerance `SPREAD`; the directions lie in the span of their axes.
         rank: of the subspace.
-        start: directions (d, j) to start from; random ones are added, or the last left out, where j is not the rank.
+        start: directions (d, j) to start from; random ones are added if j < rank, the last are dropped if j > rank.
         steps: of Adam, with a learning rate that falls to 0.
-        lr: the first learning rate, in radians or so.
-        seed: of all that is random in it.
+        lr: the first learning rate, roughly in radians.
+        seed: of all random numbers.
 
     Raises:
         ValueError: for a rank beyond the number of axes.
@@ -80,14 +80,14 @@ def align(
         logits = lesson.logits(Subspace(axes @ turned.weight))
         loss = F.cross_entropy(logits.flatten(0, 1), lesson.expected.flatten())
         optimizer.zero_grad()
-        loss.backward(inputs=list(turned.parameters()))  # the network's weights want no gradient
+        loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
         optimizer.step()
         schedule.step()
     return Subspace((axes @ turned.weight).detach())
 
 
 class _Turned(nn.Module):
-    """Orthonormal columns (r, k) that can be learned."""
+    """Learnable orthonormal columns (r, k)."""
 
     weight: Tensor
 
@@ -99,21 +99,21 @@ class _Turned(nn.Module):
 
 
 def _start(directions: Tensor, rank: int, seed: int) -> Tensor:
-    """Orthonormal columns (r, rank), beginning with those given, of which there may be too few or too many."""
+    """Orthonormal columns (r, rank) from the given directions, cut or completed at random to the rank."""
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(len(directions), rank, generator=generator, dtype=torch.float64).to(directions)
     return torch.linalg.qr(torch.cat([directions, random], dim=1)[:, :rank])[0]
 
 
 def covarying(x: Whitened, z: Tensor) -> Tensor:
-    """The directions (d, j) in which embeddings covary with the columns of z (N, k): where a search may start."""
+    """Directions (d, j) in which embeddings covary with the columns of z (N, k), as the start of a search."""
     return mean_projection(x, z).left
 
 
 def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
-    """Interchange-intervention accuracy: the mean of those over answers that should change, and that should not.
+    """Interchange-intervention accuracy: the mean of two, on answers that should change and on those that should not.
 
-    Without any exchange, a network that is always right has 0.5.
+    Without any exchange, a network that is always right scores 0.5.
 
     Args:
         tokens: (n, k), the network's.

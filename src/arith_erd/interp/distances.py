@@ -1,4 +1,4 @@
-"""Distances between all pairs of examples, and how far two sets of distances agree (paper, section 4.5).
+"""Distances between all pairs of examples, and correlations of two sets of distances (paper, section 4.5).
 
 N examples have N (N - 1) / 2 pairs i < j. They are in lexicographic order, for N = 3: (0, 1), (0, 2), (1, 2).
 """

@@ -1,4 +1,4 @@
-"""Move embeddings along the value, and see whether the answer becomes a + b + delta."""
+"""Move embeddings by delta along the value. Does the answer become a + b + delta?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -37,8 +37,8 @@ def doses(
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
     Greedy decoding gives a + b + delta if and only if each of its tokens is the likeliest after those before it. So
-    with ``prefix=target`` the runs are given the tokens of a + b + delta; ``floor`` is what they answer unmoved. With
-    ``prefix=own`` they are given those of a + b, and the move has to bring the rest.
+    with ``prefix=target`` the runs get the tokens of a + b + delta, and ``floor`` is their answer unmoved. With
+    ``prefix=own`` they get the tokens of a + b, so only the move can change the answer.
 
     Args:
         network: in evaluation mode.
@@ -46,7 +46,7 @@ def doses(
         sites: of the network.
         methods: of `METHODS`.
         deltas: units of the value.
-        sample: pairs, among those for which some pair has the value moved to.
+        sample: pairs, drawn from those whose moved value is the value of some pair.
         seed: of the sample, the fits and the controls.
         budget: of the searches for ``das``.
 
@@ -92,14 +92,14 @@ def doses(
 
 
 class Trial:
-    """Runs that are to answer with another number than their own."""
+    """Runs whose answer should become another number than their own."""
 
     def __init__(self, network: Network, pairs: CausalTask, site: str, base: Array, delta: int) -> None:
         device = next(network.parameters()).device
         task, answers = pairs.task, pairs.examples.answer
         self.values = answers[base]
         of_value = np.full(answers.max() + 1, -1)
-        of_value[answers] = np.arange(len(answers))  # some pair with that answer, for its tokens
+        of_value[answers] = np.arange(len(answers))  # any pair with that answer, for its tokens
         completions = torch.as_tensor(pairs.examples.completion, device=device)
         self.target = completions[torch.as_tensor(of_value[self.values + delta])]
         self.prompt = torch.as_tensor(pairs.examples.prompt[base], device=device)
@@ -117,7 +117,7 @@ class Trial:
 
 
 def _sample(possible: Array, sample: int, seed: int) -> Array:
-    """The same for every site."""
+    """Draw the pairs, the same for every site."""
     return np.random.default_rng(seed).choice(possible, size=min(sample, len(possible)), replace=False)
 
 

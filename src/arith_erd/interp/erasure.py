@@ -1,14 +1,14 @@
-"""Take a concept out of embeddings, linearly: INLP, mean projection, LEACE, and random directions as their controls.
+"""Remove a concept from embeddings linearly: INLP, mean projection, LEACE, and random directions as their controls.
 
-All of them come down to which directions are removed, and they are easiest to tell apart in whitened coordinates::
+The methods differ in which directions they remove. Whitened coordinates show this best::
 
     x - mean = white * scale @ axes.T        white has covariance 1; the principal axes have deviations ``scale``
 
-The part of the white coordinates that is correlated with the concept z spans ``q``, a direction for each independent
-column of z. LEACE removes q itself and puts back the scale; mean projection removes ``scale * q``, the covariance of x
-and z; INLP removes ``q / scale``, the weights of a least-squares probe, and looks again at what is left.
+The directions ``q`` span the correlations of the white coordinates with the concept z: one direction for each
+independent column of z. LEACE removes q in white coordinates. Mean projection removes ``scale * q``, the covariance of
+x and z. INLP removes ``q / scale``, the weights of a least-squares probe, and repeats this on the rest.
 
-Every erasure leaves the mean of x where it is, so that all it takes away is variance.
+Every erasure keeps the mean of x and removes only variance.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class Eraser:
     """``x - (x - mean) @ right @ left.T``, computed in float64: a function on tensors (N, d) -> (N, d).
 
     Args:
-        mean: (d,), which it maps to itself.
-        left: (d, r); what is taken away lies in the span of its columns.
-        right: (d, r); what is taken away is read off by its columns. The same as ``left`` in an orthogonal projection.
+        mean: (d,), a fixed point.
+        left: (d, r); its columns span what is removed.
+        right: (d, r); its columns read off how much is removed. Equal to ``left`` in an orthogonal projection.
     """
 
     mean: Tensor
@@ -38,7 +38,7 @@ class Eraser:
 
     @property
     def rank(self) -> int:
-        """Number of directions r that are taken away."""
+        """Number of directions r that are removed."""
         return self.left.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -78,9 +78,9 @@ def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
 
     Args:
         x: finite.
-        tolerance: axes with a deviation below this fraction of the largest are rounding errors of float32, no data. A
-            LayerNorm leaves one such axis for each position. A probe fitted on them too finds its target again in the
-            errors, with enormous weights, and erasing that probe's direction erases nothing.
+        tolerance: axes with a deviation below this fraction of the largest hold rounding errors of float32 and are
+            dropped. A LayerNorm leaves one such axis for each position. A probe that is fitted on them finds its target
+            in the errors, with enormous weights, and erasing that probe's direction erases nothing.
     """
     x = x.to(torch.float64)
     mean = x.mean(dim=0)
@@ -94,13 +94,13 @@ def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
 def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Least-squares concept erasure (Belrose et al., 2023): the smallest change that hides z.
 
-    Of all affine maps after which no linear probe of z does better than the mean, the one with the least
-    E|x - r(x)|^2. An oblique projection, of one direction for each independent column of z.
-    concept-erasure's `LeaceEraser` is the same with its shrinkage off, on a standardised z: its tolerance is absolute.
+    Of all affine maps after which no linear probe of z does better than the mean, LEACE has the least E|x - r(x)|^2.
+    It is an oblique projection with one direction for each independent column of z. `LeaceEraser` of concept-erasure
+    gives the same for a standardised z without shrinkage; z must be standardised because its tolerance is absolute.
 
     Args:
         x: (N, d), or whitened already.
-        z: (N, k), a number or a bit in each column; their units do not matter.
+        z: (N, k), a number or a bit in each column, in any unit.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -110,8 +110,8 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
 def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
-    For a bit that is the direction from the mean of the zeros to the mean of the ones. After it, too, no linear probe
-    does better than the mean; of all orthogonal projections with that property it has the lowest rank.
+    For a bit, Cov(x, z) is the direction from the mean of the zeros to the mean of the ones. As with LEACE, no linear
+    probe then does better than the mean. Of all orthogonal projections with that property this one has the lowest rank.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -122,8 +122,8 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next one on
-    what is left. A concept of k columns loses k directions an iteration. Unlike the other two this need not hide z: it
-    removes what one probe reads, and other directions may tell the same.
+    what is left. Each iteration removes k directions of a concept of k columns. Unlike the other two, INLP need not
+    hide z: it removes what one probe reads, and other directions may hold the same information.
 
     Args:
         x, z: as in `leace`.
@@ -137,11 +137,11 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     width = _orthonormal(correlation).shape[1]
     if iterations < 0 or iterations * width > x.rank:
         most = f"from 0 to {x.rank // width}" if width else "at least 0"
-        takes = f"each takes {width} of the embedding's {x.rank} directions"
+        takes = f"each removes {width} of the embedding's {x.rank} directions"
         raise UserError(f"probe.iterations={iterations}: expected {most}, since {takes}")
     removed = x.scale.new_zeros(x.rank, 0)  # orthonormal, along the principal axes
     for _ in range(iterations):
-        gone = _basis(removed / x.scale[:, None])  # what the nullspace projection hides of the white coordinates
+        gone = _basis(removed / x.scale[:, None])  # the white coordinates that the nullspace projection hides
         q = _orthonormal(correlation - gone @ (gone.T @ correlation))
         removed = _basis(torch.cat([removed, q / x.scale[:, None]], dim=1))
     return project_away(x, x.axes @ removed)
@@ -160,7 +160,7 @@ def random_basis(d: int, generator: torch.Generator) -> Tensor:
 def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> Eraser:
     """Remove orthonormal directions (d, n), first to last, until ``fraction`` of the variance of x is gone.
 
-    The last one is removed only in part: ``x - s (x - mean) b b.T`` with the s in [0, 1] that just reaches it.
+    The last one is removed only in part: ``x - s (x - mean) b b.T``, with s in [0, 1] chosen to reach the fraction.
     """
     variances = (x.scale[:, None] * (x.axes.T @ directions)).square().sum(dim=0)  # (n,)
     reached = variances.cumsum(dim=0)
@@ -176,11 +176,11 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
 
 
 def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
-    """The same erasure of a random concept: reflected along principal axes chosen by fair coins.
+    """The same erasure of a random concept: ``eraser``, reflected along randomly chosen principal axes.
 
     The reflection keeps the mean and the covariance of x. So the result has the rank and the singular values of
-    ``eraser`` and removes the same variance along each principal axis; only the concept that it hides is another. That
-    is a fairer control than random directions of the same variance, which take a little from each of many axes.
+    ``eraser`` and removes the same variance along each principal axis; it hides another concept. That is a fairer
+    control than random directions of the same variance, which remove a little from each of many axes.
     """
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
@@ -188,14 +188,14 @@ def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Erase
 
 
 def variance_removed(x: Tensor, erased: Tensor) -> float:
-    """E|x - r(x)|^2 / tr Cov(x), of embeddings and what is left of them (N, d); 0 for embeddings that never vary."""
+    """E|x - r(x)|^2 / tr Cov(x), of embeddings before and after erasure (N, d); 0 for constant embeddings."""
     x = x.to(torch.float64)
     total = (x - x.mean(dim=0)).square().sum()
     return float((x - erased).square().sum() / total) if total > 0 else 0.0
 
 
 def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None, tolerance: float = SINGLE) -> Tensor:
-    """What a least-squares probe with intercept says of z (N, k), fitted afresh on x or on what an erasure left of it.
+    """Predictions of z (N, k) by a least-squares probe with intercept, refitted on x or on the erased x.
 
     Args:
         tolerance: as in `whiten`, a fraction of the largest deviation before the erasure.

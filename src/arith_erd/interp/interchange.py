@@ -1,4 +1,4 @@
-"""Put what a site has at some position in one run into another run, whole or in a few directions.
+"""Replace the embedding at a position of a site by one from another run, whole or in a few directions.
 
 ::
 
@@ -6,8 +6,8 @@
     couples = draw(pairs, "carry_only", 4, 200, rng)
     logits = runs.exchange("dec.3", couples, position=4)  # (n, m, V)
 
-The source's run and the base's are both teacher forced with their own right answers. All that changes is the embedding
-(`interp.activations`) of the base at the site: at one of its positions, or at all of them.
+Both runs are teacher forced, each with its own right answer. Only the base's embedding (`interp.activations`) at the
+site changes, at one position or at all.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ class Runs:
         network: in evaluation mode.
         prompt, answer_in: of all N pairs of the task, (N, P) and (N, m).
         tokens: (N, m), the likeliest without any intervention; -1 for pairs that were not run.
-        x: by site, the embeddings (M, k, C) of the pairs that were run; C counts all numbers of a position.
-        row: (N,), where a pair is among those M; -1 if it was not run.
+        x: by site, the embeddings (M, k, C) of the pairs that were run; C is the size of a position's embedding.
+        row: (N,), the index of a pair among those M; -1 if it was not run.
     """
 
     network: Network
@@ -73,7 +73,7 @@ class Runs:
         """Run the pairs with the indices ``members`` (M,), or all.
 
         Raises:
-            UserError: if the network lacks one of the sites, or gives embeddings that are not finite.
+            UserError: if the network lacks one of the sites, or its embeddings are not finite.
         """
         device = next(network.parameters()).device
         prompt, completion = (
@@ -94,7 +94,7 @@ class Runs:
         x = {site: torch.cat(batches) for site, batches in parts.items()}
         for site, embedding in x.items():
             if not embedding.isfinite().all():
-                raise UserError(f"the embeddings at probe.site={site} are not all finite")
+                raise UserError(f"probe.site={site}: the embeddings contain NaN or infinity; expected finite numbers")
         row = torch.full((len(prompt),), -1, device=device)
         row[wanted] = torch.arange(len(wanted), device=device)
         return cls(network, prompt, answer_in, tokens, x, row)
@@ -105,10 +105,10 @@ class Runs:
         return x.flatten(1) if position is None else x[:, position]
 
     def continuation(self, site: str, pair: np.ndarray, until: int | None = None) -> "Patched":
-        """What the network makes of other embeddings at a site in the runs of pairs (n,).
+        """The runs of pairs (n,), ready to be continued from other embeddings at a site.
 
         Args:
-            until: the last position of the answer that is read; in the decoder what comes after it is not computed.
+            until: the last position of the answer that is read; the decoder computes no later position.
         """
         index = torch.as_tensor(pair, device=self.row.device)
         length = self.answer_in.shape[1] if until is None else until + 1
@@ -120,9 +120,9 @@ class Runs:
         """Logits (n, m, V) of the bases with the sources' embedding at a position of the site.
 
         Args:
-            position: in the encoder a token of the prompt, in the decoder one that predicts an answer token; None for
-                all of them.
-            subspace: exchange only the part of the embedding that lies in it.
+            position: in the encoder of a prompt token, in the decoder of the answer token that it predicts; None for
+                all.
+            subspace: exchange only the part of the embedding in it; None for the whole embedding.
         """
         base, source = self.at(site, couples.base, position), self.at(site, couples.source, position)
         value = source if subspace is None else subspace.exchange(base, source)
@@ -131,11 +131,11 @@ class Runs:
 
 @dataclass(frozen=True)
 class Patched:
-    """Runs that can go on from another embedding.
+    """Runs that can be continued from a replaced embedding.
 
     Attributes:
-        rest: of the forward.
-        embedding: (n, k, C), their own.
+        rest: the forward pass from the site on.
+        embedding: (n, k, C), the runs' own.
     """
 
     rest: Continuation

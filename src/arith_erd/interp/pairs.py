@@ -1,7 +1,8 @@
-"""Pairs of runs that split the hypotheses: a base, and a source whose embedding is put into it.
+"""Pairs of runs that distinguish the hypotheses: a base, and a source whose embedding replaces the base's.
 
 A family says which causal variables base and source share and which differ, at one position t of the answer. If they
-share a_t xor b_t and the carry into t differs (``carry_only``), whatever changes bit t of the answer brought the carry.
+share a_t xor b_t and the carry into t differs (``carry_only``), anything that changes bit t must have transferred the
+carry.
 """
 
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ import numpy.typing as npt
 from ..bits import Array
 from .causal import CausalTask
 
-ROUNDS = 200  # of drawing sources again for the bases whose source was no member
+ROUNDS = 200  # of redrawing sources that are not in the family
 
 
 @dataclass(frozen=True)
 class Family:
     """Variables that base and source have in common at t (``same``) or at every position (``same_everywhere``).
 
-    Those of ``differ`` are another at t. Base and source are never the same pair.
+    Those of ``differ`` have different values at t. Base and source are never the same pair.
     """
 
     same: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ class Family:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Those that a task must have."""
+        """The variables that a task must have."""
         return self.same + self.differ + self.same_everywhere
 
 
@@ -53,7 +54,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Couples:
-    """Indices (n,) into all pairs of a task: whose run is changed, and whose embedding it is given."""
+    """Indices (n,) into all pairs of a task: the run that is changed, and the source of its new embedding."""
 
     base: Array
     source: Array
@@ -79,11 +80,11 @@ def sources(
 
     Args:
         pairs: of a task that has the family's variables.
-        family: one of `FAMILIES`, or of your own.
+        family: one of `FAMILIES` by name, or another `Family`.
         position: t.
         base: indices of pairs, all of them in the pool.
-        rng: the only randomness.
-        pool: indices (M,) of the pairs to draw from, rising; None for all.
+        rng: draws the sources.
+        pool: ascending indices (M,) of the pairs to draw from; None for all.
     """
     family = FAMILIES[family] if isinstance(family, str) else family
     pool = np.arange(len(pairs.a)) if pool is None else np.asarray(pool)
@@ -113,19 +114,19 @@ def draw(
     rng: np.random.Generator,
     pool: Array | None = None,
 ) -> Couples:
-    """n couples of a family at position t, fewer or none where it has hardly any members: no carry enters bit 0.
+    """Draw n couples of a family at position t; fewer or none where it has few members (no carry enters bit 0).
 
-    Bases are uniform over the pairs that have a source; the same couple can be drawn twice. Arguments as in `sources`.
+    Bases are uniform over the pairs that have a source. A couple can be drawn twice. Arguments as in `sources`.
     """
     pool = np.arange(len(pairs.a)) if pool is None else np.asarray(pool)
-    base = pool[rng.integers(len(pool), size=4 * n + 64)]  # more than are wanted, since some have no source
+    base = pool[rng.integers(len(pool), size=4 * n + 64)]  # more than needed, since some have no source
     source = sources(pairs, family, position, base, rng, pool)
     found = np.flatnonzero(source >= 0)[:n]
     return Couples(base[found], source[found])
 
 
 def _classes(columns: list[Array], length: int) -> tuple[Array, Array, Array]:
-    """Members that agree in all columns, side by side: their order (M,), where each one's class begins, its size."""
+    """Sort members into classes that agree in all columns: order (M,), start and size of each member's class (M,)."""
     if not columns:
         return np.arange(length), np.zeros(length, dtype=np.int64), np.full(length, length)
     _, label = np.unique(np.stack(columns), axis=1, return_inverse=True)
@@ -136,13 +137,13 @@ def _classes(columns: list[Array], length: int) -> tuple[Array, Array, Array]:
 
 
 def split_operands(pairs: CausalTask, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
-    """Pools of pairs that share no operand: the values 0 .. 2^n - 1 are dealt out, and pairs stay among their own.
+    """Pools of pairs that share no operand: each value 0 .. 2^n - 1 goes to one pool, with the pairs of its values.
 
     ``(0.5, 0.25, 0.25)`` at seven bits gives 64, 32 and 32 values, hence 4,096, 1,024 and 1,024 pairs.
 
     Args:
-        shares: of the values, adding up to 1.
-        rng: deals.
+        shares: of the values, with sum 1.
+        rng: assigns the values.
     """
     values = rng.permutation(2**pairs.task.bits)
     ends = np.round(np.cumsum(shares) * len(values)).astype(int)[:-1]

@@ -1,4 +1,4 @@
-"""Couples of runs at one place of a network, and the search for directions that a variable is carried in there."""
+"""Pairs of runs at one site and position, and the search for directions that carry a variable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from .das import SPREAD, Lesson, align, balanced, covarying
 from .erasure import Whitened, whiten
 from .interchange import Patched, Position, Runs, Subspace
 
-ENOUGH = 0.02  # the smallest rank that is this near to the best one is taken
+ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is spent on a search.
+    """The cost of a search.
 
     Attributes:
-        train, validation, test: couples; those three share no operand.
+        train, validation, test: numbers of couples; the three sets share no operand.
         steps: of the optimiser.
-        batch: couples in one of them.
-        random: random and as many sign-flipped subspaces.
-        controlled: test couples on which those are measured.
+        batch: couples per step.
+        random: number of random subspaces, and of sign-flipped ones.
+        controlled: test couples on which these controls are measured.
     """
 
     train: int = 1000
@@ -40,13 +40,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all places of a network have in common.
+    """Data that all sites and positions of a network share.
 
     Attributes:
         pairs: of its task.
         runs: of the pairs in the pools.
-        pools: indices of the pairs for training, validation and test, without a common operand.
-        bases: of each pool, the bases of its couples.
+        pools: indices of the pairs for training, validation and test; the pools share no operand.
+        bases: for each pool, the bases of its couples.
         budget: couples and steps.
         seed: of the couples and the searches.
     """
@@ -60,7 +60,7 @@ class Setting:
 
 
 class Place:
-    """A site and a position, with the runs of all couples' bases ready to go on from there."""
+    """A site and a position, with the runs of all couples' bases ready to be continued from there."""
 
     def __init__(self, setting: Setting, site: str, position: Position) -> None:
         self.site, self.position, self.setting = site, position, setting
@@ -77,11 +77,9 @@ class Place:
         self.patched = [self.runs.continuation(site, base, position) for base in setting.bases]
 
     def exams(self, variable: str, arbitrary: bool = False) -> "list[Exam]":
-        """Training, validation and test couples of a variable; with arbitrary labels if so wanted."""
+        """Training, validation and test couples of a variable, optionally with arbitrary labels."""
         if self.position is None and variable not in WHOLE:
-            raise UserError(
-                f"probe.variable={variable}: expected {' or '.join(WHOLE)} where all positions are exchanged"
-            )
+            raise UserError(f"probe.variable={variable}: expected {' or '.join(WHOLE)}, since probe.position=all")
         rng = np.random.default_rng(self.setting.seed + 1)
         labels = rng.integers(2, size=self.pairs.values["answer"].shape) if arbitrary else None
         return [
@@ -100,7 +98,7 @@ class Place:
                 return unchanged ^ labels[base][:, self.read] ^ labels[source][:, self.read]
             return self.pairs.predict(variable, base, source)[:, self.read]
 
-        # The first candidate that moves the answer, or leaves it, whichever a coin wants; the last one if none does.
+        # A coin decides whether the source should change the answer. Take the first candidate that fits, else the last.
         wanted = rng.integers(2, size=len(base)).astype(bool)
         source = candidates[-1].copy()
         for candidate in candidates[:-1][::-1]:
@@ -127,13 +125,13 @@ class Place:
         return searched[min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)]
 
     def fewer(self, test: "Exam") -> "Exam":
-        """The test couples that serve controls."""
+        """The test couples for controls."""
         n, lesson = self.setting.budget.controlled, test.lesson
         first = Lesson(self.few, lesson.base[:n], lesson.source[:n], self.position, self.read, lesson.expected[:n])
         return Exam(first, test.unchanged[:n], test.source[:n], test.own[:n])
 
     def search(self, exams: "list[Exam]", variable: str, rank: int) -> Subspace:
-        """The subspace that is best on the validation couples, of searches from several starts."""
+        """Search from several starts; return the subspace that is best on the validation couples."""
         train, validation, _ = exams
         lessons = self._lessons(train)
         found = [
@@ -152,7 +150,7 @@ class Place:
         ]
 
     def _starts(self, variable: str, rank: int) -> list[Tensor]:
-        """Where embeddings covary with the variable; of one that has many values, also where with the bit it makes."""
+        """Start directions: those that covary with the variable and, if it has many values, with the answer bit."""
         pool = self.setting.pools[0]
         column = 0 if self.position is None else self.position
         values = torch.as_tensor(self.pairs.values[variable][pool][:, [column]])
@@ -165,12 +163,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Exam:
-    """Couples of one set with what is expected of them.
+    """Couples of one set, with their expected answers.
 
     Attributes:
-        lesson: all of them.
-        unchanged: right answers (n, k) of the bases; ``source``: of the sources.
-        own: what the network answers (n, k) without an exchange.
+        lesson: the couples as one batch.
+        unchanged: right answers (n, k) of the bases.
+        source: right answers (n, k) of the sources.
+        own: the network's answers (n, k) without an exchange.
     """
 
     lesson: Lesson
@@ -179,7 +178,7 @@ class Exam:
     own: Tensor
 
     def score(self, subspace: Subspace | None) -> float:
-        """Balanced accuracy with a subspace exchanged, or the whole embedding."""
+        """Balanced accuracy with a subspace exchanged, or with the whole embedding (None)."""
         return balanced(self.lesson.tokens(subspace), self.lesson.expected, self.unchanged)
 
     def score_unchanged(self) -> float:
@@ -187,6 +186,6 @@ class Exam:
         return balanced(self.own, self.lesson.expected, self.unchanged)
 
     def strength(self, subspace: Subspace | None) -> float:
-        """Of the answers that should change to what the source's run gives too: how many do. NaN without any."""
+        """Share that change, of the answers that should change to the source's own answer; NaN if there are none."""
         counted = (self.lesson.expected != self.unchanged) & (self.lesson.expected == self.source)
         return float((self.lesson.tokens(subspace) == self.lesson.expected)[counted].double().mean())

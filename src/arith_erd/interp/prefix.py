@@ -1,6 +1,7 @@
-"""Give a network a wrong prefix, and see whether its next token changes.
+"""Give a network a wrong prefix. Does its next token change?
 
-All pairs of a task, each position t >= 1, teacher forced; only the answer tokens before t are changed::
+The interventions run on all pairs of a task, at each position t >= 1, teacher forced. They change only answer tokens
+before t::
 
     flip      r_(t-1) inverted
     neutral   its embedding replaced by the mean of the embeddings of 0 and 1
@@ -8,8 +9,8 @@ All pairs of a task, each position t >= 1, teacher forced; only the answer token
     far       one earlier token inverted, each in turn
     random    all tokens of the prefix drawn at random
 
-A network may follow a lie and yet not miss the truth: ``flip`` tells whether it is sensitive to the prefix, ``neutral``
-whether it needs it.
+``flip`` tests whether the network is sensitive to the prefix, ``neutral`` whether it needs it. It can be sensitive
+without needing it.
 """
 
 from collections.abc import Iterator
@@ -30,13 +31,13 @@ INTERVENTIONS = ("flip", "neutral", "start", "far", "random")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a network answers at one position, after one kind of prefix.
+    """A network's answers at one position, after one kind of prefix.
 
     Attributes:
         position: t.
         intervention: one of `INTERVENTIONS`.
         tokens: (N,), the likeliest at t.
-        prefix: (N, t) bits that the network was given, or None where a token was no bit.
+        prefix: (N, t), the bits that the network got; None if a token was not a bit.
     """
 
     position: int
@@ -80,7 +81,7 @@ def read_prefixes(
 
 
 def _single_tokens(completion: Tensor) -> Iterator[tuple[str, Branch]]:
-    """One changed token; the input at position t is r_(t-1), which is the first that a branch changes."""
+    """Branches with one changed token. The input at position t is r_(t-1), the first token that a branch changes."""
     for t in range(1, completion.shape[1]):
         rest = completion[:, t - 1 : -1]  # r_(t-1) .. r_(m-2), (N, m - t)
         inverted = torch.cat([ZERO + ONE - rest[:, :1], rest[:, 1:]], dim=1)
@@ -97,7 +98,7 @@ def _random_prefixes(completion: Tensor, draws: int, seed: int) -> Iterator[tupl
 
 
 def _readings(intervention: str, branch: Branch, tokens: Tensor, completion: Tensor) -> Iterator[Reading]:
-    """The positions of a branch: after ``flip`` at its start the token inverted is a far one."""
+    """One reading per position of a branch. ``flip`` at the start of a branch is ``far`` for the later positions."""
     given = torch.cat([completion[:, : branch.start - 1], branch.tokens], dim=1)  # (N, start - 1 + L)
     bits = None if intervention in ("neutral", "start") else (given - ZERO).cpu().numpy()
     for i, found in enumerate(tokens.cpu().numpy().T):
@@ -107,10 +108,10 @@ def _readings(intervention: str, branch: Branch, tokens: Tensor, completion: Ten
 
 
 def distance(pairs: CausalTask, prefix: Array) -> np.ndarray:
-    """How wrong prefixes (N, t) are: (right - given) / 2^t, in (-1, 1), (N,).
+    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1).
 
-    What remains of the answer after the given prefix, in units of 2^t, is off by this. A machine that rounds it gives
-    the other bit where the distance exceeds 1/2; at 1/2, which is where a single inverted r_(t-1) lies, it ties.
+    This is the error of the remainder of the answer, in units of 2^t. A machine that rounds the remainder gives the
+    other bit if the error exceeds 1/2. A single inverted r_(t-1) gives 1/2, where the machine ties.
     """
     t = prefix.shape[1]
     right = pairs.values["answer"][:, :t]
@@ -120,8 +121,8 @@ def distance(pairs: CausalTask, prefix: Array) -> np.ndarray:
 def hypotheses(pairs: CausalTask, prefix: Array) -> dict[str, Array]:
     """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
 
-    ``prompt_only`` never reads the prefix. ``local_carry`` (only of addition) reads r_(t-1): with operand bits x, y
-    before t, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), p the
+    ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
+    t - 1, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), with p the
     number that the prefix spells.
     """
     t = prefix.shape[1]
@@ -137,7 +138,7 @@ def hypotheses(pairs: CausalTask, prefix: Array) -> dict[str, Array]:
 
 
 def strata(pairs: CausalTask, t: int) -> dict[str, Array]:
-    """Which pairs (N,) are compared apart: ``all``; for addition ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
+    """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
     everything = np.ones(len(pairs.a), dtype=bool)
     if "carry" not in pairs.values:
         return {"all": everything}

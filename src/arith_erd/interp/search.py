@@ -1,4 +1,4 @@
-"""Search a subspace for each causal variable, and put every control beside what it does.
+"""Search a subspace for each causal variable, and measure every control beside it.
 
 ::
 
@@ -24,17 +24,18 @@ from .place import Budget, Exam, Place, Setting
 
 @dataclass(frozen=True)
 class Found:
-    """A subspace and what its exchange does to test couples.
+    """A subspace, and the effect of its exchange on test couples.
 
     Attributes:
         rank: of the subspace.
-        span: axes along which real embeddings vary here; with no more of them than the rank, any subspace is the whole.
+        span: number of axes along which real embeddings vary here. If span <= rank, every subspace is the whole space.
         subspace: the directions.
-        chosen: the smallest rank within 0.02 of the best on the validation couples.
+        chosen: whether this is the smallest rank within 0.02 of the best on the validation couples.
         train, validation, iia: balanced interchange-intervention accuracy (`das.balanced`) on each set of couples.
-        floor: the same on test couples with nothing exchanged; ``whole``: with the whole embedding exchanged.
-        strength, strength_whole: of the test answers that should change, and that the source's run gives too, the share
-            that comes out: with the subspace, and with the whole embedding, which has to be at least as strong.
+        floor: the same on test couples with nothing exchanged.
+        whole: the same with the whole embedding exchanged.
+        strength, strength_whole: of the test answers that should change to the source's own answer, the share that
+            does, with the subspace and with the whole embedding exchanged; the latter should be at least as large.
         controls: name -> number, see `Search.controls`.
     """
 
@@ -53,10 +54,10 @@ class Found:
 
 
 class Search:
-    """Searches in one network, on couples that are the same for every site.
+    """Searches in one network, on the same couples for every site.
 
-    The operands' values are dealt out, half of them to training couples and a quarter each to validation and test. In a
-    random half of the couples the variable's exchange changes the predicted bit, in the others not.
+    Half of the operands' values go to training couples, a quarter each to validation and test. In a random half of the
+    couples the variable's exchange changes the predicted bit; in the others it does not.
 
     Args:
         network: in evaluation mode.
@@ -84,17 +85,17 @@ class Search:
         return Search(untrained(self.network, self.seed), self.pairs, self.sites, self.budget, self.seed)
 
     def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
-        """The best subspaces of the given ranks for a variable, with all controls beside the chosen one.
+        """The best subspaces of the given ranks for a variable, with their controls.
 
         Args:
             site: of the network.
-            position: of a decoder site, t, where bit t is read; None exchanges all positions of any site, and reads the
-                whole answer.
+            position: t, where a decoder site is exchanged and bit t is read; None exchanges all positions of any site
+                and reads the whole answer.
             variable: one of ``pairs.models``; with ``position=None`` the sum or the product.
             ranks: of the subspaces.
 
         Raises:
-            UserError: if a position of the encoder is asked for alone, or a variable of one bit for the whole answer.
+            UserError: for a single position of the encoder, or a one-bit variable with ``position=None``.
         """
         place = self.place(site, position)
         exams = place.exams(variable)
@@ -120,7 +121,7 @@ class Search:
         ]
 
     def best(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> Subspace:
-        """The chosen subspace alone, without its controls; arguments as in `at`."""
+        """The chosen subspace without its controls; arguments as in `at`."""
         place = self.place(site, position)
         exams = place.exams(variable)
         return place.choose(
@@ -130,13 +131,13 @@ class Search:
     def controls(
         self, place: Place, variable: str, subspace: Subspace, exams: list[Exam], chosen: bool
     ) -> dict[str, float]:
-        """What the same exchange does where the variable cannot be.
+        """Scores of exchanges that cannot transfer the variable, and distances to natural states.
 
         ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real embeddings. ``iia_flipped`` (and
-        ``_max``): the subspace with other signs along the principal axes. ``distance``, ``distance_natural``: of
-        patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: searched
-        in an untrained network; and ``train_arbitrary``: on training couples, searched for a bit that was drawn at
-        random for each pair.
+        ``_max``): the subspace with random signs along the principal axes. ``distance``, ``distance_natural``: of
+        patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: a search
+        in an untrained network; and ``train_arbitrary``: the score on training couples of a search for a random bit
+        of each pair.
         """
         test, number = place.fewer(exams[-1]), self.budget.random
         randoms = [test.score(other) for other in random_subspaces(place.x, subspace.rank, number, self.seed)]
@@ -161,9 +162,10 @@ class Search:
         return found
 
     def place(self, site: str, position: Position) -> Place:
-        """A site and a position of it, with everything that searches there share."""
+        """A site and a position of it, with the data that searches there share."""
         if position is not None and site.startswith("enc."):
-            raise UserError(f"probe.position={position}: expected all at {site}; single positions are of the decoder")
+            raise UserError(f"probe.position={position}: expected all at {site}; only the decoder has single positions")
         if (site, position) not in self._places:
-            self._places = {(site, position): Place(self.setting, site, position)}  # the last one only: they hold runs
+            # Keep only the last one: each holds many runs.
+            self._places = {(site, position): Place(self.setting, site, position)}
         return self._places[site, position]

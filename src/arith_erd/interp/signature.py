@@ -1,4 +1,4 @@
-"""What a network does, in numbers that its algorithm decides: bit by bit, how it takes wrong prefixes and moves.
+"""A network's signature: how each answer bit responds to wrong prefixes and to moves.
 
     flip_propagate, flip_settled    share of answers that change with r_(t-1), by stratum (`interp.prefix`)
     prompt_only, local_carry, remainder
@@ -6,9 +6,9 @@
     carry, value, value_of_remainder
                                     how well bit t follows a move (`interp.steering`), at its best stage
 
-Each is an array (m,) over the bits t of the answer, with NaN where it is not measured: at t = 0 nothing comes before;
-the carry into bit 1 is also a product of two bits beside it; within the last two bits the sum cannot be told from that
-of a column, and the last carry is the last bit.
+Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
+also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable, and the
+last carry is the last bit.
 """
 
 import copy
@@ -36,12 +36,12 @@ Signature = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Measured:
-    """The signature of a network, with what it was taken from.
+    """The signature of a network, with the measurements behind it.
 
     Attributes:
-        accuracy: share of pairs answered right, all bits, of those that were looked at.
+        accuracy: share of the measured pairs whose answer is right in all bits.
         components: as above.
-        best: for each component of steering and each bit, the stage that was chosen; empty where none was.
+        best: for each component of steering and each bit, the chosen stage; empty without one.
         scores: of all stages.
     """
 
@@ -52,7 +52,7 @@ class Measured:
 
 
 def some_of(pairs: CausalTask, count: int, rng: np.random.Generator) -> CausalTask:
-    """At most ``count`` of the pairs of a task, drawn without replacement; all of them if there are no more."""
+    """At most ``count`` of the pairs of a task, drawn without replacement."""
     if count >= len(pairs.a):
         return pairs
     chosen = rng.permutation(len(pairs.a))[:count]
@@ -68,9 +68,9 @@ def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, s
 
     Args:
         network: in evaluation mode.
-        task: answered least significant bit first. Only additions are steered.
-        pairs: given wrong prefixes.
-        moved: steered; as many others give the directions.
+        task: with answers least significant bit first. Only additions are steered.
+        pairs: number of pairs that get wrong prefixes.
+        moved: number of pairs that are steered; as many others give the directions.
         seed: of all samples.
     """
     few = some_of(CausalTask(task), pairs, np.random.default_rng(seed))
@@ -90,7 +90,7 @@ def _measurable(component: str, t: int, width: int) -> bool:
 
 
 def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
-    """The stage that half of the pairs chooses; the other half scores it, so that the choice is no advantage."""
+    """The best stage on one half of the pairs; the other half scores it, so selection does not inflate the score."""
     of_bit = [score for score in scores if (score.test, score.position) == (test, t)]
     return max(of_bit, key=lambda score: score.halves[0], default=None)
 
@@ -106,7 +106,7 @@ def _accuracy(network: Network, pairs: CausalTask, batch_size: int = 1024) -> fl
 
 
 def _prefix_components(network: Network, pairs: CausalTask, components: Signature, seed: int) -> None:
-    """How the answer takes an inverted r_(t-1), and random prefixes."""
+    """Measure the responses to an inverted r_(t-1) and to random prefixes."""
     readings = read_prefixes(network, pairs, draws=2, seed=seed)
     agreement: dict[tuple[str, int], list[Array]] = {}
     for reading in readings.changed:
@@ -126,9 +126,9 @@ def _prefix_components(network: Network, pairs: CausalTask, components: Signatur
 
 
 def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The signature of each algorithm at its ideal, for addition: algorithm -> components.
+    """The ideal signature of each algorithm for addition: algorithm -> components.
 
-    A machine that takes remainders ties where a single token is inverted, so nothing is expected of it there.
+    One inverted token makes a ``remainder`` machine tie, so its ``flip`` components are NaN.
     """
     rng = np.random.default_rng(seed)
     pairs = some_of(CausalTask(task), count, rng)
@@ -158,7 +158,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 
 
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
-    """How well machines with a sum follow its moves by either prediction: machine -> components."""
+    """How well machines that store a sum follow its moves, by either prediction: machine -> components."""
     sample = Sample.draw(task, count, rng)
     delta = doses(task, sample, rng)
     bits = {test: moved_bits(sample, delta, test) for test in ("value", "remainder")}
@@ -178,5 +178,5 @@ def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Sign
 
 
 def as_rows(measured: Measured) -> list[dict[str, object]]:
-    """Every number of the steering, a row for each stage, bit and test."""
+    """All scores of the steering: one row for each stage, bit and test."""
     return [dataclasses.asdict(score) | {"informedness": score.informedness} for score in measured.scores]

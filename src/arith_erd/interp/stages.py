@@ -1,6 +1,6 @@
-"""A network as a list of stages, each of which leaves a residual stream that can be read, changed and run on from.
+"""A network as a list of stages. The residual stream after each can be read, changed, and run on to the logits.
 
-Stages are finer than the sites of a network: behind every sublayer there is one. For the encoder-decoder they are
+Stages are finer than layers: there is one after every sublayer. For the encoder-decoder they are
 ``enc.1.self``, ``enc.1``, .. and ``dec.1.self``, ``dec.1.cross``, ``dec.1``, ..; for the decoder-only model
 ``dec.1.self``, ``dec.1``, .. . The last stage of a layer has the name of its site.
 """
@@ -18,11 +18,11 @@ from ..models.transformer import DecoderLayer, EncoderLayer
 
 @dataclass(frozen=True)
 class State:
-    """The residual stream behind a stage, and what later stages need beside it.
+    """The residual stream after a stage, and the other inputs of later stages.
 
     Attributes:
-        x: (B, T, C); behind ``dec.*`` the last m positions predict the answer.
-        memory: the encoder's output (B, P, C); None while the encoder runs, and for a decoder-only model.
+        x: (B, T, C); after ``dec.*`` the last m positions predict the answer.
+        memory: the encoder's output (B, P, C); None in the encoder, and for a decoder-only model.
         answer_in: (B, m).
     """
 
@@ -38,7 +38,7 @@ class Stages:
     """The stages of a network in evaluation mode.
 
     Args:
-        network: a `Transformer` or a `NanoGPT`.
+        network: a `Transformer` or a `NanoGPT`; its sublayers are known.
 
     Attributes:
         names: of the stages, in the order in which they run.
@@ -53,12 +53,12 @@ class Stages:
         self.names = tuple(self._stages)
 
     def positions(self, name: str, state: State) -> slice:
-        """Where the stream behind a stage is to be read: the prompt in the encoder, else the answer."""
+        """The positions of the stream to read after a stage: the prompt's in the encoder, else the answer's."""
         return slice(None) if name.startswith("enc.") else slice(-state.answer_in.shape[1], None)
 
     @torch.no_grad()
     def run(self, prompt: Tensor, answer_in: Tensor) -> tuple[dict[str, State], Tensor]:
-        """Prompts (B, P) and decoder inputs (B, m) -> the state behind each stage, and logits (B, m, V)."""
+        """Prompts (B, P) and decoder inputs (B, m) -> the state after each stage, and logits (B, m, V)."""
         state = self._start(prompt, answer_in)
         states = {}
         for name, stage in self._stages.items():
@@ -67,7 +67,7 @@ class Stages:
 
     @torch.no_grad()
     def run_on(self, name: str, state: State) -> Tensor:
-        """The state behind the stage ``name``, changed or not -> logits (B, m, V)."""
+        """The state after the stage ``name``, changed or not -> logits (B, m, V)."""
         for later in self.names[self.names.index(name) + 1 :]:
             state = self._stages[later](state)
         return self._logits(state)
@@ -127,7 +127,7 @@ def _feed_forward(part: nn.Module) -> Stage:
 
 
 def _first_of_decoder(network: Transformer, attention: Stage) -> Stage:
-    """What the encoder leaves becomes memory, and the answer's embeddings enter."""
+    """The encoder's output becomes the memory, and the answer's embeddings become the stream."""
 
     def stage(s: State) -> State:
         answer = network.positions(network.answer_embedding(s.answer_in))
@@ -137,7 +137,7 @@ def _first_of_decoder(network: Transformer, attention: Stage) -> Stage:
 
 
 def _masked(part: nn.Module, network: NanoGPT, last: bool) -> Stage:
-    """Causal attention; in the last block only for the positions of the answer, as in the network itself."""
+    """Causal attention; the last block updates only the answer's positions, as in the network."""
 
     def stage(s: State) -> State:
         length = s.x.shape[-2]

@@ -1,18 +1,18 @@
-"""Move a network along the direction of a variable, and see whether its answer follows.
+"""Move a network along the direction of a variable. Does its answer follow?
 
 The direction of a variable at a stage and a position is the least-squares slope of the residual stream on it, with
 other variables held fixed: x ~ slope v + slopes of the rest. Two variables are tried, each against a control::
 
-    carry    the carry into bit t is inverted: c -> 1 - c. Bit t should change.
+    carry    invert the carry into bit t: c -> 1 - c. Bit t should change.
              Control: after a move of the same length in a random direction it should not.
-    value    the sum moves by delta. Bit t should become that of a + b + delta; so one direction has to change it back
-             and forth. Control: where bit t of a + b + delta is the old one, it should not change.
+    value    move the sum by delta. Bit t should become bit t of a + b + delta, so one direction must both set and
+             clear it. Control: where bit t of a + b + delta is the old one, it should not change.
 
 Each is scored by *informedness*: the share of answers that change where they should, less the share of those that
 change where they should not. It is 1 for a network that follows, and 0 for one that ignores the move, changes at random
-or always. A carry that nobody reads, or a sum that nobody reads, gives 0, however well it can be decoded.
+or always. A carry or a sum that no later weight reads gives 0, however well it can be decoded.
 
-Moves are made at positions of the answer that are four apart, or at all positions of the prompt at once.
+A move changes answer positions that are four apart, or all prompt positions at once.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Score:
     Attributes:
         position: t.
         test: ``carry``; ``value`` and ``remainder``, which predict a + b + delta's bit and the parity of
-            round((a + b + delta - p) / 2^t), p what the prefix spells.
+            round((a + b + delta - p) / 2^t), with p the number that the prefix spells.
         n: answers.
         should, should_not: shares that change where the test predicts a change, and where it predicts none.
         halves: informedness on either half of the pairs.
@@ -82,10 +82,10 @@ class Sample:
 
 
 def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
-    """Variables that the stream may hold about bit t (N, k): first the carry, then the sum, then what is held fixed.
+    """Variables (N, k) that the stream may hold about bit t: the carry, the sum, then those held fixed.
 
-    What follows linearly from the others is left out. With seven bits: at t = 1, a_0 + b_0 = r_0 + 2 c_1; at t = 6 the
-    sum is p + 64 (a_6 + b_6 + c_6); bit 7 is its own carry.
+    Variables that are linear in the others are left out. With seven bits: at t = 1, a_0 + b_0 = r_0 + 2 c_1; at t = 6
+    the sum is p + 64 (a_6 + b_6 + c_6); bit 7 is its own carry.
     """
     values = sample.values
     top = values["answer"].shape[1] - 1
@@ -103,7 +103,7 @@ def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
 
 
 def _own_bits(task: Add, sample: Sample, place: int) -> Array:
-    """Both operand bits of the index that a place of the prompt has (N, 2); of the highest one for the operator."""
+    """Both operand bits (N, 2) at the index of a prompt position; for the operator those of the highest index."""
     index = place % (task.bits + 1) if place != task.bits else task.bits - 1
     index = index if task.prompt_order == "reverse" else task.bits - 1 - index
     return np.stack([sample.values["a_bit"][:, index], sample.values["b_bit"][:, index]], axis=1)
@@ -115,7 +115,7 @@ class Slopes:
     def __init__(self, task: Add, sample: Sample) -> None:
         self.width = task.width
         unit = 2.0 ** (1 - task.width)
-        self.answer, self.prompt = [], []  # solvers: (2, N) for each t; and (m + 1, N) for each place of the prompt
+        self.answer, self.prompt = [], []  # solvers: (2, N) for each t; (m + 1, N) for each prompt position
         for t in range(task.width):
             self.answer.append(_solver(_regressors(sample, t))[1:3] * torch.tensor([[1.0], [unit]]))
         sums = np.stack([np.ones(len(sample.a)), sample.values["sum"][:, 0] * unit], axis=1)
@@ -128,10 +128,10 @@ class Slopes:
     def of(self, stage: str, x: Tensor) -> tuple[Tensor, Tensor]:
         """Slopes on the carry and on one unit of the sum, for each bit t: (m, T, C) each.
 
-        Zero where a position is not moved for bit t: in the decoder all but t.
+        Slopes are zero where a position is not moved for bit t: in the decoder at all positions but t.
 
         Args:
-            x: the stream behind the stage (N, T, C), of the sample.
+            x: the sample's stream after the stage (N, T, C).
         """
         x = x.double()
         if stage.startswith("enc."):
@@ -144,12 +144,12 @@ class Slopes:
 
 
 def _solver(regressors: Tensor) -> Tensor:
-    """Regressors (N, k) -> (k, N), whose product with a stream is its slopes; what cannot be told apart shares one."""
+    """Regressors (N, k) -> solver (k, N): slopes of a stream are solver @ stream; collinear regressors share one."""
     return torch.linalg.pinv(regressors, rcond=1e-9)
 
 
 def doses(task: Add, sample: Sample, rng: np.random.Generator, largest: int = 64) -> Array:
-    """For each pair and bit a shift of the sum by 1 to ``largest``, up or down, that leaves a sum: (N, m)."""
+    """Shifts (N, m) of the sum for each pair and bit: 1 to ``largest``, up or down, within the range of sums."""
     total = sample.values["sum"]
     size = np.minimum(largest, 2 ** (task.bits - 1))
     delta = rng.integers(1, size + 1, total.shape) * rng.choice([-1, 1], total.shape)
@@ -158,7 +158,7 @@ def doses(task: Add, sample: Sample, rng: np.random.Generator, largest: int = 64
 
 
 def moved_bits(sample: Sample, delta: Array, test: str) -> Array:
-    """Bit t of a machine whose sum moves by delta[:, t] (N, m); -1 where a remainder lies between two numbers."""
+    """Bit t of a machine whose sum moves by delta[:, t] (N, m); -1 where a remainder is nearly half-integral."""
     t = np.arange(delta.shape[1])
     total = sample.values["sum"] + delta
     if test == "value":
@@ -176,9 +176,9 @@ def steer(
 
     Args:
         network: in evaluation mode.
-        task: addition, answered least significant bit first.
-        pairs: moved, each at a quarter of the positions.
-        fitted: other pairs, on which the directions are fitted.
+        task: addition, with answers least significant bit first.
+        pairs: number of pairs to move, each at a quarter of the positions.
+        fitted: number of other pairs, on which the directions are fitted.
         seed: of both samples, the doses and the random directions.
     """
     rng = np.random.default_rng(seed)
@@ -222,7 +222,7 @@ def steer(
 
 def _moves(stage: str, carry: Tensor, value: Tensor, sample: Sample, deltas: list[Array], group: Array,
            rng: np.random.Generator) -> Iterator[Tensor]:  # fmt: skip
-    """What to add to the stream (N, T, C): carries inverted, a random direction as long, the sum moved twice."""
+    """Changes of the stream (N, T, C): inverted carries, random directions of the same length, two moves of the sum."""
     chosen = torch.from_numpy(group).double()  # (N, m)
     inverted = torch.einsum("nm,mtc->ntc", torch.from_numpy(1.0 - 2 * sample.values["carry"]) * chosen, carry)
     yield inverted

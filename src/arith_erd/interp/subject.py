@@ -1,4 +1,4 @@
-"""A network with what a probe needs to question it: from a run, from a file of weights, or written by hand."""
+"""A network as probes see it: from a run, from a file of weights, or written by hand."""
 
 import glob
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Names of positions: what stands at each place of a prompt and of an answer."""
+"""Names of the positions of a prompt and of an answer."""
 
 from ..tasks import Task
 
@@ -6,7 +6,7 @@ from ..tasks import Task
 def prompt_names(task: Task) -> list[str]:
     """``a0 a1 + b0 b1`` for two digits in reverse order, ``a1 a0 + b1 b0`` in plain order; index 0 is the lowest.
 
-    No two positions have the same name: of three operands the operators are ``+1`` and ``+2``.
+    Names are unique: with three operands the operators are ``+1`` and ``+2``.
     """
     places = range(task.bits) if task.prompt_order == "reverse" else range(task.bits - 1, -1, -1)
     names = []
@@ -24,5 +24,5 @@ def answer_names(task: Task) -> list[str]:
 
 
 def input_names(task: Task) -> list[str]:
-    """What the decoder reads where it predicts `answer_names`: ``<s> r0 r1``."""
+    """The decoder's input at each of `answer_names`: ``<s> r0 r1``."""
     return ["<s>", *answer_names(task)[:-1]]

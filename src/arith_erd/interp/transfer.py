@@ -1,4 +1,4 @@
-"""Put the value that one position holds at another position."""
+"""Copy the value of one answer position to another."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,10 +28,10 @@ def transfers(
     seed: int = 0,
     budget: Budget | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Put the value's directions of position t, with what they hold there, at position t' of the same or another pair.
+    """Copy the embedding along position t's value directions to position t', within a pair or between two.
 
-    A network with one number for all positions answers with bit t' of the sum that came along. One with another
-    variable at each position answers anything.
+    A network that keeps one number at all positions then answers with bit t' of the copied sum. Nothing is predicted
+    for a network that keeps different variables at different positions.
 
     Args:
         network: in evaluation mode.
@@ -39,13 +39,13 @@ def transfers(
         sites: decoder layers.
         methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
             ``whole``: the whole embedding.
-        sample: couples, which share no operand with those that subspaces are learned from.
+        sample: number of couples; they share no operand with those that the subspaces are learned from.
         seed: of the couples and searches.
         budget: of the searches.
 
     Yields:
-        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` or ``other``), ``n``; ``iia``: of another
-        pair the balanced accuracy (`das.balanced`) at bit t' of its sum, of the same pair the share of answers that
+        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` or ``other``), ``n``; ``iia``: for another
+        pair the balanced accuracy (`das.balanced`) at bit t' of its sum, for the same pair the share of answers that
         stay right; ``floor``: the same with nothing exchanged.
     """
     search = Search(network, pairs, sites, budget, seed)

@@ -1,4 +1,4 @@
-"""What each position of each layer hands on: whole embeddings exchanged between runs, and who predicted the outcome."""
+"""Exchange whole embeddings between runs, position by position. Count which causal model predicts the new answer."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from .pairs import FAMILIES, families_of, sources
 
 
 def models_of(pairs: CausalTask) -> tuple[str, ...]:
-    """The causal models that are compared: ``none``, a variable of the task each, and ``token`` of the prompt."""
+    """The causal models to compare: ``none``, one for each variable of the task, and ``token`` for the prompt."""
     return ("none", *(name for name in pairs.models if name not in PARTIAL), "token")
 
 
@@ -23,21 +23,21 @@ def transmissions(
 ) -> Iterator[dict[str, Any]]:
     """Exchange the embedding at every position of the sites, for every family of pairs.
 
-    In the decoder position t is exchanged in couples that belong to a family at t, and bit t of the answer is read. In
-    the encoder every token of the prompt is exchanged in couples of every t. Bases are the same everywhere.
+    In the decoder position t is exchanged in the couples of a family at t, and bit t of the answer is read. In the
+    encoder each prompt position is exchanged in the couples of every t. All use the same bases.
 
     Args:
         network: in evaluation mode.
         pairs: of its task.
         sites: of the network.
-        sample: bases.
+        sample: number of bases.
         seed: of the couples.
 
     Yields:
-        ``site``, ``position`` of the site, ``family``, ``answer`` (the t that is read), ``n``, ``flipped`` (answers
-        that change), ``flipped_later`` (in the decoder: some token after t changes), and for each model of `models_of`:
-        ``iia_*``, the share of answers that it predicts, ``floor_*``, the same without any exchange, ``ceiling_*``,
-        with all positions of the site exchanged. A model that says nothing at a site has NaN.
+        ``site``, ``position`` of the site, ``family``, ``answer`` (the t that is read), ``n``, ``flipped`` (share of
+        answers that change), ``flipped_later`` (in the decoder: share where some token after t changes), and for each
+        model of `models_of`: ``iia_*``, the share of answers that it predicts; ``floor_*``, the same without any
+        exchange; ``ceiling_*``, with all positions of the site exchanged. NaN where a model predicts nothing.
     """
     rng = np.random.default_rng(seed)
     base = rng.integers(len(pairs.a), size=sample)
@@ -60,7 +60,7 @@ def transmissions(
 
 
 def _couples(pairs: CausalTask, base: Array, rng: np.random.Generator) -> dict[tuple[str, int | None], Array]:
-    """Sources (n,) of the bases by family and t; t is None if the couples belong to the family at every t."""
+    """Sources (n,) of the bases by family and t; t is None for families that hold at every t."""
     found: dict[tuple[str, int | None], Array] = {}
     for name in families_of(pairs):
         if FAMILIES[name].everywhere:
@@ -71,18 +71,18 @@ def _couples(pairs: CausalTask, base: Array, rng: np.random.Generator) -> dict[t
 
 
 def _tokens(runs: Runs, patched: Patched, site: str, source: Array, position: Position) -> Array:
-    """The likeliest tokens (n, m) once the sources' embedding is there."""
+    """The likeliest tokens (n, m) with the sources' embeddings."""
     with torch.no_grad():
         return patched(runs.at(site, source, position), position).argmax(dim=-1).cpu().numpy()
 
 
 class Judge:
-    """Couples, and what each causal model predicts for them.
+    """Couples, with each causal model's predictions for them.
 
     Args:
         pairs: of a task.
         base: (n,).
-        source: (n,), -1 where a base has none: then nothing changes, and nothing counts.
+        source: (n,), -1 for a base without one; such a base is left unchanged and not counted.
     """
 
     def __init__(self, pairs: CausalTask, base: Array, source: Array) -> None:
@@ -98,7 +98,7 @@ class Judge:
 
         Args:
             t: the position of the answer that is read.
-            token: of the prompt, that was exchanged; None in the decoder.
+            token: the prompt position that was exchanged; None in the decoder.
         """
         counted, predicted = self.counted, self.predicted
         if token is not None:

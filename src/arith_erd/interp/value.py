@@ -1,7 +1,7 @@
-"""Where embeddings keep a number, and how to move them by some units of it: four readings of "the value direction".
+"""Move embeddings by some units of a number: four definitions of "the value direction".
 
-Each gives, for embeddings x (N, d) of pairs with the values s (N,), a function ``move(s, delta) -> (n, d)``: what to
-add.
+Each is fitted on embeddings x (N, d) of pairs with the values s (N,). It gives a function ``move(s, delta) -> (n, d)``,
+the change to add to the embeddings.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Move = Callable[[Array, int], Tensor]
 
 
 def slope(x: Whitened, values: Tensor) -> Move:
-    """Least squares: how much the embedding changes with a unit of the value, ``Cov(x, s) / Var(s)``."""
+    """Least squares: the change of the embedding per unit of the value, ``Cov(x, s) / Var(s)``."""
     s = values.to(torch.float64)
     deviation = s - s.mean()
     covariance = x.axes @ (x.scale * (x.white.T @ deviation)) / len(s)  # (d,)
@@ -27,10 +27,10 @@ def slope(x: Whitened, values: Tensor) -> Move:
 
 
 def reading(x: Whitened, values: Tensor) -> Move:
-    """LEACE: along the one direction that it erases, so far that a least-squares reading of the value moves by delta.
+    """LEACE: move along the direction that it erases until a least-squares reading of the value has moved by delta.
 
-    That direction is the one of `slope`. The step is longer by 1 / R^2, R^2 being the share of the value's variance
-    that can be read off linearly.
+    The direction is that of `slope`. The step is longer by 1 / R^2, where R^2 is the share of the value's variance that
+    a linear probe reads.
     """
     eraser = leace(x, values[:, None])
     s = values.to(torch.float64)
@@ -41,7 +41,7 @@ def reading(x: Whitened, values: Tensor) -> Move:
 
 
 class Centroids:
-    """From the mean embedding of one value to that of another, however they lie.
+    """Move from the mean embedding of one value to that of another; no linearity is assumed.
 
     Args:
         x: (N, d).
@@ -62,7 +62,7 @@ class Centroids:
 
 
 def within(subspace: Subspace, centroids: Centroids) -> Move:
-    """The part of the way between centroids that lies in a subspace, as one that an alignment search has found."""
+    """The moves between centroids, projected onto a subspace, such as one found by an alignment search."""
 
     def move(of: Array, delta: int) -> Tensor:
         way = centroids(of, delta)

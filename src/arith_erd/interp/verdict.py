@@ -1,16 +1,16 @@
-"""Which algorithm's signature is a network's nearest to, and is that near enough?
+"""Which algorithm's signature is nearest to the network's, and is it near enough?
 
-A signature has two parts: how the network takes wrong prefixes, and which moves it follows. The distance of a part is
-the root mean square difference of its components, over all bits, in units of the largest that counts as near; the
-distance to an algorithm is the larger of the two, and near is at most 1. So a network that takes prefixes as one
-algorithm does and moves as another does is near to neither.
+A signature has two parts: the responses to wrong prefixes, and those to moves. The distance of a part is the root mean
+square difference of its components, over all bits, in units of the largest difference that counts as near. The distance
+to an algorithm is the larger of the two, and near means at most 1. So a network that responds to prefixes like one
+algorithm and to moves like another is near to neither.
 
-Beside the four algorithms stand all pairs of them that share the bits: one for those below a border, another from there
-on. They count as ``mixed``, and only where no single algorithm is near.
+Mixtures are candidates too: one algorithm for the bits below a border, another from there on. The verdict is ``mixed``
+if a mixture is near and no single algorithm is.
 
-A network that answers wrong runs none of them, and so does one that is far from all. But one that takes prefixes as an
-algorithm does and follows no move at all is ``undecided``: the directions may have been the wrong ones. So is one that
-is equally near to two algorithms.
+The verdict is ``none`` if the network answers wrong or is far from every algorithm. It is ``undecided`` if prefixes fit
+an algorithm but no move has an effect, since the directions may have been the wrong ones; or if two algorithms are
+equally near.
 """
 
 from dataclasses import dataclass
@@ -22,30 +22,30 @@ from .signature import COMPONENTS, PREFIXES, STEERING, Measured, Signature
 
 NEAR = 1.0
 LIMITS = {"prefixes": 0.1, "moves": 0.25}
-"""Root mean square differences that count as near. Shares of prefixes are exact but for sampling; moves are not."""
+"""Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
 APART = 0.2
-"""A runner-up that is nearer to the best than this is as good: the tests do not tell them apart."""
+"""A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 RIGHT = 0.95
-"""Smallest share of right answers of a network that adds."""
+"""Smallest share of right answers for a verdict other than ``none``."""
 EFFECT = 0.5
-"""Informedness from which on a move counts as followed."""
+"""Smallest informedness at which a move has an effect."""
 BORDERS = range(2, 7)
 VERDICTS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "none", "undecided")
 NO_EFFECT = (
-    "it takes prefixes as an algorithm does, but follows no move along the direction of a carry or of the sum: the "
-    "least-squares directions need not be those that it reads"
+    "prefixes fit an algorithm, but no move along a fitted direction has an effect; those directions may not be the "
+    "ones it reads"
 )
 PARTS = {"prefixes": slice(len(PREFIXES)), "moves": slice(len(PREFIXES), None)}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A name, and what it rests on.
+    """A name, and the distances behind it.
 
     Attributes:
         name: one of `VERDICTS`.
         distance: to the nearest algorithm or mixture.
-        nearest: that one; for a mixture ``erd below bit 4, prefix_carry from there``.
+        nearest: the nearest; for a mixture such as ``erd below bit 4, prefix_carry from there``.
         distances: to each single algorithm, and to the nearest mixture.
         by_part: ``prefixes`` and ``moves``: to each single algorithm by this part alone.
         by_bit: for t = 1 .. m - 1, the nearest algorithm and its distance.
@@ -85,21 +85,21 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     rivals = [other for other in single if other != best and single[other] - single[best] < APART]
     if measured.accuracy < RIGHT:
         name = "none"
-        reasons.append(f"answers {measured.accuracy:.1%} of the pairs right, fewer than {RIGHT:.0%}: no adder")
+        reasons.append(f"answers {measured.accuracy:.1%} of the pairs right, fewer than {RIGHT:.0%}")
     elif distance > NEAR:
         of_prefixes = min(_part(square, "prefixes") for square in [*squares.values(), *mixtures.values()])
         name = "none" if of_prefixes > NEAR or _any_effect(measured) else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        reasons.append(f"no algorithm within a distance of 1: {nearest} is nearest, at {distances[nearest]:.2f}")
+        reasons.append(f"no algorithm is within a distance of 1; the nearest is {nearest}, at {distances[nearest]:.2f}")
         reasons += [_nearest_by(part, found) for part, found in by_part.items()] if name == "none" else [NO_EFFECT]
     elif name == best and rivals:
         name = "undecided"
-        reasons.append(f"as near to {', '.join(rivals)} as to {best}: the tests do not tell them apart")
+        reasons.append(f"{', '.join(rivals)} is as near as {best}; the tests do not distinguish them")
     return Verdict(name, distance, nearest, distances, by_part, by_bit, reasons)
 
 
 def _squares(measured: Signature, expected: Signature) -> np.ndarray:
-    """Squared differences (components, m), NaN where either is not known."""
+    """Squared differences (components, m), NaN where either side is NaN."""
     return np.stack([(measured[name] - expected[name]) ** 2 for name in COMPONENTS])
 
 
@@ -112,7 +112,7 @@ def _distance(squares: np.ndarray) -> float:
 
 
 def _part(squares: np.ndarray, part: str) -> float:
-    """Root mean square over bits, each the mean of what is known of it, in units of its limit; 0 of nothing."""
+    """Root mean square over bits, each the mean of its finite components, in units of the part's limit; 0 if none."""
     known = np.isfinite(squares[PARTS[part]])
     counts = known.sum(0)
     if not counts.any():
@@ -127,4 +127,4 @@ def _any_effect(measured: Measured) -> bool:
 
 def _nearest_by(part: str, distances: dict[str, float]) -> str:
     nearest = min(distances, key=distances.__getitem__)
-    return f"by {part} alone, nearest to {nearest} ({distances[nearest]:.2f})"
+    return f"by {part} alone, the nearest is {nearest} ({distances[nearest]:.2f})"

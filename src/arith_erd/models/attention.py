@@ -1,4 +1,4 @@
-"""Attention, written to be fast on the sizes of these models: thousands of rows with 8 to 30 entries."""
+"""Attention that is fast on the sizes of these models: thousands of rows with 8 to 30 entries."""
 
 import math
 
@@ -52,7 +52,7 @@ def require_heads(d_model: int, num_heads: int) -> None:
 
 
 class Heads(nn.Module):
-    """What attention does after its projections: the pattern, the heads' outputs, and their sum.
+    """Attention after its projections: the pattern, the heads' outputs, and their sum.
 
     ``pattern`` (B, nh, T, S), ``z`` (B, T, nh, hs) and ``result`` (B, T, nh, C) are hook points.
     """

@@ -24,8 +24,8 @@ from ..tasks import Task
 from .transformer import Transformer
 from .weights import is_plain, load_tensors
 
-MAX_LAYERS = 64  # a file can name any number of layers
-NUM_HEADS = 8  # no shape shows it; table 2 of the paper
+MAX_LAYERS = 64  # an untrusted file can name any number of layers
+NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
 STACKS = ("encoder_layers.", "decoder_layers.")
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -84,7 +84,7 @@ def load_official(path: str | Path, task: Task) -> Transformer:
 
     Args:
         path: their state dict, read as tensors only, so that no code in it can run.
-        task: what it was trained on. Only the lengths of prompt and answer can be checked, so addition and random
+        task: its task. Only the lengths of prompt and answer can be checked, so addition and random
             output are indistinguishable.
 
     Raises:

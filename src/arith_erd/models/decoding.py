@@ -20,7 +20,7 @@ def shift_right(completion: Tensor) -> Tensor:
 
 @torch.no_grad()
 def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
-    """Take the likeliest token after each prefix, again and again: prompts (N, P) -> tokens (N, length)."""
+    """Append the likeliest token ``length`` times: prompts (N, P) -> tokens (N, length)."""
     batches = []
     for part in prompt.split(batch_size):
         memory = network.encode(part)

@@ -1,13 +1,14 @@
 """Dropout without a generator: a mask is a pure function of (seed, step, site in the network, element).
 
-So a replica drops the same activations alone or in a pack, on any device, and after any interruption.
+So a replica drops the same activations alone or in a pack, on any device, and after any interruption. This file only
+hashes: `training.pack` derives each replica's key from its seed, by `seeds.Stream.DROPOUT`.
 """
 
 import torch
 from torch import Tensor, nn
 
-_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # of "lowbias32", a published integer hash with little bias
-_SIGNS = 0x80008000 - (1 << 32)  # flipped, both halves of an int32 compare like unsigned numbers
+_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # of "lowbias32", a published integer hash with low bias
+_SIGNS = 0x80008000 - (1 << 32)  # with these bits flipped, both halves of an int32 compare like unsigned numbers
 
 
 def _xor_shift(x: Tensor, bits: int) -> Tensor:
@@ -16,7 +17,7 @@ def _xor_shift(x: Tensor, bits: int) -> Tensor:
 
 
 def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
-    """Scramble int32 numbers; for each ``key`` another bijection. Integers wrap alike on every device."""
+    """Hash int32 numbers; each ``key`` gives another bijection. Overflow wraps alike on every device."""
     x = _xor_shift(x, 16) * _MULTIPLIERS[0]
     x = _xor_shift(x ^ key, 15) * _MULTIPLIERS[1]
     return _xor_shift(x, 16)
@@ -34,7 +35,7 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
     half = (count + 1) // 2
     threshold = (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16  # for the upper half of an int32
     if torch.compiler.is_compiling():
-        # The same, element by element: Inductor puts no concatenation into vector instructions, and hashes are cheap.
+        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap.
         index = torch.arange(count, dtype=torch.int32, device=key.device)
         second = index >= half
         random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ _SIGNS
@@ -49,7 +50,7 @@ class Dropout(nn.Module):
     """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step.
 
     Raises:
-        RuntimeError: in training mode without a key, for then every step would drop the same elements.
+        RuntimeError: in training mode without a key.
     """
 
     key: Tensor | None  # (2,) int32

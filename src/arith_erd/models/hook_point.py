@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 
 class HookPoint(nn.Module):
-    """The identity. It makes a tensor hookable that no module returns, like TransformerLens' class of the same name.
+    """The identity. It makes an intermediate tensor hookable, like TransformerLens' class of the same name.
 
     It has no parameters and disappears from compiled graphs.
 

@@ -34,8 +34,8 @@ class CausalSelfAttention(nn.Module):
 
         Args:
             x: embeddings (B, T, C).
-            future: (T, T) bool, True where a position must not look.
-            last: L; all positions are read, and only these are updated.
+            future: (T, T) bool, True where a position must not attend.
+            last: L. All positions give keys and values; only the last L give queries.
         """
         q, k, v = (split_heads(y, self.heads.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
         q = q[..., -last:, :]  # (B, nh, L, hs)
@@ -166,17 +166,17 @@ class NanoGPT(Network):
         *lower, last = self.blocks
         for block in lower:
             x = block(x, future, length)
-        x = last(x, future, answer_in.shape[-1])  # (B, t, C): nothing reads its output at the prompt
+        x = last(x, future, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
 
     def _layout(self, length: int, tree: Tree | None) -> tuple[slice | Tensor, Tensor]:
-        """Positions of P prompt and t answer tokens, and where each must not look, (P + t, P + t)."""
+        """Positions of P prompt and t answer tokens, and the mask (P + t, P + t), True where one must not attend."""
         if tree is None:
             return slice(length), self.future[:length, :length]
         prompt = torch.arange(self.prompt_length, device=tree.positions.device)
         future = tree.future.new_zeros(length, length)
-        future[: self.prompt_length] = True  # the prompt sees nothing of an answer
+        future[: self.prompt_length] = True  # the prompt does not attend to the answer
         future[: self.prompt_length, : self.prompt_length] = self.future[: self.prompt_length, : self.prompt_length]
         future[self.prompt_length :, self.prompt_length :] = tree.future
         return torch.cat([prompt, self.prompt_length + tree.positions]), future

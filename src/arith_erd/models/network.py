@@ -1,4 +1,4 @@
-"""The interface between an architecture and the rest: training and probes use nothing else of it."""
+"""The interface of an architecture. Training and probes use nothing else of it."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Tree:
-    """Several continuations of one answer, decoded in a single pass: where each token is, and what it may look at.
+    """Several continuations of one answer, decoded in a single pass: the positions and the attention mask.
 
     ``<start> 1 0`` with ``0`` as another first bit is the sequence ``<start> 1 0 | 0 0`` at the positions
-    ``0 1 2 | 1 2``; the tokens after the bar see ``<start>`` and each other, not the first branch.
+    ``0 1 2 | 1 2``. The tokens after the bar attend to ``<start>`` and to each other, not to the first branch.
 
     Args:
         positions: (T,) int64, the position of each token in its own answer.
-        future: (T, T) bool, True where a token must not look.
+        future: (T, T) bool, True where a token must not attend.
     """
 
     positions: Tensor
@@ -24,8 +24,8 @@ class Tree:
 class Network(nn.Module):
     """A model of completions given prompts: P prompt tokens, m answer tokens, V tokens in the vocabulary, C channels.
 
-    A subclass takes ``prompt_length``, ``answer_length``, ``vocab_size`` and what its YAML file sets, and defines
-    `encode`, `decode` and `sites`. It is written for a single network; packs are made of it from outside.
+    A subclass takes ``prompt_length``, ``answer_length``, ``vocab_size`` and the options in its YAML file. It defines
+    `encode`, `decode` and `sites`. It describes a single network; `training.pack` stacks the replicas.
     """
 
     def encode(self, prompt: Tensor) -> Tensor:
@@ -35,7 +35,8 @@ class Network(nn.Module):
     def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
         """Output of `encode` and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V).
 
-        With a `Tree` of T tokens, ``answer_in`` is (B, T) and the logits are (B, T, V): of the token after each.
+        With a `Tree` of T tokens, ``answer_in`` is (B, T) and the logits (B, T, V) are those of the next tokens. Only
+        the probes ``prefix`` and ``mechanism`` use trees; a network without the argument serves all other probes.
         """
         raise NotImplementedError
 

@@ -46,7 +46,7 @@ def checked_state(
 
     Args:
         source: where the tensors come from, for the message.
-        wanted: what says which network they should be of.
+        wanted: where the expected network is defined, for the message.
 
     Raises:
         UserError: naming those that do not fit.
@@ -60,6 +60,6 @@ def checked_state(
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether this is a dense tensor of real floating-point numbers that has memory (not on ``meta``)."""
+    """Whether this is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
     return dense and tensor.is_floating_point() and not tensor.is_meta

@@ -1,1 +1,1 @@
-"""Drawing: one style, and the pictures that more than one part of the package draws."""
+"""Drawing: one style, and the figures of probes, curves and tables."""

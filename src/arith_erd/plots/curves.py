@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFor
 from ..runs import Row
 from .style import BLUE, GREY, INK, ORANGE, canvas, legend_below, seeds_text, tidy
 
-MAX_POINTS = 400  # of a line: more cannot be seen and make the SVG heavy
+MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:

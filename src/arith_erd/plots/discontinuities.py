@@ -10,11 +10,11 @@ from matplotlib.patches import Rectangle
 from .style import INK, bounded, canvas, headline, write_in_cell
 
 COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "percent"), float)
-WHITE_ABOVE = 30  # percent: darker cells are written on in white
+WHITE_ABOVE = 30  # percent: larger numbers are written in white, on darker cells
 
 
 def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
-    """Draw a heat map of percentages by row for each task; a cell without a single case stays empty.
+    """Draw a heat map of percentages by row for each task; a cell without cases stays empty.
 
     Args:
         tasks: rows by title.

@@ -1,4 +1,4 @@
-"""Pictures of what happens to the answer when the value is moved by some units, or to another position."""
+"""The figures of ``probe=dose`` and ``probe=transfer``: the answer after moves of the value."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ DASHES = {"enc": "--", "dec": "-"}
 
 
 def draw_doses(rows: pd.DataFrame, task: str) -> Figure:
-    """Whole answers that follow a dose, prefix of the new answer given: a panel a method, a line a site.
+    """Draw the share of whole answers that follow, given the new prefix: one panel per method, one line per site.
 
     Args:
         rows: those of ``probe=dose``; means over seeds.
@@ -56,7 +56,7 @@ def draw_doses(rows: pd.DataFrame, task: str) -> Figure:
 
 
 def draw_transfers(rows: pd.DataFrame, task: str) -> Figure:
-    """Where a value came from by where it was put: the balanced accuracy at that position's bit of the other sum.
+    """Source position against target position: the balanced accuracy at the target's bit of the other sum.
 
     Args:
         rows: those of ``probe=transfer``; means over seeds.
@@ -76,7 +76,7 @@ def draw_transfers(rows: pd.DataFrame, task: str) -> Figure:
         for (i, j), share in np.ndenumerate(table.to_numpy()):
             color = "white" if share > 0.8 else INK
             text = ax.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=color)
-            text.set_in_layout(False)  # which would take longer than all the rest
+            text.set_in_layout(False)  # laying it out would take longer than all the rest
         ax.set_xticks(range(len(table.columns)), [str(t) for t in table.columns])
         ax.set_yticks(range(len(table.index)), [str(t) for t in table.index])
         ax.set(xlabel="put at position", ylabel="taken from position")

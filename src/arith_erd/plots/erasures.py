@@ -1,4 +1,4 @@
-"""The figure of ``probe=amnesic``: what erasing a concept does to the answers."""
+"""The figure of ``probe=amnesic``: the accuracy after erasing a concept."""
 
 from collections.abc import Mapping
 from typing import Any

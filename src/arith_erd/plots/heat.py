@@ -37,4 +37,4 @@ def heat_map(
         if np.isfinite(value):
             color = "white" if norm(value) > 0.6 else "black"
             text = ax.text(j, i, f"{value:{numbers}}", ha="center", va="center", fontsize=7, color=color)
-            text.set_in_layout(False)  # the layout need not ask where it ends
+            text.set_in_layout(False)  # saves the layout engine from measuring it

@@ -1,4 +1,4 @@
-"""A picture of what each position of each layer hands on."""
+"""The figure of ``probe=interchange``: the effect of exchanging the embedding at each layer and position."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The card of a network: three questions by bit, beside what each algorithm would answer; and where it happens."""
+"""The figure of ``probe=mechanism``: three questions by bit, for networks and algorithms, and the effect of moves."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ LINES = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-
 
 
 def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.DataFrame, title: str) -> Figure:
-    """Above, a table of shares for each question; below, how well moves behind each stage are followed.
+    """Draw a table of shares for each question, and below it the effect of moves after each stage.
 
     Args:
         rows: of the probe.
@@ -49,7 +49,7 @@ def _values(rows: pd.DataFrame, component: str, bits: range, **key: object) -> l
 
 
 def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, names: bool) -> None:
-    """Numbers on a ground that is the darker the larger they are; a rule between networks and algorithms."""
+    """Draw numbers in shaded cells, darker for larger ones, and a rule between networks and algorithms."""
     numbers = np.array(list(lines.values()))
     ax.imshow(numbers, cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
     for (y, x), value in np.ndenumerate(numbers):
@@ -64,7 +64,7 @@ def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, n
 
 
 def _stages(ax: Axes, rows: pd.DataFrame) -> None:
-    """Informedness behind each stage: the mean over the bits that tell, a line for each seed."""
+    """Draw informedness after each stage: the mean over the measured bits, one line per seed."""
     tidy(ax)
     stages = list(dict.fromkeys(rows["stage"]))
     last = rows["position"].max() if len(rows) else 0

@@ -1,4 +1,4 @@
-"""A picture of what wrong prefixes do to the next token."""
+"""The figure of ``probe=prefix``: the effect of wrong prefixes on the next token."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ STRATA = {
 
 
 def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
-    """Changed answers over the positions, a panel a stratum; by distance of the prefix; agreement with hypotheses.
+    """Draw changed answers by position, one panel per stratum; by error of the prefix; and the hypotheses' agreement.
 
     Args:
         rows: those of ``probe=prefix``. A line is the mean over seeds, with their range.
@@ -68,7 +68,7 @@ def _line(ax: Axes, groups: Any, label: str, style: dict[str, Any]) -> None:
 
 
 def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
-    """All positions together, each pair once, beside the step of a machine that rounds the remainder."""
+    """Changed answers pooled over positions, with the step of a machine that rounds the remainder."""
     bins = list(dict.fromkeys(("0", "<1/4", "<1/2", "1/2", "<3/4", "<1")))
     rows = rows.assign(times=rows["changed"] * rows["n"], at=rows["d"].map(bins.index))
     for stratum, (_, style) in zip(strata, (HYPOTHESES["prompt_only"], HYPOTHESES["local_carry"]), strict=False):

@@ -1,4 +1,4 @@
-"""How to read the rows of a probe: what was measured, in which unit, and how to lay it out as a table."""
+"""The description of a probe's rows: measures, units, and the layout of their table."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 
 @dataclass(frozen=True)
 class Sheet:
-    """The description that a probe leaves beside its rows, in ``probe.json``.
+    """The description that a probe writes beside its rows, to ``probe.json``.
 
     Attributes:
         name: of the probe.
@@ -39,7 +39,7 @@ class Sheet:
 
     @classmethod
     def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
-        """Describe rows; a column without a unit is a number where it holds floats, else it says what was measured."""
+        """Describe rows. A column of floats without a unit is a plain number; other columns name the case."""
         return cls(name, {str(c): units.get(str(c), _kind(rows[c])) for c in rows}, **layout)
 
     @classmethod
@@ -62,7 +62,7 @@ class Sheet:
 
     @property
     def keys(self) -> list[str]:
-        """Columns that say what was measured, without the seed."""
+        """Columns that name the measured case, without the seed."""
         return [column for column, kind in self.columns.items() if kind in (TEXT, INTEGER) and column != "seed"]
 
     @property
@@ -70,7 +70,7 @@ class Sheet:
         return [column for column, kind in self.columns.items() if kind not in (TEXT, INTEGER)]
 
     def within(self, rows: pd.DataFrame) -> "Sheet":
-        """The same for rows that lack some of the columns, or have no value in them."""
+        """This sheet without the columns that the rows lack or leave empty."""
         columns = {
             column: kind for column, kind in self.columns.items() if column in rows and rows[column].notna().any()
         }
@@ -98,7 +98,7 @@ def tamed(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def typed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Columns of text that hold numbers only become numbers, unless a leading zero says that they are text."""
+    """Convert text columns to numbers if all entries are numbers without leading zeros."""
 
     def convert(values: "pd.Series[Any]") -> "pd.Series[Any]":
         if values.str.match(r"0\d", na=False).any():
@@ -150,7 +150,7 @@ def _cut(columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _count(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
-    """How many cases there are, the mean of each measure without its sign, and the first case as an example."""
+    """The number of cases, the mean absolute value of each measure, and the first case as an example."""
     others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
     lines = []
     groups = rows.groupby([*sheet.counted], sort=False)
@@ -176,5 +176,5 @@ def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
 
 
 def seeds_note(seeds: int) -> str:
-    """What the numbers of a table are, for its heading."""
+    """A sentence on the numbers of a table, for its heading."""
     return "1 seed" if seeds == 1 else f"mean of {seeds} seeds" + (" and 95% interval" if seeds >= MIN_SEEDS else "")

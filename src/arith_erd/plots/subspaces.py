@@ -1,4 +1,4 @@
-"""A picture of subspaces that act as causal variables, among their controls."""
+"""The figure of ``probe=subspaces``: subspaces that act as causal variables, beside their controls."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ VARIABLES = {
 
 
 def draw_subspaces(rows: pd.DataFrame, task: str) -> Figure:
-    """For each variable the accuracy of exchanging the chosen subspace, and of its controls.
+    """Draw, for each variable, the accuracy of exchanging the chosen subspace and its controls.
 
     Args:
         rows: those of ``probe=subspaces``; means over seeds.

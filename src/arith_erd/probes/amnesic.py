@@ -1,4 +1,4 @@
-"""Does the model need what its embeddings tell? Erase a concept and let it go on (paper, appendix D)."""
+"""Does the model need a concept that its embeddings hold? Erase it and measure accuracy (paper, appendix D)."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -61,8 +61,8 @@ ACCURACIES = (
     *(f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")),
 )
 LINEAR = (
-    "a value probe of addition cannot tell the paper's hypotheses apart: the sum is linear in the operands' bits, so a "
-    "linear probe finds it without error in the bare bits too (baseline_operand_bits is 0)"
+    "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' bits, so "
+    "a linear probe reads it without error from the bare bits too (baseline_operand_bits is 0)"
 )
 PAPER = (
     "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
@@ -71,18 +71,18 @@ PAPER = (
 
 
 class Amnesic(Probe):
-    """Erase concepts from the embeddings at a site, and measure how often the whole answer still comes out right.
+    """Erase concepts from the embeddings at a site, and measure how often the whole answer is still right.
 
-    Erasers are fitted on the embeddings with correct prefixes; the erased embeddings take their place and the layers
-    above run on. One teacher-forced pass gives the accuracy: all tokens right, each after the right prefix.
+    Erasers are fitted on the embeddings with correct prefixes. The erased embeddings replace them, and the layers above
+    run. One teacher-forced pass gives the accuracy: all tokens right, each after the right prefix.
 
     The columns, beside names:
 
-    - ``iterations``: of INLP; 1 for the other two, which are done at once. ``rank``: directions erased.
+    - ``iterations``: of INLP; 1 for the other two methods. ``rank``: number of directions erased.
     - ``variance_removed``: E|x - r(x)|^2 / tr Cov(x).
     - ``probe_error_before``, ``_after``: of a linear probe of the concept, fitted afresh each time: for numbers the
       root mean squared error over all columns, in units of the number; for bits the error rate.
-      ``baseline_operand_bits``: of the same probe given the operands' bits (in other bases their digits) and no
+      ``baseline_operand_bits``: of the same probe on the operands' bits (in other bases their digits) instead of the
       embedding.
     - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, the paper's way. ``seq_acc_after_unseen``:
       fitted on a random half, measured on the other.
@@ -101,12 +101,12 @@ class Amnesic(Probe):
         controls: random erasures of each kind.
         seed: of the random directions, the halves and the 1,024 pairs.
         tolerance: principal axes that vary less than this, as a fraction of the most varied, hold rounding errors of
-            float32 and no data (see `whiten`). At 1e-12 they count as data: at ``dec.3`` of the authors' weights the
-            first INLP direction then lies in them by more than 99.99% of its square, and the probe's error stays at
-            0.267 after both iterations. The same network run in float64 has no such axes, and gives 0.39.
+            float32 and no data (see `whiten`). At 1e-12 they count as data. At ``dec.3`` of the authors' weights more
+            than 99.99% of the squared norm of the first INLP direction then lies in these axes, and the probe's error
+            stays at 0.267 after both iterations. The same network run in float64 has no such axes, and gives 0.39.
 
     Raises:
-        UserError: for a site, concept or method that is not there, with those that are.
+        UserError: for an unknown site, concept or method; the message lists the known ones.
     """
 
     columns = (
@@ -173,7 +173,7 @@ class Amnesic(Probe):
                 yield dict(zip(self.columns, values, strict=True))
 
     def _erase(self, place: "Place", targets: dict[str, Tensor]) -> dict[Key, tuple[float, ...]]:
-        """Every concept and method at one site -> the columns from ``iterations`` on, all but the baseline."""
+        """Measure every concept and method at one site: the columns from ``iterations`` on, without the baseline."""
         everything = torch.arange(len(place.x))
         order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(place.x)))
         seen, unseen = order.chunk(2)
@@ -205,8 +205,8 @@ class Amnesic(Probe):
     ) -> dict[Key, tuple[float, ...]]:
         """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs.
 
-        Each control draws one orthonormal basis, from which every erasure takes as many directions as it needs, and
-        one sign for each principal axis.
+        Each control draws one orthonormal basis and one sign for each principal axis. Every erasure takes as many
+        directions of the basis as it needs.
         """
         accuracy, embedding = place.accuracy(pairs), place.x[pairs]
         by_rank: dict[int, list[float]] = {eraser.rank: [] for eraser, _ in erasers.values()}
@@ -234,11 +234,11 @@ class Amnesic(Probe):
         }
 
     def notes(self) -> list[str]:
-        """For addition, what its value probe cannot show, and the paper's number beside the measured one."""
+        """For addition, the limits of its value probe, and the paper's number."""
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """What matters most: variance removed, probe error and accuracy after it, and two of the controls."""
+        """The main columns: variance removed, probe error and accuracy after erasure, and two of the controls."""
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
     def course(self, rows: pd.DataFrame) -> Course:
@@ -258,7 +258,7 @@ class Amnesic(Probe):
 
 
 class Place:
-    """A site of a network: its embeddings of all pairs, and how well the network goes on from others put there."""
+    """A site of a network: its embeddings of all pairs, and the accuracy with other embeddings in their place."""
 
     def __init__(self, subject: Subject, site: str) -> None:
         self.network, self.site = subject.network, site
@@ -271,11 +271,11 @@ class Place:
         self.x = embeddings(self.network, self.prompt, self.answer_in, [site])[site].cpu()  # (N, d)
         if not self.x.isfinite().all():
             raise UserError(
-                f"{subject.name}: embeddings of seed {subject.seed} at probe.site={site} are not all finite"
+                f"{subject.name}: embeddings of seed {subject.seed} at probe.site={site} contain NaN or infinity"
             )
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
-        """Some of the pairs (M,) -> a function of embeddings (M, d): the share of answers that come out right."""
+        """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
         pairs = pairs.to(self.device)
         completion = self.completion[pairs]
         go_on = Continuation(self.network, self.site, self.prompt[pairs], self.answer_in[pairs])
@@ -305,7 +305,7 @@ def _listed(chosen: str | Sequence[str]) -> list[str]:
 
 
 def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
-    """What was chosen; None means all there are."""
+    """The chosen names; None means all known ones."""
     names = list(known) if chosen is None else _listed(chosen)
     for name in names:
         if name not in known:

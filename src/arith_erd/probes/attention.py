@@ -31,7 +31,7 @@ class Attention(Probe):
 
     Args:
         subjects: trained replicas of one task.
-        pairs: how many pairs of operands; null for all.
+        pairs: number of operand pairs; None for all.
         seed: of the sample.
 
     Raises:
@@ -48,7 +48,7 @@ class Attention(Probe):
         self.pairs = sample_pairs(self.task, pairs, seed)
         self.sites = [site for site in subjects[0].network.sites() if site.endswith("pattern")]
         if not self.sites:
-            raise UserError(f"probe=attention: {subjects[0].name} has no attention to look at")
+            raise UserError(f"probe=attention: {subjects[0].name} has no attention; expected a network that has")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
@@ -87,7 +87,7 @@ class Attention(Probe):
         return found
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
-        """Of the positions of a pattern with that many queries and keys."""
+        """Names of the queries and keys of a pattern of that size."""
         prompt, answer, given = prompt_names(self.task), answer_names(self.task), input_names(self.task)
         if site.startswith("enc."):
             return prompt, prompt
@@ -95,11 +95,11 @@ class Attention(Probe):
             return answer, prompt
         if keys == len(answer):
             return answer, given
-        whole = [*prompt, *answer]  # of a decoder-only network; its last layer has the answer's queries only
+        whole = [*prompt, *answer]  # in a decoder-only network, whose last layer has only the answer's queries
         return whole[-queries:], [*prompt, *given]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The key to which each head gives most weight, if it is a quarter or more; a column for each answer token."""
+        """The key with most weight for each head, if at least a quarter; one column per answer token."""
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
         best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
         text = best["key"].where(best["weight"] >= 0.25, "-")

@@ -1,4 +1,4 @@
-"""What the model really sees: every example in its own tokens, and which of them it is never trained on."""
+"""The examples as the model sees them, in tokens, and which of them are held out of training."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ HELD_OUT = LinearSegmentedColormap.from_list("held out", ["#e5e7eb", "#1f5fa8"])
 
 
 class Dataset(Probe):
-    """The whole table of a task as a split cuts it.
+    """The whole table of a task, with the subset of each example.
 
     ``a=3, b=5`` of seven-bit addition: prompt ``1100000+1010000``, completion ``00010000``, subset ``train``. The first
     columns are the operands, as many as the task has.

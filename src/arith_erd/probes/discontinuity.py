@@ -16,10 +16,10 @@ BLOCK = 32  # examples compared with all others at once
 
 
 def change_counts(task: Task) -> Array:
-    """Counts (k * bits + 1, width + 1): of ordered pairs of examples by differing operand digits and answer digits.
+    """Counts (k * bits + 1, width + 1) of ordered pairs of examples by differing operand digits and answer digits.
 
-    In base 2 such a pair is an input and the flips that lead from it to another. Two examples agree in as many digits
-    as the product of their one-hot codes says. The time grows with the square of the table.
+    In base 2 such a pair is an input and the flips that lead from it to another. The product of the one-hot codes of
+    two examples is the number of digits in which they agree. The time grows with the square of the table.
     """
     examples = task.examples()
     operands = task.operand_digits(examples.operands)  # (N, k * bits)
@@ -37,9 +37,9 @@ def change_counts(task: Task) -> Array:
 
 
 class Discontinuity(Probe):
-    """Of all ways to flip i operand bits of all inputs, the share that changes j bits of the answer: exact.
+    """Of all ways to flip i operand bits of all inputs, the exact share that changes j bits of the answer.
 
-    In other bases digits are changed, each to any other digit.
+    In other bases each digit changes to any other digit.
 
     At three bits, ``3 + 4 = 7`` with the lowest bit of 4 flipped is ``3 + 5 = 8``: one bit in, four bits out,
     from ``1110`` to ``0001``. A row is ``percent`` for one i (``input_bits``) and j (``output_bits``); over j they
@@ -60,6 +60,6 @@ class Discontinuity(Probe):
             yield dict(zip(self.columns, (self.task.name, i, j, float(value)), strict=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The appendix's table as a heat map, percentages by row; a cell without a single case stays empty."""
+        """The appendix's table as a heat map, percentages by row; a cell without cases stays empty."""
         title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"
         return draw_discontinuities({title: rows}, digits=self.task.digits)

@@ -68,9 +68,9 @@ class DistanceCorrelation(Probe):
     distance is 2; at the output of addition they are 2 and 4, from ``0110`` (6) to ``0101`` (10). Decoder sites are
     read with the model's own greedy answer as input, right or wrong.
 
-    A row is a correlation, NaN where all distances of a kind are equal. ``stack`` and ``layer`` name the site,
-    ``level`` and ``space`` what its distances are compared with. At ``stack`` input and output, layer 0, the token
-    distance there is compared with the value distance: the paper's yellow cells.
+    A row is a correlation, NaN where all distances of a kind are equal. ``stack`` and ``layer`` name the site;
+    ``level`` and ``space`` name the distances to which it is compared. Rows with ``stack`` input and output, layer 0,
+    compare token distances with value distances: the paper's yellow cells.
 
     Args:
         subjects: trained replicas of one task.

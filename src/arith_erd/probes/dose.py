@@ -1,4 +1,4 @@
-"""Does the answer become a + b + delta once the value in the embeddings is moved by delta?"""
+"""Move the value in the embeddings by delta. Does the answer become a + b + delta?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,16 +23,17 @@ class Dose(Probe):
 
     In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. The directions are fitted on runs of
     4,096 pairs: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same direction with a step that moves a linear
-    reading by delta, ``centroids`` the way between the mean embeddings of both sums, and ``das`` the part of it in a
-    learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
+    reading by delta, ``centroids`` the move between the mean embeddings of both sums, and ``das`` the part of that move
+    in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
 
-    A network that keeps one number follows every delta. One that keeps carries cannot: no move along a line carries.
+    A network that stores one number follows every delta. A network that stores carries cannot follow, because a linear
+    move triggers no carry.
 
     Args:
         subjects: trained replicas of one task that has a value.
         site: layers: a name, a list of them, or ``all``.
         method: one of the four, or a list of them.
-        delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, as far as the task has such values.
+        delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: pairs for each delta.
         seed: of the sample, the fits and the controls.
 
@@ -76,7 +77,7 @@ class Dose(Probe):
                 yield {"seed": subject.seed} | row
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Whole answers that follow, right prefix given, a column for each delta: means over seeds."""
+        """Share of whole answers that follow with the new answer's prefix, one column per delta: means over seeds."""
         shown = rows[rows["prefix"] == "target"]
         means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
@@ -87,19 +88,19 @@ class Dose(Probe):
         return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Whole answers that follow a dose, a panel a method, a line a site."""
+        """Share of whole answers that follow: one panel per method, one line per site."""
         return draw_doses(rows, self.subjects[0].task.name)
 
 
 def valued(subject: Subject) -> CausalTask:
-    """The pairs of a task that has a value to be moved.
+    """The pairs of a task that has a value to move.
 
     Raises:
         UserError: if it has none.
     """
     pairs = CausalTask(subject.task)
     if not pairs.value:
-        raise UserError(f"task {subject.task.name} has no value that its answer hangs on; expected task add or mul")
+        raise UserError(f"task {subject.task.name} has no single value to move; expected add or mul")
     return pairs
 
 

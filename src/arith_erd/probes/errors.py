@@ -1,4 +1,4 @@
-"""Which answers are wrong, and by how much: near in value, or near in bits?"""
+"""Which answers are wrong, and are they near the right ones in value or in bits?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -27,14 +27,14 @@ SAMPLES = 50_000
 
 
 def greedy_answers(subject: Subject, examples: Examples) -> Array:
-    """What the network answers, right or wrong: tokens (N, m)."""
+    """The network's own answers: tokens (N, m)."""
     device = next(subject.network.parameters()).device
     prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
     return answers(subject.network, prompt, completion).cpu().numpy()
 
 
 def subsets(subject: Subject, examples: Examples) -> npt.NDArray[np.str_]:
-    """Names (N,): ``train`` or ``validation``, or ``all`` where no split is known."""
+    """Subset (N,) of each example: ``train`` or ``validation``, or ``all`` without a known split."""
     if subject.split is None:
         return np.full(len(examples), "all")
     return np.where(subject.split(examples), "validation", "train")
@@ -54,9 +54,8 @@ def longest_carry(task: Task, examples: Examples) -> Array | None:
 def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
     """Errors in value (M,) when each answer (N,) has its number of wrong digits, 1 .. width, at random places.
 
-    A wrong digit is any of the others.
-
-    A sample of about 50,000, the same for the same errors; each answer serves equally often.
+    A wrong digit is drawn from all other digits. The sample has about 50,000 errors, is the same for the same input,
+    and uses each answer equally often.
     """
     times = max(1, SAMPLES // len(answer))
     digits = np.tile(to_digits(answer, width, base), (times, 1))  # (M, width)
@@ -68,16 +67,16 @@ def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Ar
 
 
 def truncated_binomial(width: int, mean: float) -> Shares:
-    """Probabilities of 1 .. width flips (width,), each digit flipping alone, given at least one and their mean."""
+    """Probabilities (width,) of 1 .. width independent flips, given at least one flip and the mean number of flips."""
     count = np.arange(1, width + 1)
-    if mean <= 1 or mean >= width:  # the limits, at which the flips have probability 0 or 1
+    if mean <= 1 or mean >= width:  # the limits, where a digit flips with probability 0 or 1
         return (count == round(mean)).astype(np.float64)
     p = brentq(lambda p: width * p / -np.expm1(width * np.log1p(-p)) - mean, 1e-12, 1 - 1e-12)
     return binom.pmf(count, width, p) / binom.sf(0, width, p)
 
 
 def octave(values: Array) -> Array:
-    """0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on: the bits that the absolute value takes."""
+    """Number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on."""
     return np.frexp(np.abs(values))[1].astype(np.int64)
 
 
@@ -87,7 +86,7 @@ def _shares(bins: Array, number: int) -> Shares:
 
 
 def _draw(ax: Axes, names: list[str], measured: Shares, random: Shares, label: str) -> None:
-    """Bars for what was measured, diamonds for chance."""
+    """Draw measured shares as bars, and those by chance as diamonds."""
     places = range(len(names))
     bars = ax.bar(places, measured, color=BLUE, alpha=0.85, width=0.7, label="measured")
     (line,) = ax.plot(places, random, "kD--", markerfacecolor="white", linewidth=0.9, markersize=5.5, label=label)
@@ -99,7 +98,7 @@ def _draw(ax: Axes, names: list[str], measured: Shares, random: Shares, label: s
 
 
 class Errors(Probe):
-    """The wrong greedy answers of every replica, one a row, with their operands, as many as the task has.
+    """The wrong greedy answers of every replica, one per row, with their operands.
 
     ``value_error`` is the decoded answer less the right one; ``hamming_error`` counts wrong tokens. A model that
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
@@ -137,7 +136,7 @@ class Errors(Probe):
                 yield dict(zip(self.columns, example + errors, strict=True))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """How many answers are wrong and how far on average, by seed and subset."""
+        """Number of wrong answers and their mean errors, by seed and subset."""
         lines = []
         for seed, name, size, wrong in self._by_subset(rows):
             means = [
@@ -184,7 +183,7 @@ class Errors(Probe):
         octaves = (task.base**task.width - 1).bit_length()
         names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
         measured, chance = (_shares(octave(x), len(names)) for x in (rows["value_error"].to_numpy(), random))
-        first = 0 if measured[0] else 1  # only a token that is no digit can be wrong and change no value
+        first = 0 if measured[0] else 1  # only a token that is not a digit can be wrong without changing the value
         _draw(in_value, names[first:], measured[first:], chance[first:], f"as many {bit}s {verb} at random places")
         in_value.set(xlabel="error in value, absolute", ylabel="share of wrong answers")
         for tick in in_value.get_xticklabels():

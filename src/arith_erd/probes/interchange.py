@@ -1,4 +1,4 @@
-"""Which variable does each position of each layer hand on?"""
+"""Which variable does each position pass to later layers?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,28 +16,27 @@ from .probe import Probe
 
 
 class Interchange(Probe):
-    """Put the embedding of one position into another pair's run, and see which causal model predicts the answer.
+    """Replace the embedding of a position by one from another run. Which causal model predicts the new answer?
 
     A row is a site, a position of it, a family of pairs (`interp.pairs.FAMILIES`) and the bit ``answer`` that is read:
     in the decoder the one that the position predicts, in the encoder each. ``flipped`` is the share of the ``n``
-    answers that change. Of each causal model there is ``iia_*`` (interchange-intervention accuracy): the share of
-    answers that it predicts, beside ``floor_*``, the same with nothing exchanged, and ``ceiling_*``, with every
-    position of the site exchanged. ``iia_carry`` says that the carry into t came along and nothing else; ``iia_sum``
-    that all came along that bit t of the answer hangs on; ``iia_none`` that nothing did; ``iia_token``, in the encoder,
-    that the prompt's token did.
+    answers that change. Each causal model has ``iia_*`` (interchange-intervention accuracy), the share of answers that
+    it predicts; ``floor_*``, the same with nothing exchanged; and ``ceiling_*``, with every position of the site
+    exchanged. High ``iia_carry``: the exchange transferred only the carry into t. High ``iia_sum``: everything that
+    determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the prompt's token.
 
     Take ``3 + 5`` at three bits and ``1 + 4``: at t = 1 the operands' bits have xor 1 and 0, the carries are 1 and 0.
-    If the embedding of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then the carry came alone:
-    1 ^ 0 = 1. If it answers 0, then nothing did, or all.
+    If the embedding of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then only the carry was transferred:
+    1 ^ 0 = 1. An answer of 0 means nothing or everything was.
 
-    One position's whole embedding cannot tell a value from a carry and an xor that travel together: both give the
-    source's bit. It tells where and when each is there. `probe=subspaces` tells them apart.
+    Whole embeddings cannot distinguish a value from a carry and an xor that are transferred together: both give the
+    source's bit. The probe shows at which position and layer they are present; `probe=subspaces` separates them.
 
     Args:
         subjects: trained replicas of one task.
         site: a name, a list of them, or ``all``.
-        sample: pairs whose runs are changed, the same everywhere.
-        seed: of those and of their sources.
+        sample: number of pairs whose runs are changed, the same everywhere.
+        seed: of these pairs and their sources.
 
     Raises:
         UserError: for a site that is not there, or an answer written in plain order.
@@ -63,14 +62,14 @@ class Interchange(Probe):
                 yield {"seed": subject.seed} | row
 
     def notes(self) -> list[str]:
-        """What the rows cannot tell."""
+        """What the rows cannot show."""
         return [
-            "the whole embedding of one position cannot tell a value from a carry and an xor that travel together; "
-            "probe=subspaces and probe=dose can"
+            "the whole embedding of one position cannot distinguish a value from a carry and an xor that are "
+            "transferred together; probe=subspaces and probe=dose can"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """By site and family, over all positions: how many answers change, and who predicted them."""
+        """By site and family, over all positions: the share of changed answers, and each causal model's accuracy."""
         shown = ["flipped", *(f"iia_{model}" for model in models_of(self.pairs))]
         whole = rows[shown].mul(rows["n"], axis=0).assign(site=rows["site"], family=rows["family"], n=rows["n"])
         if (rows["site"].str.startswith("dec.")).any():
@@ -81,5 +80,5 @@ class Interchange(Probe):
         return shares.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Answers that change by layer and position, a panel for each family of pairs and each stack."""
+        """Answers that change by layer and position, one panel for each family of pairs and each stack."""
         return draw_transmissions(rows, self.subjects[0].task.name, self.subjects[0].task.bits)

@@ -21,13 +21,13 @@ from .sample import sample_pairs
 class LogitLens(Probe):
     """What the network would answer if each layer of its decoder were the last one.
 
-    The embeddings of a layer take the place of the last layer's, and what the head makes of them is compared with the
-    right token. A row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability``
-    the mean probability of the right one, ``agreement`` the share of tokens that are those of the whole network.
+    The embeddings of a layer replace those of the last layer, and the head's output is compared with the right token. A
+    row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean
+    probability of the right token, ``agreement`` the share of tokens that equal the whole network's.
 
     Args:
         subjects: trained replicas of one task.
-        pairs: how many pairs of operands; null for all.
+        pairs: number of operand pairs; None for all.
         seed: of the sample.
 
     Raises:
@@ -66,7 +66,7 @@ class LogitLens(Probe):
                     yield dict(zip(self.columns, (subject.seed, site, position, *values), strict=True))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Accuracy: a line a site, a column a position; means over the seeds."""
+        """Accuracy, mean over seeds: one row per site, one column per position."""
         wide = self._wide(rows)
         wide.columns = answer_names(self.task)
         return wide.map("{:.3f}".format).reset_index()

@@ -1,4 +1,4 @@
-"""Which algorithm does a network run? A card for each, calibrated on networks written by hand."""
+"""Which algorithm does a network run? One card per network; the verdict is calibrated on networks written by hand."""
 
 import json
 import math
@@ -14,38 +14,39 @@ from ..interp.causal import require_binary
 from ..interp.signature import COMPONENTS, STEERING, Measured, Signature, expected_signatures, measure
 from ..interp.subject import Subject
 from ..interp.verdict import Verdict, decide
-from ..models import Transformer
+from ..models import NanoGPT, Transformer
 from ..plots.course import Course
 from ..plots.mechanism import draw_mechanism
 from ..tasks import Add, Mul, Task
 from .probe import Probe
 
-UNCALIBRATED = "uncalibrated: no network of this kind was written by hand to try the verdict on"
-NO_VERDICT = "its algorithms are not among those known: only its prefixes were measured"
+UNCALIBRATED = "uncalibrated: there is no reference network of this architecture and task to test the verdict on"
+NO_VERDICT = "no verdict: the known algorithms are for addition, so only the prefixes were measured"
 
 
 class Mechanism(Probe):
-    """Compare what a network does with what each algorithm would do, bit by bit, and name the nearest one.
+    """Compare a network with each known algorithm, bit by bit, and name the nearest one.
 
     The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum less what
     the prefix spells), ``prefix_carry`` and ``lookahead_carry`` (carries from the answer so far, or from the operands).
-    ``mixed`` is one of them for the low bits and another for the high ones, ``none`` is none of these, ``undecided``
-    that the tests cannot tell.
+    ``mixed`` is one of them for the low bits and another for the high ones. ``none`` means none of these, ``undecided``
+    that the tests cannot decide.
 
-    Three questions are asked of every bit (`interp.signature`): does it follow a wrong prefix? An inverted carry? A
-    moved sum? ``3 + 5`` with its sum moved by 1 is 9 in an ``erd`` network; one that only stores the sum says 8.
+    The probe asks three questions about every bit (`interp.signature`): does it follow a wrong prefix? An inverted
+    carry? A moved sum? ``3 + 5`` with its sum moved by 1 is 9 in an ``erd`` network; a network that only stores the sum
+    still answers 8.
 
-    Rows with an empty ``stage`` are the signature, which the verdict rests on. The others are the informedness of one
-    move behind one stage, -1 to 1.
+    Rows with an empty ``stage`` are the signature, on which the verdict depends. The others are the informedness, -1 to
+    1, of one move after one stage.
 
     Args:
-        subjects: networks that add or multiply, answers in reverse order.
-        pairs: given wrong prefixes.
-        moved: moved along directions; as many others give the directions.
+        subjects: networks that add or multiply, with answers in reverse order.
+        pairs: number of pairs that get wrong prefixes.
+        moved: number of pairs moved along directions; as many others give the directions.
         seed: of all samples.
 
     Raises:
-        UserError: for another task or order, or too few pairs.
+        UserError: for another task, order or architecture, or too few pairs.
     """
 
     columns = ("seed", "component", "stage", "position", "value")
@@ -58,6 +59,10 @@ class Mechanism(Probe):
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
+        for subject in subjects:
+            if not isinstance(subject.network, Transformer | NanoGPT):
+                received = f"received a network {type(subject.network).__name__}"
+                raise UserError(f"probe=mechanism: {received}; expected model transformer or nanogpt")
         self.subjects = subjects
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
@@ -79,7 +84,7 @@ class Mechanism(Probe):
                 yield dict(zip(self.columns, row, strict=True))
 
     def files(self) -> dict[str, str]:
-        """``card.json``: the verdict that all seeds share, else ``undecided``; and a card for each seed."""
+        """``card.json``: the verdict if all seeds have the same, else ``undecided``; and a card for each seed."""
         verdicts = {entry["verdict"] for entry in self.cards}
         whole = {
             "task": self.subjects[0].task.name,
@@ -91,13 +96,13 @@ class Mechanism(Probe):
         return {"card.json": json.dumps(whole, indent=1) + "\n"}
 
     def notes(self) -> list[str]:
-        """What the verdicts rest on, in sentences."""
+        """The reasons for the verdicts, in sentences."""
         notes = [f"seed {entry['seed']}: {reason}" for entry in self.cards for reason in entry["reasons"]]
         calibrated = all(entry["calibrated"] for entry in self.cards)
         return notes if calibrated else [*notes, UNCALIBRATED]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """A row for each seed: its verdict, how far it is from each algorithm, and what is nearest bit by bit."""
+        """One row per seed: its verdict, its distance to each algorithm, and the nearest algorithm for each bit."""
         return pd.DataFrame(
             {
                 "seed": entry["seed"],
@@ -110,18 +115,18 @@ class Mechanism(Probe):
         )
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The signature that the verdict rests on, mean over bits: a line for each question."""
+        """The signature behind the verdict, mean over bits: one line per component."""
         signature = rows[rows["stage"] == ""]
         return Course.of(signature, self.sheet("", signature), "value", "component", label="signature, mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Three questions by bit, of the networks and of each algorithm; and behind which stages a move is followed."""
+        """The three questions by bit, for networks and algorithms; and the effect of moves at each stage."""
         verdicts = {entry["seed"]: entry["verdict"] for entry in self.cards}
         return draw_mechanism(rows, verdicts, _as_rows(self.expected), _title(self.subjects[0], self.cards))
 
 
 def card(subject: Subject, found: Measured, verdict: Verdict | None) -> dict[str, Any]:
-    """What is known of one network, as plain values."""
+    """The measurements of one network, as plain values."""
     bits = []
     for t in range(1, subject.task.width):
         numbers = {name: _number(found.components[name][t]) for name in COMPONENTS}
@@ -170,12 +175,12 @@ def _number(value: float) -> float | None:
 
 
 def _needs(components: Signature, t: int) -> float | None:
-    """Share of answers that an unrelated prefix changes: what agreement with ``prompt_only`` leaves."""
+    """Share of answers that a random prefix changes: 1 less the agreement with ``prompt_only``."""
     return _number(1 - components["prompt_only"][t])
 
 
 def _first(found: Measured, test: str, t: int) -> str | None:
-    """The first stage from which on bit t follows a move."""
+    """The first stage at which bit t follows a move."""
     return next(
         (s.stage for s in found.scores if (s.test, s.position) == (test, t) and s.informedness >= 0.5),
         None,

@@ -1,4 +1,4 @@
-"""Which places carry the answer? Activation patching from a clean into a corrupted forward."""
+"""Which sites and positions carry the answer? Activation patching from a clean into a corrupted run."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ CORRUPTIONS = ("bit", "pair")
 
 
 class Patching(Probe):
-    """Put what a site gives at one position in the clean forward into the corrupted one, and see what comes back.
+    """Copy the activation at one position of a site from the clean run to the corrupted one. Is the answer restored?
 
     Clean and corrupted inputs are teacher forced, each with its own answer. Where their answers differ, at answer
     token t, the logit difference is that of the clean token less the corrupted one. ``recovered`` is 0 where the patch
@@ -41,7 +41,7 @@ class Patching(Probe):
         site: one, several, or ``all`` layers.
         corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
             another pair.
-        pairs: how many clean pairs.
+        pairs: number of clean pairs.
         seed: of the sample and the corruption.
     """
 
@@ -113,7 +113,7 @@ class Patching(Probe):
         return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The same as heat maps, one for the encoder's positions and one for the answer's."""
+        """The table as heat maps, one for the encoder's positions and one for the answer's."""
         wide = self._wide(rows)
         encoder = [site for site in wide.index if site.startswith("enc.")]
         rest = [site for site in wide.index if site not in encoder]
@@ -133,7 +133,7 @@ class Patching(Probe):
         return prompt_names(self.task), answer_names(self.task)
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Means over the answer tokens, each as often as it differs, and over seeds: (sites, positions)."""
+        """Means (sites, positions) over seeds and over the answer tokens that differ."""
         weighted = rows.assign(total=rows["recovered"].fillna(0) * rows["n"])
         sums = weighted.groupby(["seed", "site", "position"], sort=False)[["total", "n"]].sum()
         mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"], sort=False).mean()
@@ -149,7 +149,7 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
         return task.examples(*np.unravel_index((index + shift) % task.size, task.shape))
     operands = clean.operands.copy()
     todo = np.arange(len(clean))
-    while len(todo):  # again where the change leads out of a task's range, as from 96 to 97 modulo 97
+    while len(todo):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
         operand, place = np.divmod(generator.integers(task.operands * task.bits, size=len(todo)), task.bits)
         old = clean.operands[todo, operand]
         unit = task.base**place

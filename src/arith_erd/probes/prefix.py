@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ..bits import ZERO, Array
 from ..errors import require_integer
+from ..interp.branches import require_tree
 from ..interp.causal import CausalTask
 from ..interp.prefix import INTERVENTIONS, Reading, distance, hypotheses, read_prefixes, strata
 from ..interp.subject import Subject
@@ -21,7 +22,7 @@ HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 
 
 def bins_of(d: np.ndarray) -> Array:
-    """Distances (N,) -> indices into `BINS`, each of which goes from the one before it, included, to its own."""
+    """Distances (N,) -> indices into `BINS`; ``<1/2`` holds 1/4 <= |d| < 1/2, and so on."""
     d = np.abs(d)
     return np.select([d == 0, d < 0.25, d < 0.5, d == 0.5, d < 0.75], range(5), 5)
 
@@ -29,17 +30,17 @@ def bins_of(d: np.ndarray) -> Array:
 class Prefix(Probe):
     """Change the answer tokens before position t, and count how often the likeliest token at t changes.
 
-    Exhaustive over all pairs, teacher forced, for the interventions of `interp.prefix`. A row is one of them at one
+    The probe runs the interventions of `interp.prefix` on all pairs, teacher forced. A row is one intervention at one
     position, over a stratum of the pairs; ``changed`` is the share of its ``n`` answers that change.
 
-    A single inverted token is just where a machine that rounds what remains of the value ties: with
-    d = (right prefix - given prefix) / 2^t it has \\|d\\| = 1/2. So ``random`` has rows by bins of \\|d\\| too (column
-    ``d``; empty: all together), and tells the hypotheses apart: of the ``n_differ`` answers for which they expect
-    different bits, ``prompt_only``, ``local_carry`` and ``remainder`` are the shares that each expects.
+    With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
+    the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together). They
+    distinguish the hypotheses: of the ``n_differ`` answers for which they expect different bits, ``prompt_only``,
+    ``local_carry`` and ``remainder`` are the shares that each expects.
 
-    In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. After ``0``, wrong by d = 1/2, a network that
-    reads the carry off r_0 takes 1 + 0 with the sum bit 0 for a carry, and answers 0 instead of 1. The pair belongs to
-    the stratum ``propagate``, a_0 != b_0.
+    In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
+    network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0
+    instead of 1. The pair belongs to the stratum ``propagate``, a_0 != b_0.
 
     Args:
         subjects: trained replicas of one task.
@@ -47,7 +48,7 @@ class Prefix(Probe):
         seed: of those.
 
     Raises:
-        UserError: if the answer is written in plain order.
+        UserError: if the answer is written in plain order, or a network's ``decode`` takes no `Tree`.
     """
 
     columns = ("seed", "position", "intervention", "stratum", "d", "n", "changed", "n_differ", *HYPOTHESES)
@@ -55,6 +56,8 @@ class Prefix(Probe):
     def __init__(self, subjects: Sequence[Subject], draws: int = 2, seed: int = 0) -> None:
         require_integer("probe.draws", draws, 1)
         require_integer("probe.seed", seed, 0)
+        for subject in subjects:
+            require_tree(subject.network, "prefix")
         self.subjects = subjects
         self.pairs = CausalTask(subjects[0].task)
         self.draws = draws
@@ -72,7 +75,7 @@ class Prefix(Probe):
                     yield dict(zip(self.columns, (subject.seed, t, intervention, *values), strict=True))
 
     def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
-        """From ``stratum`` on: all readings of one intervention together, and random ones by |d| too."""
+        """The columns from ``stratum`` on: all readings of one intervention together, random ones also by |d|."""
         changed = np.concatenate([reading.tokens != clean for reading in readings])
         cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.pairs, t).items()}
         if readings[0].intervention != "random":
@@ -98,10 +101,10 @@ class Prefix(Probe):
                 yield stratum, label, int(members.sum()), _share(changed[members]), int(apart.sum()), *agreement
 
     def notes(self) -> list[str]:
-        """What the rows cannot tell."""
+        """What the rows cannot show."""
         return [
-            "no dependence on the prefix excludes prefix_carry and remainder; it does not tell a value from carries "
-            "that are computed from the prompt (probe=interchange does)"
+            "if the answer does not depend on the prefix, that excludes prefix_carry and remainder; it does not "
+            "distinguish a value from carries computed from the prompt (probe=interchange does)"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -113,12 +116,12 @@ class Prefix(Probe):
         return shown.map(lambda x: "" if x != x else f"{x:.3f}" if isinstance(x, float) else x)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Changed answers by position for each intervention and stratum, and by |d| beside what hypotheses expect."""
+        """Changed answers by position for each intervention and stratum, and by |d| beside the hypotheses."""
         return draw_prefixes(rows, self.subjects[0].task.name)
 
 
 def _share(what: Array) -> float | None:
-    """The mean, None of nothing."""
+    """The mean, or None for an empty array."""
     return float(what.mean()) if len(what) else None
 
 

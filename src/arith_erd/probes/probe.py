@@ -1,4 +1,4 @@
-"""What a probe is: rows of measurements, a table and a picture of them."""
+"""The interface of a probe: rows of measurements, their table and their figure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -14,21 +14,21 @@ from ..plots.sheet import Sheet, tabulate
 class Probe(ABC):
     """One question about a task or about trained networks.
 
-    Built from its configuration, with what its YAML file says it ``needs``, of ``task``, ``split`` and ``subjects``
-    (trained networks), and the options there. It knows neither logger nor path.
+    The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
+    ``task``, ``split`` and ``subjects`` (trained networks). A probe knows neither logger nor path.
 
-    A probe owns its columns, its table and its figure. ``sheet`` describes the rows to whoever reads them later; the
-    report lays out its tables by that description and knows no probe by name.
+    A probe owns its columns, its table and its figure. ``sheet`` describes the rows; the report lays out its tables by
+    that description and names no probe.
     """
 
     columns: tuple[str, ...]
-    """Of `rows`, in order. Fixed by the class, or set by its constructor where they depend on the task."""
+    """Keys of `rows`, in order. Set by the class, or by its constructor if they depend on the task."""
     units: ClassVar[Mapping[str, str]] = {}
-    """Units of measures, ``accuracy`` or ``percent``; columns of floats without one are plain numbers."""
+    """Units of measures, such as ``accuracy``; columns of floats without a unit are plain numbers."""
     across: ClassVar[tuple[str, ...]] = ()
     """Columns whose values become columns of the table."""
     counted: ClassVar[tuple[str, ...]] = ()
-    """Where a row is a single case: the columns by which the table counts cases."""
+    """For probes with one row per case: the columns by which the table counts cases."""
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -47,11 +47,11 @@ class Probe(ABC):
         return Course.of(rows, self.sheet("", rows))
 
     def files(self) -> dict[str, str]:
-        """More files to write beside the rows, name -> text; known once ``rows`` is exhausted."""
+        """Further files to write beside the rows, name -> text. Called after ``rows`` is exhausted."""
         return {}
 
     def notes(self) -> list[str]:
-        """What a reader must know before believing the rows."""
+        """Sentences on the limits of the rows, printed below the table."""
         return []
 
     def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
@@ -60,5 +60,5 @@ class Probe(ABC):
         return Sheet.of(name, rows, self.units, **layout)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """What the terminal shows: each measure's mean over the seeds with its 95% interval (Student's t)."""
+        """The table on the terminal: each measure's mean over the seeds with its 95% interval (Student's t)."""
         return tabulate(rows, self.sheet("", rows))

@@ -1,4 +1,4 @@
-"""In which few directions is a causal variable carried?"""
+"""Which few directions carry a causal variable?"""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -30,7 +30,7 @@ CONTROLS = (
 
 
 class Subspaces(Probe):
-    """Search the directions whose exchange between runs acts as a causal variable's would, with every control.
+    """Search the directions whose exchange between runs acts like the exchange of a causal variable, with controls.
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test couples, which share no operand with those that the directions were
@@ -39,9 +39,9 @@ class Subspaces(Probe):
     whole embedding. ``chosen`` marks the smallest rank within 0.02 of the best on validation couples. The other columns
     are those of `interp.search.Found` and `Search.controls`.
 
-    ``sum`` at position t predicts bit t of the source's sum. A late layer that holds just this bit passes at rank 1
-    without any value: only where a dose and a transfer succeed too (`probe=dose`, `probe=transfer`) is there a number.
-    ``partial_sum`` predicts the same as ``sum``, and starts its search elsewhere.
+    ``sum`` at position t predicts bit t of the source's sum. A late layer that holds only this bit passes at rank 1
+    without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``partial_sum``
+    predicts the same bit as ``sum``; its search starts from other directions.
 
     Args:
         subjects: trained replicas of one task.
@@ -91,7 +91,7 @@ class Subspaces(Probe):
             require_integer("probe.rank", number, 1)
         for at, where in product(self.sites, self.positions):
             if where is not None and at.startswith("enc."):
-                raise UserError(f"probe.position={where}: expected all at {at}; single positions are of the decoder")
+                raise UserError(f"probe.position={where}: expected all at {at}; only the decoder has single positions")
         self.budget = Budget(**numbers)
         self.seed = seed
 
@@ -111,14 +111,14 @@ class Subspaces(Probe):
                     )
 
     def notes(self) -> list[str]:
-        """What no number here shows."""
+        """What the rows cannot show."""
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
             "for the sum at rank 1, and so does any subspace where span is no larger than rank"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The chosen ranks, beside what has to be worse."""
+        """The chosen ranks, beside their controls."""
         shown = {
             "iia": "iia",
             "iia_random_max": "random",
@@ -139,7 +139,7 @@ class Subspaces(Probe):
         return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The accuracy of each variable's subspace among its controls, a panel for each site and position."""
+        """The accuracy of each variable's subspace beside its controls, one panel for each site and position."""
         return draw_subspaces(rows, self.subjects[0].task.name)
 
 
@@ -152,7 +152,7 @@ def _position(position: int | str, width: int) -> int | None:
 
 
 def _variables(pairs: CausalTask, chosen: str | Sequence[str] | None, whole: bool) -> list[str]:
-    """The variables to search; a task that lacks one says which it has."""
+    """The variables to search; an unknown one is refused with the task's own."""
     known = [name for name in pairs.models if not whole or name in WHOLE]
     if chosen is None:
         known = [name for name in known if name not in PARTIAL]

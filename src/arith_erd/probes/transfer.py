@@ -1,4 +1,4 @@
-"""Is the value that one position holds the number that another one reads?"""
+"""Does a value copied from one answer position work at another?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,19 +16,20 @@ from .probe import Probe
 
 
 class Transfer(Probe):
-    """Put the value's directions of position t, with what they hold in another run, at position t'.
+    """Copy the embedding along the value's directions from position t of another run to position t'.
 
-    If each position keeps the same number S in the same directions, bit t' of the other run's sum comes out: at three
-    bits, ``3 + 5`` with the value that position 0 of ``1 + 4`` holds, put at position 2, answers 1 there (5 is
-    ``1010``), where 8 has 0. A row is a pair of positions; ``iia`` is balanced as in ``probe=subspaces``: 0.5 without
-    any exchange. With ``pair=same`` the number comes from position t of the same run, and the answer should stay.
+    If all positions store the same number S in the same directions, the answer at t' becomes bit t' of the other run's
+    sum. At three bits, copy the value of ``1 + 4`` at position 0 to position 2 of ``3 + 5``: the answer there becomes 1
+    (5 is ``1010``), where 8 has 0. A row is a pair of positions; ``iia`` is balanced as in ``probe=subspaces``: 0.5
+    without any exchange. With ``pair=same`` the number comes from position t of the same run, and the answer should not
+    change.
 
     Args:
         subjects: trained replicas of one task that has a value.
         site: a decoder layer, or a list of them.
         method: ``slope``, ``das`` or ``whole``, or a list of them.
-        sample: couples.
-        seed: of those and of the searches.
+        sample: number of couples.
+        seed: of the couples and the searches.
 
     Raises:
         UserError: for a site or method that is not there, a task without a value, or an answer in plain order.
@@ -62,11 +63,11 @@ class Transfer(Probe):
                 yield {"seed": subject.seed} | row
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """From another run: the position that the value came from by the one where it was put; means over seeds."""
+        """Exchanges between runs: source position against target position; means over seeds."""
         shown = rows[rows["pair"] == "other"]
         means = shown.groupby(["site", "method", "source", "position"], sort=False)["iia"].mean().unstack("position")
         return means.map(lambda x: f"{x:.2f}").reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A heat map for each site and method: where the value came from by where it was put."""
+        """A heat map for each site and method: source position against target position."""
         return draw_transfers(rows, self.subjects[0].task.name)

@@ -39,7 +39,7 @@ def test_prefixes_of_one_algorithm_and_moves_of_another_are_none():
     half = np.full(8, 0.5)
     verdict = decide(ideal(base="remainder", flip_propagate=half, flip_settled=half, **carry), EXPECTED)
     assert verdict.name == "none"
-    assert any("by prefixes alone, nearest to remainder" in reason for reason in verdict.reasons)
+    assert any("by prefixes alone, the nearest is remainder" in reason for reason in verdict.reasons)
 
 
 def test_right_prefixes_without_any_effect_of_a_move_are_undecided():

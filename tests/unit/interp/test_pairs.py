@@ -113,7 +113,7 @@ def test_an_exchanged_token_is_an_operand_with_another_bit(order):
 
 
 def test_what_a_task_lacks_is_named():
-    with pytest.raises(UserError, match=r"probe\.variable=carry: task mul has no such variable, only a_bit, .*product"):
+    with pytest.raises(UserError, match=r"probe\.variable=carry: expected variables of task mul: a_bit, .*product"):
         require_variables(Mul(3), ["carry", "product"])
     with pytest.raises(UserError, match=r"task\.completion_order=plain: expected reverse"):
         CausalTask(Add(3, completion_order="plain"))

@@ -6,12 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
+from arith_erd.probes.mechanism import Mechanism
 from arith_erd.probes.prefix import BINS, Prefix
 from arith_erd.probes.probe import Probe
 from arith_erd.probes.subspaces import Subspaces
@@ -129,13 +131,26 @@ def test_answers_in_plain_order_are_refused_in_a_line(probe):
         probe([subject(PLAIN, Transformer)])
 
 
+class WithoutTree(Network):
+    """A user's network, as in ``docs/extend.md``: its ``decode`` takes no tree."""
+
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:  # type: ignore[override]
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("probe", "name"), [(Prefix, "prefix"), (Mechanism, "mechanism")])
+def test_network_whose_decoder_takes_no_tree_is_refused(probe, name):
+    with pytest.raises(UserError, match=rf"^probe={name}: .* WithoutTree.*expected model transformer or nanogpt$"):
+        probe([subject(ADD, WithoutTree())])
+
+
 @pytest.mark.parametrize(
     ("probe", "task", "options", "message"),
     [
         (Prefix, ADD, {"draws": 0}, r"probe\.draws=0: expected an integer of at least 1"),
         (Interchange, ADD, {"site": "dec.9"}, r"site dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"sample": "many"}, r"probe\.sample=many"),
-        (Subspaces, Mul(3), {"variable": "carry"}, r"probe\.variable=carry: task mul has no such variable, only a_bit"),
+        (Subspaces, Mul(3), {"variable": "carry"}, r"probe\.variable=carry: expected variables of task mul: a_bit"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
         (Subspaces, ADD, {"position": "all", "variable": "xor"}, r"probe\.variable=xor: expected sum with"),
@@ -146,11 +161,11 @@ def test_answers_in_plain_order_are_refused_in_a_line(probe):
             r"probe\.position=all: task random_output has neither sum nor product",
         ),
         (Subspaces, ADD, {"position": 1, "rank": 0}, r"probe\.rank=0: expected an integer of at least 1"),
-        (Dose, RANDOM, {}, r"task random_output has no value"),
+        (Dose, RANDOM, {}, r"task random_output has no single value to move"),
         (Dose, ADD, {"method": "probe"}, r"probe\.method=probe: expected some of slope, leace, centroids, das"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
         (Transfer, ADD, {"site": "enc.1"}, r"probe\.site=enc\.1: expected sites of the decoder"),
-        (Transfer, RANDOM, {"site": "dec.1"}, r"task random_output has no value"),
+        (Transfer, RANDOM, {"site": "dec.1"}, r"task random_output has no single value"),
     ],
 )
 def test_bad_options_are_refused_before_any_forward(probe, task, options: dict[str, Any], message, monkeypatch):

@@ -1,11 +1,11 @@
-"""Networks written by hand, whose algorithm is known: what a test of algorithms is calibrated on.
+"""Networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
 
 ``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
-that were computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
-all 16,384 sums right.
+that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of
+them answer all 16,384 sums right.
 
-Every algorithm has a file; each is built from `circuits` (what attention and hidden units compute), `blocks` (how they
-compute it), `reading` (embeddings), `stream` (where features lie) and `assembly` (symmetries and weights).
+Every algorithm has a file. It uses `circuits` (functions of attention heads and hidden units), `blocks` (their
+weights), `reading` (embeddings), `stream` (the layout of features) and `assembly` (symmetries and the final weights).
 """
 
 from collections.abc import Callable
@@ -37,15 +37,15 @@ DECOYS: dict[str, Callable[[np.random.Generator], Program]] = {
 
 
 def reference(name: str, seed: int = 0) -> Reference:
-    """A network that runs a known algorithm, and where it keeps what.
+    """A network that runs a known algorithm, and the directions of its features.
 
     Args:
-        name: one of `REFERENCES` or `DECOYS`. A decoy runs the algorithm it is named after, and stores another one's
-            variable unread.
+        name: one of `REFERENCES` or `DECOYS`. A decoy runs the algorithm in its name, and stores a variable of another
+            algorithm that no weight reads.
         seed: draws the variant.
 
     Raises:
-        UserError: for another name, or a seed that is no integer from 0 to 2147483647.
+        UserError: for another name, or a seed that is not an integer from 0 to 2147483647.
     """
     programs = REFERENCES | DECOYS
     if name not in programs:

@@ -1,16 +1,16 @@
-"""From features to the weights of the paper's Transformer, through symmetries that leave its function alone.
+"""From features to the weights of the paper's Transformer, through symmetries that keep its function.
 
-A program is a list of steps for each stack. A step names a sublayer and gives the heads or hidden units that go there;
-it runs on all examples of a small batch as soon as it is placed, so that the next step can measure what it will read.
+A program is a list of steps for each stack. A step names a kind of sublayer and gives its heads or hidden units. Each
+step runs on a small batch of examples as soon as it is placed, so that the next step can measure its input.
 
-The seed draws, besides whatever the program leaves open:
+The seed draws, besides the choices that the program leaves open:
 
 - an orthonormal basis for each stack (`Stream`), and a scale for each feature;
-- which layers do the work: steps keep their order and take any sublayers of their kinds;
-- gain and shift of every LayerNorm, undone by whoever reads or adds;
+- the layers that do the work: steps keep their order and take any sublayers of their kinds;
+- gain and shift of every LayerNorm; each reader and writer undoes them;
 - the order and the scale of hidden units; the order of heads; an invertible 8 x 8 matrix between query and key and
   another between value and output;
-- all weights of sublayers that do nothing: only their last matrix is zero.
+- all weights of unused sublayers but their last matrix, which is zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ Kind = Literal["self_attention", "cross_attention", "feed_forward"]
 
 @dataclass(frozen=True)
 class Step:
-    """One sublayer: its kind, and what gives its heads or units, from the stream and what attention looks at."""
+    """One sublayer: its kind, and a function of the stream and the attended stream that gives its heads or units."""
 
     kind: Kind
     parts: Callable[[Stream, Stream], Sequence[Head | Units]]
@@ -40,14 +40,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Form:
-    """How a sublayer's input is written down: ``x = gain Q z + shift``."""
+    """The form of a sublayer's input: ``x = gain Q z + shift``."""
 
     stream: Stream
     gain: float
     shift: Tensor
 
     def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for z (k, C - 1) -> rows for x (k, C) and the bias (k,) that make them the same numbers."""
+        """Rows for z (k, C - 1) -> equivalent rows for x (k, C) and their bias (k,)."""
         weight = rows @ self.stream.basis.T / self.gain
         return weight, -weight @ self.shift
 
@@ -55,7 +55,7 @@ class Form:
 def assign(
     layers: nn.ModuleList, stream: Stream, memory: Form, steps: Sequence[Step], rng: np.random.Generator
 ) -> Form:
-    """Write the steps into the layers of one stack, and say in which form its output is.
+    """Write the steps into the layers of one stack, and return the form of its output.
 
     Args:
         layers: of the encoder or of the decoder.
@@ -92,7 +92,7 @@ def assign(
 
 
 def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
-    """Increasing indices of slots with the given kinds, drawn from all such choices."""
+    """Draw increasing indices of slots with the given kinds, uniformly."""
     options = [[i for i, slot in enumerate(slots) if slot == kind] for kind in kinds]
     choices = [choice for choice in product(*options) if all(i < j for i, j in pairwise(choice))]
     if not choices:
@@ -101,7 +101,7 @@ def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator
 
 
 def _run(parts: Sequence[Head | Units], stream: Stream, memory: Stream, causal: bool) -> Tensor:
-    """What a sublayer adds to the stream (N, T, C - 1)."""
+    """A sublayer's update of the stream (N, T, C - 1)."""
     z = stream.state
     sums = [part(z) if isinstance(part, Units) else part(z, memory.state, causal) for part in parts]
     return torch.stack(sums).sum(0)
@@ -117,7 +117,7 @@ def _set(module: nn.Module, weight: Tensor, bias: Tensor) -> None:
 
 def _write_units(module: nn.Module, form: Form, parts: Sequence[Head | Units], filler: Tensor,
                  rng: np.random.Generator) -> None:  # fmt: skip
-    """Hidden units in random order, each with its weights' sizes shared between both matrices."""
+    """Write hidden units in random order, each with a norm balanced between its two matrices."""
     assert isinstance(module, FeedForward)
     units = Units.join([part for part in parts if isinstance(part, Units)])
     hidden = module.expand.out_features
@@ -138,7 +138,7 @@ def _write_units(module: nn.Module, form: Form, parts: Sequence[Head | Units], f
 
 def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[Head | Units], filler: Tensor,
                  rng: np.random.Generator) -> None:  # fmt: skip
-    """Heads in random order, each behind random invertible matrices."""
+    """Write heads in random order, each transformed by random invertible matrices."""
     assert isinstance(module, MultiHeadAttention)
     heads = [part for part in parts if isinstance(part, Head)]
     if len(heads) > module.heads.num_heads:
@@ -163,7 +163,7 @@ def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[He
         }
         for name, (side, linear) in turned.items():
             weights[name][rows], biases[name][rows] = side.reader(linear)
-        # A constant on all values is a constant on their average, which the bias of the output takes back.
+        # A constant added to all values adds to their average; the output's bias subtracts it.
         shift = torch.from_numpy(0.1 * rng.standard_normal(HEAD_SIZE))
         biases["value"][rows] += shift
         back = write @ torch.linalg.inv(mix)

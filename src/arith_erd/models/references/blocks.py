@@ -1,4 +1,4 @@
-"""What hand-written sublayers are made of: attention heads and hidden units on the features of a stream."""
+"""Attention heads and hidden units on the features of a stream, from which sublayers are assembled."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from .stream import CHANNELS, Stream
 
 HEAD_SIZE = 8
 CERTAIN = 30.0
-"""Nats between an attended position and the others: hard attention, up to 1e-13."""
+"""Nats between an attended position and the others: attention is hard up to 1e-13."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Head:
     out: Tensor
 
     def __call__(self, z: Tensor, memory: Tensor, causal: bool) -> Tensor:
-        """z (N, T, C - 1) and memory (N, S, C - 1) -> what the head adds (N, T, C - 1)."""
+        """z (N, T, C - 1) and memory (N, S, C - 1) -> the head's update (N, T, C - 1)."""
         scores = (z @ self.query.T) @ (memory @ self.key.T).transpose(-2, -1)  # (N, T, S)
         if causal:
             scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
@@ -55,12 +55,12 @@ class Units:
     constant: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
-        """z (N, T, C - 1) -> what the units add (N, T, C - 1)."""
+        """z (N, T, C - 1) -> the units' update (N, T, C - 1)."""
         return (z @ self.expand.T + self.threshold).relu() @ self.contract.T + self.constant
 
     @staticmethod
     def join(units: Sequence["Units"]) -> "Units":
-        """All of them side by side in one layer."""
+        """Combine units into one layer."""
         return Units(
             torch.cat([u.expand for u in units]),
             torch.cat([u.threshold for u in units]),
@@ -72,16 +72,16 @@ class Units:
 def attend(
     stream: Stream, memory: Stream, classes: Sequence[int], scores: Tensor, moves: dict[str, str], penalty: str = ""
 ) -> Head:
-    """A head whose scores depend on positions, as a table says.
+    """A head whose scores are a table of positions.
 
     Both streams hold their position as one-hot numbers in the feature ``position``.
 
     Args:
-        classes: for each querying position the row of ``scores`` that it uses.
+        classes: for each querying position, the row of ``scores`` to use.
         scores: (at most 8, S) nats.
-        moves: feature of ``memory`` -> feature of ``stream`` that gets its average, added if missing. At most 8.
-        penalty: a feature of ``memory`` with values -1 and 1; positions where it is -1 lose 9 times `CERTAIN`, so
-            nothing that ``scores`` says below 200 nats brings them back.
+        moves: feature of ``memory`` -> feature of ``stream`` that receives its average, added if missing. At most 8.
+        penalty: a feature of ``memory`` with values -1 and 1. Positions where it is -1 lose 9 times `CERTAIN`, so
+            scores below 200 nats cannot select them.
     """
     rows = torch.zeros(HEAD_SIZE, stream.size("position"), dtype=torch.float64)
     rows[list(classes), range(len(classes))] = 1.0
@@ -90,7 +90,7 @@ def attend(
     query = rows @ stream.read("position")
     key = table @ memory.read("position")
     if penalty:
-        key = key + 4.5 * CERTAIN * memory.read(penalty)  # every query has exactly one 1, so that all see it
+        key = key + 4.5 * CERTAIN * memory.read(penalty)  # every query has exactly one 1, so it applies to all
     for target in moves.values():
         stream.add(target)
     value = torch.cat([memory.read(source) for source in moves])
@@ -135,16 +135,16 @@ def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
 
 
 def erase_everything() -> Units:
-    """Units that subtract the whole stream, whatever it holds."""
+    """Units that subtract the whole stream."""
     eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
     both = torch.cat([eye, -eye])
     return Units(both, torch.zeros(len(both), dtype=torch.float64), -both.T, torch.zeros_like(eye[0]))
 
 
 def steps(stream: Stream, row: Tensor, levels: Sequence[float], name: str, sharpness: float = 0.5) -> Units:
-    """Write -1 or 1 to a feature, by the level that ``row @ z`` is nearest to: ``levels`` for -3, -1, 1, 3.
+    """Write ``levels``, -1 or 1 each, to a feature, according to which of -3, -1, 1, 3 is nearest to ``row @ z``.
 
-    The number may miss its level by ``1 - sharpness`` without changing what is written.
+    An error of ``row @ z`` up to ``1 - sharpness`` does not change the written value.
     """
     stream.add(name)
     knots: list[float] = []

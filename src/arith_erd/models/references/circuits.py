@@ -1,8 +1,8 @@
 """The pieces of the algorithms: heads and hidden units that compute on bits of seven-bit addition.
 
 Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6``. The decoder has a position for each
-bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Beyond either end of the
-operands stands the operator, whose ``bit`` is -1.
+bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an index lies beyond
+the operands, heads read the operator, whose ``bit`` is -1.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NEVER = -300.0  # nats
 
 
 def value_amplitude(stream: Stream, name: str) -> None:
-    """Reserve a column for a number between -1 and 1 at small scale, so that LayerNorm hardly bends it.
+    """Reserve a column for a number between -1 and 1, at a small scale so that LayerNorm hardly distorts it.
 
     At scale s the energy of the stream varies by s^2 of 64, and the number by up to s^2 / 128 of itself: 0.02 of 127
     at s = 0.14.
@@ -33,7 +33,7 @@ def value_amplitude(stream: Stream, name: str) -> None:
 
 
 def value(stream: Stream, memory: Stream, name: str = "value") -> Head:
-    """Write ``(a + b - 127) / 127`` at every position: attention to each bit in proportion to its place value."""
+    """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
     value_amplitude(stream, name)
     weights = torch.zeros(1, PROMPT, dtype=torch.float64)
     for i in range(BITS):
@@ -42,19 +42,19 @@ def value(stream: Stream, memory: Stream, name: str = "value") -> Head:
 
 
 def copy_value(stream: Stream, memory: Stream, name: str = "value") -> Head:
-    """Bring the value to all positions of the answer, by attention to all of the prompt with random weights."""
+    """Copy the value to all answer positions, by attention to all of the prompt with random weights."""
     value_amplitude(stream, name)
     weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (WIDTH, PROMPT)))
     return attend(stream, memory, range(WIDTH), weighted(weights), {name: name})
 
 
 def bits_of_value(stream: Stream, name: str = "value") -> Units:
-    """All eight bits of the sum from its value, by a hinge at each sum, where LayerNorm leaves it.
+    """All eight bits of the sum from its value, by a hinge at the measured value of each sum.
 
-    Needs examples with the sums 0, 1, .. 254 in this order.
+    The examples must have the sums 0, 1, .. 254 in this order.
     """
     at = stream.values(name).mean((1, 2))  # (255,)
-    knots = torch.cat([at, 2 * at[-1:] - at[-2:-1]])  # one more than there are: 255 has bits too
+    knots = torch.cat([at, 2 * at[-1:] - at[-2:-1]])  # one more: 255 has bits, too
     bits = (torch.arange(len(knots))[:, None] >> torch.arange(WIDTH) & 1) * 2.0 - 1
     stream.add("sum_bits", WIDTH)
     row = stream.read(name)[0]
@@ -62,9 +62,9 @@ def bits_of_value(stream: Stream, name: str = "value") -> Units:
 
 
 def select(stream: Stream, source: str, positions: Sequence[int], name: str = "answer") -> list[Units]:
-    """Write the source, sharpened to -1 or 1, at these positions of the answer; nothing at the others.
+    """Write the source, sharpened to -1 or 1, at these answer positions, and 0 at the others.
 
-    A source with a column for each position, such as ``sum_bits``, gives each position its own.
+    If the source has a column for each position, such as ``sum_bits``, position t gets column t.
     """
     stream.add(name)
     write = stream.write(name)[:, 0]
@@ -78,17 +78,17 @@ def select(stream: Stream, source: str, positions: Sequence[int], name: str = "a
 
 
 def fetch(stream: Stream, memory: Stream, pairs: Sequence[Sequence[int]], moves: dict[str, str]) -> Head:
-    """For each position t of the answer the features at ``pairs[t]``, averaged if there are several."""
+    """Copy to answer position t the features at ``pairs[t]``, averaged if there are several."""
     return attend(stream, memory, range(WIDTH), hard(pairs, PROMPT), moves)
 
 
 def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", together: bool = False) -> list[Head]:
-    """Bring ``a_(t - shift)`` and ``b_(t - shift)`` to position t, the operator's bit where there is none.
+    """Copy ``a_(t - shift)`` and ``b_(t - shift)`` to position t, or the operator's bit if there is no such index.
 
     Args:
-        suffix: the features are ``a`` and ``b`` with this behind.
+        suffix: appended to the features' names ``a`` and ``b``.
         together: one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
-            of the stream then depends on the bits, and LayerNorm bends a value that is kept beside them by 2%.
+            of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
     places = [t - shift if 0 <= t - shift < BITS else None for t in range(WIDTH)]
     a = [[OPERATOR] if i is None else [A[i]] for i in places]
@@ -120,7 +120,7 @@ def xor(stream: Stream, name: str) -> Units:
 
 
 def partner(stream: Stream, memory: Stream) -> Head:
-    """In the encoder: bring ``b_j`` to the position of ``a_j``, and the operator's bit to the others."""
+    """In the encoder: copy ``b_j`` to the position of ``a_j``, and the operator's bit to the others."""
     classes = [*A, *[BITS] * (PROMPT - BITS)]
     return attend(stream, memory, classes, hard([*[[j] for j in B], [OPERATOR]], PROMPT), {"bit": "partner"})
 
@@ -134,10 +134,10 @@ def settled(stream: Stream) -> Units:
 
 
 def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int]) -> Head:
-    """Carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``; without any the operator's bit, so none.
+    """Carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``; without such a j the operator's -1, no carry.
 
     Args:
-        classes: the t that each position of the stream asks about.
+        classes: for each position of the stream, the t whose carry it receives.
     """
     scores = torch.full((WIDTH, PROMPT), NEVER, dtype=torch.float64)
     for t in range(WIDTH):

@@ -1,7 +1,7 @@
-"""Networks that store what they do not use: reading it off proves nothing.
+"""Networks that store a variable and never use it. Decoding it proves nothing.
 
-Each runs one algorithm and computes the variable of another beside it, by the same steps and at the same scale, where
-no later weight reads it.
+Each runs one algorithm. Beside it, it computes a variable of another, by the same steps and at the same scale; no later
+weight reads that variable.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from .program import Program
 
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
-    """Carries from the prefix; the sum as a number, and its bits, are stored unread."""
+    """Carries from the prefix. The sum as a number is stored, and no weight reads it."""
     return Program(
         [Step("self_attention", lambda s, m: [value(s, m)])],
         [
@@ -37,7 +37,7 @@ def prefix_carry_decoy(rng: np.random.Generator) -> Program:
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
-    """Carries found in the operands; the sum as a number is stored unread."""
+    """Carries from the operands. The sum as a number is stored, and no weight reads it."""
     return Program(
         [
             Step("self_attention", lambda s, m: [partner(s, m), value(s, m)]),
@@ -52,7 +52,7 @@ def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
 
 
 def erd_decoy(rng: np.random.Generator) -> Program:
-    """The sum as a number; the carries, found as one of the carry machines finds them, are stored unread."""
+    """The sum as a number. Carries, computed as in one of the carry machines, are stored, and no weight reads them."""
     decode = [
         Step("feed_forward", lambda s, m: [bits_of_value(s)]),
         Step("feed_forward", lambda s, m: select(s, "sum_bits", range(WIDTH))),

@@ -1,4 +1,4 @@
-"""Encode, regress, decode: the sum as one number, then its bits. What the paper says its networks do.
+"""Encode, regress, decode: the sum as one number, then its bits. The paper's hypothesis about its networks.
 
 ``3 + 5``: attention to each bit by its place value gives the number 8, and bit t of the answer is bit t of 8. The
 seed decides whether the encoder adds and the decoder copies, or the decoder's attention adds.

@@ -1,7 +1,8 @@
-"""Carries, each found in the operands: the nearest lower position whose two bits are equal decides.
+"""Carries from the operands: the nearest lower position whose two bits are equal decides each carry.
 
-``3 + 5``, bit 2: bits 1 are 1 and 0 and pass a carry on, bits 0 are 1 and 1 and make one; bits 2 are 0 and 1, and with
-the carry the answer is 0. The seed decides whether the encoder or the decoder looks for that position.
+``3 + 5``, bit 2: the bits at 1 are 1 and 0 and propagate a carry; the bits at 0 are 1 and 1 and generate one. The bits
+at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks for that
+position.
 """
 
 import numpy as np

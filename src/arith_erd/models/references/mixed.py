@@ -1,6 +1,6 @@
 """Two algorithms in one network: one for the low bits of the answer, another for the high ones.
 
-The seed draws the two out of value, carries by prefix and carries by lookahead, and the position where one takes over.
+The seed draws the two algorithms, one by value and one by carries from the prefix or from lookahead, and the border.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Carries, each read off the answer so far: no chain, and no number anywhere.
+"""Carries from the answer so far, without a carry chain and without a number.
 
-``3 + 5``, bit 2: bits 1 were 1 and 0 and the answer to them was 0, so a carry came in and went out again; bits 2 are 0
-and 1, and with the carry the answer is 0.
+``3 + 5``, bit 2: the bits at 1 are 1 and 0 and answer bit 1 is 0, so a carry came into bit 1 and leaves it. The bits at
+2 are 0 and 1, and with the carry the answer is 0.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What an algorithm is made of, and how it becomes a network."""
+"""A program, the steps of an algorithm, and its compilation into a network."""
 
 from dataclasses import dataclass
 
@@ -31,8 +31,8 @@ class Reference:
 
     Attributes:
         network: float32, in evaluation mode.
-        encoder, decoder: the features of both stacks. ``decoder.directions("carry")`` is where an answer position
-            keeps its carry, from the layer that computes it on.
+        encoder, decoder: the features of both stacks. ``decoder.directions("carry")`` are the directions in which an
+            answer position stores its carry, from the layer that computes it on.
     """
 
     network: Transformer

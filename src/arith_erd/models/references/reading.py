@@ -1,8 +1,8 @@
 """Embeddings, and the feed-forward layer that turns them into features.
 
-A token's embedding is ``u`` for all, plus or minus ``v`` for the bits, where ``u`` takes away most of what the
-sinusoidal positions have in common and ``v`` is orthogonal to all positions. The first active feed-forward layer of
-each stack erases the sum of embedding and position and writes two features instead:
+Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
+sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of each
+stack erases the sum of embedding and position and writes two features instead:
 
 - ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
 - ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
@@ -26,12 +26,12 @@ class Embedding:
 
     Args:
         positions: the fixed table (T, C) that the network adds.
-        rng: draws everything that reading does not need to know.
+        rng: draws all components that do not matter for reading.
     """
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
         length = len(positions)
-        centred = positions - positions.mean(1, keepdim=True)  # LayerNorm takes the mean away anyway
+        centred = positions - positions.mean(1, keepdim=True)  # LayerNorm removes the mean anyway
         ones = torch.ones(CHANNELS, 1, dtype=torch.float64)
         draw = torch.from_numpy(rng.standard_normal((CHANNELS, 3)))
         orthogonal = torch.linalg.qr(torch.cat([ones, centred.T, draw], dim=1))[0][:, -3:].T

@@ -15,7 +15,7 @@ from .stream import Stream
 
 
 def scaled_value(stream: Stream, memory: Stream, source: str, weights: torch.Tensor) -> Head:
-    """Bring ``(a + b) / 127 / 2^t - 1`` to position t.
+    """Write ``(a + b) / 127 / 2^t - 1`` at position t.
 
     Args:
         source: a feature with a mean of ``(a + b) / 127 - 1`` under ``weights``, and -1 at the operator.
@@ -28,7 +28,7 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: torch.Ten
 
 
 def prefix_number(stream: Stream, memory: Stream) -> Head:
-    """Bring ``2 p / 2^t - 1 + 2^-t`` to position t, with p the number that the tokens before it spell."""
+    """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
     value_amplitude(stream, "prefix")
     shares = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
     for t in range(WIDTH):
@@ -39,7 +39,7 @@ def prefix_number(stream: Stream, memory: Stream) -> Head:
 
 
 def parity(stream: Stream) -> Units:
-    """The parity of ``(a + b - p) / 2^t``, from -1 at an even number to 1 at an odd one, straight in between."""
+    """The parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
     offsets = torch.tensor([MIDDLE - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
     row = MIDDLE * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
     numbers = range(-1, 2**WIDTH - 1)

@@ -1,8 +1,8 @@
-"""The residual stream of a hand-written network: named features in a basis that post-norm layers leave alone.
+"""The residual stream of a hand-written network: named features in a basis that post-norm layers preserve.
 
 A stream is ``x = Q z`` with orthonormal columns Q (C, C - 1), all orthogonal to the all-ones vector. So the mean over
 the channels of x is zero, and if ``|z|^2 = C`` a LayerNorm changes nothing. Each feature occupies columns of z. One
-column, the *filler*, holds whatever is missing from ``|z|^2 = C``.
+column, the *filler*, holds the rest of ``|z|^2 = C``.
 """
 
 import math
@@ -28,13 +28,13 @@ def layer_norm(x: Tensor) -> Tensor:
 
 
 class Stream:
-    """The features of one stack, and their values on the examples that the network is computed from.
+    """The features of one stack, and their values on the examples from which the network is computed.
 
-    A feature named ``bit`` with scale 1.2 is a column of z that holds 1.2 times its value. `read` and `write` know the
-    scale, so that whoever computes with features sees values only.
+    A feature named ``bit`` with scale 1.2 is a column of z that holds 1.2 times its value. `read` and `write` apply the
+    scale, so their callers compute with values only.
 
     Args:
-        x: what enters the stack, embeddings plus positions (N, T, C), as the first LayerNorm will see them.
+        x: the input of the stack, embeddings plus positions (N, T, C), before the first LayerNorm.
         rng: draws the basis and the scale of each feature.
     """
 
@@ -86,7 +86,7 @@ class Stream:
         """Add a sublayer's output (N, T, C - 1), fill up to ``|z|^2 = C`` on average, and normalise.
 
         Returns:
-            What the filler needs beyond ``change``, the same at every position.
+            The addition to the filler beyond ``change``, the same at every position.
         """
         z = self.state + change
         filler = self._columns["filler"].start
