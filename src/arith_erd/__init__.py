@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config.compose import compose as compose
+    from .interp.pretrained import load_pretrained as load_pretrained
     from .interp.subject import Subject as Subject
     from .interp.subject import load_run as load_run
     from .models import Network as Network
@@ -29,11 +30,15 @@ _HOMES = {
     "Subject": "interp.subject",
     "Task": "tasks",
     "compose": "config.compose",
+    "load_pretrained": "interp.pretrained",
     "load_run": "interp.subject",
     "train": "training.train",
 }
 
-__all__ = ["Network", "Probe", "Split", "Subject", "Task", "__version__", "compose", "load_run", "train"]
+__all__ = [
+    *("Network", "Probe", "Split", "Subject", "Task", "__version__"),
+    *("compose", "load_pretrained", "load_run", "train"),
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -105,6 +105,8 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 rows, sheet, recorded = _read_rows(path, setup)
+                if "epoch" in rows:  # of networks still in training: no result of the run
+                    continue
                 if run:
                     rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
                 else:
