@@ -95,16 +95,14 @@ def kept_files(run: Run) -> dict[str, bytes]:
     return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
 
 
-def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(train, runs_dir, monkeypatch, capsys):
+def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(train, interrupted, capsys):
     """The run began without ``checkpoint.keep``; epoch 9 is a file that another attempt left."""
-    half_way(train, monkeypatch)
-    run = the_run(runs_dir)
-    run.weights(0, 9).parent.mkdir()
-    run.weights(0, 9).touch()
+    interrupted.weights(0, 9).parent.mkdir()
+    interrupted.weights(0, 9).touch()
     capsys.readouterr()
     train(*FOUR_EPOCHS, "checkpoint.keep=all")
     assert "weights of 3 earlier epoch(s) were not kept, and cannot be any more" in capsys.readouterr().out
-    assert run.kept_epochs(0) == [4]
+    assert interrupted.kept_epochs(0) == [4]
 
 
 def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole, monkeypatch):
@@ -212,9 +210,8 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, interrupted
         patch.setattr(L.Trainer, "save_checkpoint", full)
         with pytest.raises(UserError, match="No space left"):
             train(*FOUR_EPOCHS)
-    assert {
-        path.name: path.read_bytes() for path in (interrupted.checkpoint, interrupted.previous_checkpoint)
-    } == before
+    after = {path.name: path.read_bytes() for path in (interrupted.checkpoint, interrupted.previous_checkpoint)}
+    assert after == before
     assert not list(interrupted.path.rglob(".partial-*"))
     assert "No space left" in interrupted.error.read_text()
     assert_same(whole, train(*FOUR_EPOCHS))

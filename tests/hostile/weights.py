@@ -114,7 +114,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[World], Any], str]] = {
         "do not fit",
     ),
     "fewer replicas": (
-        lambda world: {"state_dict": {name: x[:1] if x.dim() else x for name, x in world.checkpoint["state_dict"].items()}},
+        lambda world: {"state_dict": {k: x[:1] if x.dim() else x for k, x in world.checkpoint["state_dict"].items()}},
         "do not fit",
     ),
     "weights without memory": (
