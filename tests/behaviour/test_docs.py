@@ -46,7 +46,7 @@ def run(folder: Path, *command: str) -> str:
 
 @pytest.fixture(scope="module")
 def trained(extended: Path) -> Path:
-    """A run of the new task, split, model and logger."""
+    """A run of the new task, split, model, recipe and logger."""
     run(
         extended,
         "train.py",
@@ -54,6 +54,9 @@ def trained(extended: Path) -> Path:
         "split=band",
         "split.distance=3",
         "model=mlp",
+        "optimizer=rprop",
+        "scheduler=restarts",
+        "loss=focal",
         "logger=jsonl",
         "seed=0-1",
         *TINY,
@@ -67,11 +70,11 @@ def test_page_shows_one_example_of_each_kind() -> None:
     kinds = {re.sub(r"^(src/arith_erd|conf)/|/.*", "", path) for path in paths}
     assert kinds == {
         *("task", "tasks", "split", "splits", "model", "models", "ablation", "probe", "probes"),
-        *("logger", "loggers", "figure", "experiment", "report"),
+        *("logger", "loggers", "figure", "experiment", "report", "optimizer", "scheduler", "loss", "losses"),
     }
 
 
-def test_task_split_model_and_logger_train(trained: Path) -> None:
+def test_task_split_model_recipe_and_logger_train(trained: Path) -> None:
     assert (trained / "summary.json").is_file()
     assert len((trained / "metrics.jsonl").read_text().splitlines()) == 2  # one epoch, two seeds
 

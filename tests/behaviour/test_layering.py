@@ -15,13 +15,13 @@ PACKAGE = "arith_erd"
 FLOORS = (
     {"__init__", "errors", "bits", "stats"},
     {"tasks", "seeds", "system"},
-    {"splits", "models", "runs"},
+    {"splits", "models", "losses", "runs"},
     {"config", "plots"},
     {"interp", "report", "loggers", "launch"},
     {"training", "probes"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-WITH_TORCH = {"models", "interp", "training", "probes"}
+WITH_TORCH = {"models", "losses", "interp", "training", "probes"}
 
 # The rooms that may import what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {
@@ -86,10 +86,11 @@ def test_imports_go_down_the_floors_only(source):
 
 
 def test_every_configuration_group_has_a_folder_of_its_name(source, root):
-    """A group whose files name a class; the others (experiments, figures, ablations) only set keys."""
-    groups = {path.parent.name for path in (root / "conf").glob("*/*.yaml") if "\n_target_:" in path.read_text()}
-    assert groups == {"task", "split", "logger", "probe"}
-    assert all((source / f"{group}s").is_dir() for group in groups)
+    """A group whose files name a class of ours; the others (experiments, figures, ablations) only set keys."""
+    named = f"\n_target_: {PACKAGE}."
+    groups = {path.parent.name for path in (root / "conf").glob("*/*.yaml") if named in path.read_text()}
+    assert groups == {"task", "split", "loss", "logger", "probe"}
+    assert all((source / (f"{group}es" if group.endswith("s") else f"{group}s")).is_dir() for group in groups)
 
 
 def test_nobody_imports_the_report(source):

@@ -79,7 +79,7 @@ class Factory:
         Raises:
             UserError: if there is no such class, or it refuses the arguments.
         """
-        made = self._class(kind)
+        made = self.load(kind)
         try:
             return made(*positional, **{**self.arguments, **named})
         except UserError:
@@ -87,8 +87,12 @@ class Factory:
         except Exception as error:  # constructors raise anything when they do not take a value
             raise UserError(f"{self.target}: {error}") from error
 
-    def _class(self, kind: type[Kind]) -> type[Kind]:
-        """The class, if it is defined in an allowed package; re-exports are refused."""
+    def load(self, kind: type[Kind]) -> type[Kind]:
+        """The class, if it is defined in an allowed package; re-exports are refused.
+
+        Raises:
+            UserError: if there is no such class, or it is not a subclass of ``kind``.
+        """
         module, _, name = self.target.rpartition(".")
         try:
             found = getattr(importlib.import_module(module), name)

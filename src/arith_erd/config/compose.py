@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value
-from .explain import GROUPS, explain
+from .explain import GROUPS, RECIPE, explain
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .rules import leaves, no_such_key
 
@@ -83,7 +83,11 @@ def accept(config_name: str, composed: DictConfig, hydra_node: DictConfig) -> Jo
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
-    _require_known_keys(config_name, composed, choices)
+    # Compositions to compare with look for options where this one did.
+    search = tuple(override for override in hydra_node.overrides.hydra if override.startswith("hydra.searchpath="))
+    _require_known_keys(config_name, composed, choices, search)
+    if choices.get("model"):
+        _require_whole_recipe(config_name, composed, choices, search)
     config = resolve(composed)
     return read_job(config) if config_name == "train" else read_probe_job(config, tuple(hydra_node.overrides.task))
 
@@ -114,11 +118,13 @@ def _keys(config_name: str, *choices: str) -> frozenset[str]:
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
     """Every key that could have been typed beside these overrides, those of Hydra's launcher included."""
-    chosen = [o for o in overrides if o.split("=")[0] in (*GROUPS, "hydra/launcher") and "," not in o]
+    kept = (*GROUPS, "hydra/launcher", "hydra.searchpath")
+    chosen = [o for o in overrides if o.split("=")[0] in kept and "," not in o]
     with hydra_over_conf():
         whole = hydra.compose(config_name, chosen, return_hydra_config=True)
         keys = [key for key, _ in leaves(_plain(whole))]
-    return frozenset(key for key in keys if not key.startswith("hydra.") or key.startswith("hydra.launcher."))
+    own = {key for key in keys if not key.startswith("hydra.") or key.startswith("hydra.launcher.")}
+    return frozenset(own.union(RECIPE))  # groups that are no key of their own
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
@@ -127,9 +133,11 @@ def _plain(composed: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _require_known_keys(config_name: str, composed: DictConfig, choices: Mapping[str, Any]) -> None:
+def _require_known_keys(
+    config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]
+) -> None:
     """Refuse keys that a ``+`` or an ablation added to what the chosen groups define, and keys that a ``~`` took."""
-    known = _keys(config_name, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
+    known = _keys(config_name, *search, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
     given = dict(leaves(_plain(composed)))
     for key, value in given.items():
         if key in known:
@@ -142,3 +150,44 @@ def _require_known_keys(config_name: str, composed: DictConfig, choices: Mapping
             raise no_such_key(key, known)
     if missing := sorted(known - given.keys()):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
+
+
+def _require_whole_recipe(
+    config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]
+) -> None:
+    """Refuse an optimizer, a scheduler or a loss whose keys come from two files: half of each would be trained with."""
+    given = _plain(composed)["model"]
+    options = {group: choices[group] for group in RECIPE if choices.get(group)}
+    typed_options = (f"{group}={option}" for group, option in options.items())
+    for group, chosen in _recipe(config_name, *search, *typed_options).items():
+        key, typed = f"model.{group}", given.get(group)
+        if not isinstance(typed, dict | None):
+            continue  # refused by its reader
+        if _keys_of(typed) != _keys_of(chosen):
+            raise UserError(
+                f"{group}={options[group]}: model={choices['model']} sets {key} itself; expected its file in "
+                f"conf/model/ to choose instead: override /{group}@_global_.{group}: {options[group]}"
+            )
+        if typed and chosen and typed["_target_"] != chosen["_target_"]:
+            _require_options_of(config_name, group, typed, search)
+
+
+def _require_options_of(config_name: str, group: str, typed: Mapping[str, Any], search: tuple[str, ...]) -> None:
+    """Refuse a class with the options of another class, where an option of the group has its own."""
+    loader = GlobalHydra.instance().config_loader()
+    for option in loader.get_group_options(group, config_name=config_name, overrides=list(search)):
+        own = _recipe(config_name, *search, f"{group}={option}")[group]
+        if own and own["_target_"] == typed["_target_"] and _keys_of(own) != _keys_of(typed):
+            accepted = f"{group}={option}, which has the options of that class"
+            raise bad_value(f"model.{group}._target_", typed["_target_"], accepted)
+
+
+@cache
+def _recipe(config_name: str, *options: str) -> dict[str, Any]:
+    """What options of `RECIPE` say by themselves, by group."""
+    alone = _plain(hydra.compose(config_name, ["~model", *options])).get("model", {})
+    return {group: alone[group] for group in RECIPE if group in alone}
+
+
+def _keys_of(group: Mapping[str, Any] | None) -> frozenset[str] | None:
+    return None if group is None else frozenset(group)

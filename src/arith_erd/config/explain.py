@@ -8,7 +8,10 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import bad_value, first_line
 from .rules import no_such_key
 
-GROUPS = ("task", "split", "model", "logger", "probe")
+RECIPE = ("optimizer", "scheduler", "loss")
+"""Groups that fill the key of their name in ``model``."""
+
+GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")
 """Groups whose options define keys; the others only set them."""
 
 PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs

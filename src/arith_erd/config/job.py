@@ -24,6 +24,7 @@ from .rules import (
     ACCURACY,
     FOLDER,
     LOGGER,
+    LOSS,
     NETWORK,
     OPTIMIZER,
     POSITIVE,
@@ -49,13 +50,36 @@ class Ablation:
     name: Annotated[str, require_name]
 
 
+CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the optimizer's rate changes."""
+
+    scheduler: Factory
+    interval: str
+    """After each of what: ``step`` or ``epoch``."""
+
+    @classmethod
+    def read(cls, key: str, group: Any) -> "Schedule | None":
+        if group is None:
+            return None
+        scheduler = Factory.read(key, group, metadata=("interval",))
+        return cls(scheduler, one_of("step", "epoch")(f"{key}.interval", group.get("interval")))
+
+
 @dataclass(frozen=True)
 class Model:
+    """A network and its recipe."""
+
     name: Annotated[str, require_name]
     net: Annotated[Factory, factory(NETWORK)]
     optimizer: Annotated[Factory, factory(OPTIMIZER)]
     gradient_clip: Annotated[float | None, nullable(POSITIVE)]
     """Largest norm of one replica's gradient."""
+    scheduler: Annotated[Schedule | None, Schedule.read] = None
+    loss: Annotated[Factory, factory(LOSS)] = CROSS_ENTROPY
 
 
 @dataclass(frozen=True)

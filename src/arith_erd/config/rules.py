@@ -98,6 +98,12 @@ OPTIMIZER: Mapping[str, Reader] = {
     "eps": POSITIVE,
     "weight_decay": accepting("a number of at least 0", lambda x: is_number(x, 0)),
 }
+LOSS: Mapping[str, Reader] = {
+    "label_smoothing": PROBABILITY,
+    "weight": POSITIVE,
+    "site": accepting("the name of a site, as dec.1", lambda x: isinstance(x, str) and x != ""),
+    "target": accepting("the name of a concept of the task", lambda x: isinstance(x, str) and x != ""),
+}
 LOGGER: Mapping[str, Reader] = {  # here because W&B is slow to import, and its own check would come late
     "mode": one_of(*MODES),
     "artifacts": SWITCH,

@@ -1,7 +1,7 @@
 """What lies on disk: run directories, their names, their rows, and which packs a list of seeds becomes."""
 
 from .directory import Run
-from .identity import identity, require_name, run_name, settings
+from .identity import identity, require_name, run_name, settings, without_added
 from .kept import Keep
 from .rows import METRICS, Row, epochs_to, read_metrics
 
@@ -16,4 +16,5 @@ __all__ = [
     "require_name",
     "run_name",
     "settings",
+    "without_added",
 ]

@@ -12,7 +12,11 @@ from ..seeds import format_seeds, parse_seeds
 HASHED = ("task", "split", "model", "ablation", "data")
 HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
 # Keys that came later, each with the value that all earlier runs had.
-ADDED = {"task.base": 2}
+ADDED: dict[str, Any] = {
+    "task.base": 2,
+    "model.scheduler": None,
+    "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
+}
 
 
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,7 +25,7 @@ def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     Paths, the logger, the launcher, checkpointing, the device and compilation are left out. So are keys of `ADDED` at
     their original values: runs made before those keys keep their names.
     """
-    return _without_added(
+    return without_added(
         {
             **{key: resolved[key] for key in HASHED},
             "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
@@ -31,24 +35,25 @@ def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key; a list is one value.
+    """A configuration by dotted key, without keys of `ADDED` at their original values; a list is one value.
 
-    >>> settings({"task": {"name": "add", "bits": 7}, "seed": [0, 1]})
+    >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
     """
     flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= {f"{key}.{k}": v for k, v in settings(value).items()} if isinstance(value, Mapping) else {key: value}
+    for key, value in without_added(config).items():
+        inside = settings(value) if isinstance(value, Mapping) else {}
+        flat |= {f"{key}.{k}": v for k, v in inside.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
 
-def _without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Leave out keys, by their dotted names."""
+def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration as the first version would have written it: without keys of `ADDED` at their original values."""
     kept = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
         if name not in ADDED or value != ADDED[name]:
-            kept[key] = _without_added(value, f"{name}.") if isinstance(value, dict) else value
+            kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept
 
 

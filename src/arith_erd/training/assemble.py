@@ -3,7 +3,6 @@
 import logging
 import os
 import warnings
-from functools import partial
 from pathlib import Path
 
 import lightning as L
@@ -14,32 +13,37 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from ..config.job import Job, Training
 from ..errors import UserError
 from ..system.files import own_folder
-from . import memory
+from . import memory, recipe
 from .checkpoint import CheckpointFile
 from .data import TableData
 from .module import LitPack
 from .pack import Pack
 
 
-def assemble(job: Job, device: torch.device) -> LitPack:
+def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
     """The pack of a job, ready to be trained on a device.
 
+    Args:
+        job: whose seeds make up the pack.
+        device: where it will be trained; the pack is still on the CPU.
+        data: as `table_data` makes it, where that has been done.
+
     Raises:
-        UserError: if the network or the optimizer does not take its options.
+        UserError: if the network or its recipe do not take their options, or could not train a pack.
     """
     compile = wants_compile(job.trainer.compile, device)
     if compile:
         _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
-    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs)
-    optimizer = partial(job.model.optimizer.build, torch.optim.Optimizer)
-    module = LitPack(pack, optimizer, job.model.gradient_clip)
+    data = data or table_data(job)
+    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, recipe.loss_of(job))
+    recipe.begin_loss(job, pack, data)
+    optimizer = recipe.optimizer_of(job, device)
+    schedule = recipe.schedule_of(job, data, optimizer)
+    interval = job.model.scheduler.interval if job.model.scheduler else "step"
+    module = LitPack(pack, optimizer, job.model.gradient_clip, schedule, interval)
     if job.trainer.precision == "64-true":
         module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
-    try:
-        module.configure_optimizers()
-    except (TypeError, ValueError) as error:
-        raise UserError(f"model.optimizer={job.model.optimizer.target}: {error}") from error
     return module
 
 
@@ -52,12 +56,13 @@ def _keep_compiled_code_private() -> None:
 
 
 def table_data(job: Job) -> TableData:
-    """The task's table, cut in two by the split.
+    """The task's table, cut in two by the split, with what the loss wants to know of each example.
 
     Raises:
-        UserError: if the split leaves nothing to train on, or nothing to validate on.
+        UserError: if the split leaves nothing to train on, or nothing to validate on; or the task does
+            not have what the loss wants.
     """
-    data = TableData(job.task, job.split, job.seeds, job.data.batch_size)
+    data = TableData(job.task, job.split, job.seeds, job.data.batch_size, recipe.loss_of(job).targets)
     held_out, whole = len(data.validation[0]), job.task.size
     if not 0 < held_out < whole:
         group = job.resolved["split"]

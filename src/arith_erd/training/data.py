@@ -7,11 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..bits import Array
 from ..seeds import Stream, derive
 from ..splits import Split
-from ..tasks import Task
+from ..tasks import Examples, Task
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, ...]
+"""Prompts, completions, and the loss's targets if it has any."""
 
 
 class TrainBatches:
@@ -26,31 +28,37 @@ class TrainBatches:
         seeds: of the replicas.
         batch_size: examples that one replica sees in a step.
         step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
+        targets: (N, k), if the loss has any.
     """
 
     def __init__(
-        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, step: Callable[[], int]
+        self,
+        prompt: Tensor,
+        completion: Tensor,
+        seeds: Sequence[int],
+        batch_size: int,
+        step: Callable[[], int],
+        targets: Tensor | None = None,
     ) -> None:
-        self.prompt = prompt
-        self.completion = completion
+        self.examples = (prompt, completion) if targets is None else (prompt, completion, targets)
         self.seeds = seeds
         self.batch_size = batch_size
         self.step = step
 
     def __len__(self) -> int:
-        return -(-len(self.prompt) // self.batch_size)
+        return -(-len(self.examples[0]) // self.batch_size)
 
     def order(self, seed: int, epoch: int) -> Tensor:
         """The permutation (N,) in which a seed sees the examples; drawn on the CPU, whatever the device."""
         generator = torch.Generator().manual_seed(derive(seed, Stream.BATCHES, epoch))
-        return torch.randperm(len(self.prompt), generator=generator)
+        return torch.randperm(len(self.examples[0]), generator=generator)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Prompts (R, B, P) and completions (R, B, m)."""
+        """Prompts (R, B, P), completions (R, B, m), and perhaps targets (R, B, k)."""
         epoch, taken = divmod(self.step(), len(self))
-        order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.prompt.device)
+        order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.examples[0].device)
         for index in order.split(self.batch_size, dim=1)[taken:]:
-            yield self.prompt[index], self.completion[index]
+            yield tuple(x[index] for x in self.examples)
 
 
 class EvaluationBatches:
@@ -74,9 +82,17 @@ class TableData(L.LightningDataModule):
         split: says which examples are held out for validation.
         seeds: of the replicas, for the order of their batches.
         batch_size: examples that one replica sees in a step.
+        targets: gives what the loss wants to know of each example of the table, (N, k) or None.
     """
 
-    def __init__(self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128) -> None:
+    def __init__(
+        self,
+        task: Task,
+        split: Split,
+        seeds: Sequence[int],
+        batch_size: int = 128,
+        targets: Callable[[Task, Examples], Array | None] = lambda task, examples: None,
+    ) -> None:
         super().__init__()
         self.task = task
         self.seeds = tuple(seeds)
@@ -84,23 +100,30 @@ class TableData(L.LightningDataModule):
         examples = task.examples()
         held_out = np.asarray(split(examples))
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
-        self.train: Batch = (tokens[0][~held_out], tokens[1][~held_out])
+        wanted = targets(task, examples)
+        extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
+        self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = (tokens[0][held_out], tokens[1][held_out])
 
     def setup(self, stage: str) -> None:
         if self.trainer is not None:
             device = self.trainer.strategy.root_device
-            self.train, self.validation = (tuple(x.to(device) for x in half) for half in (self.train, self.validation))  # type: ignore[assignment]
+            self.train, self.validation = (tuple(x.to(device) for x in half) for half in (self.train, self.validation))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.train[0]) // self.batch_size)
 
     def train_dataloader(self) -> TrainBatches:
         trainer = self.trainer
         assert trainer is not None
-        return TrainBatches(*self.train, self.seeds, self.batch_size, step=lambda: trainer.global_step)
+        prompt, completion, *targets = self.train
+        return TrainBatches(prompt, completion, self.seeds, self.batch_size, lambda: trainer.global_step, *targets)
 
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
-        return [EvaluationBatches(*half, size) for half in (self.train, self.validation)]
+        return [EvaluationBatches(half[0], half[1], size) for half in (self.train, self.validation)]
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric, MetricCollection
 
 from ..errors import UserError
@@ -30,13 +31,14 @@ def accuracies(replicas: int, prefix: str) -> MetricCollection:
 class LitPack(L.LightningModule):
     """Trains a pack.
 
-    The loss is the sum of the replicas' mean cross-entropies, an ordinary scalar; no gradient crosses from one
-    replica to another.
+    The loss is the sum of the replicas' losses, an ordinary scalar; no gradient crosses from one replica to another.
 
     Args:
         pack: the replicas.
         optimizer: makes an optimizer of parameter groups, ``functools.partial(torch.optim.Adam, lr=1e-4)``.
         gradient_clip: largest norm of one replica's gradient, or None.
+        schedule: makes what changes the optimizer's rate; None for a constant rate.
+        interval: after each of what the rate changes, ``step`` or ``epoch``.
     """
 
     loss_sum: Tensor  # (R,), over the examples that this epoch has seen
@@ -47,11 +49,15 @@ class LitPack(L.LightningModule):
         pack: Pack,
         optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         gradient_clip: float | None = None,
+        schedule: Callable[[torch.optim.Optimizer], LRScheduler] | None = None,
+        interval: str = "step",
     ) -> None:
         super().__init__()
         self.pack = pack
         self.optimizer = optimizer
         self.gradient_clip = gradient_clip
+        self.schedule = schedule
+        self.interval = interval
         replicas = len(pack.seeds)
         self.train_accuracy = accuracies(replicas, "train_")
         self.val_accuracy = accuracies(replicas, "val_")
@@ -66,20 +72,30 @@ class LitPack(L.LightningModule):
         """Of both subsets, in the order of the validation dataloaders."""
         return self.train_accuracy, self.val_accuracy
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameter_groups())
+        if self.schedule is None:
+            return optimizer
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self.schedule(optimizer), "interval": self.interval},
+        }
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
         """Weight decay, if any, on matrices only; matrices are recognised by their unstacked shape."""
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
         matrices = [p for p in parameters if p.dim() - 1 >= 2]
         vectors = [p for p in parameters if p.dim() - 1 < 2]
-        return self.optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
+        return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum.zero_()
         self.examples_seen.zero_()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        prompt, completion = batch  # (R, B, P), (R, B, m)
-        losses = self.pack.losses(prompt, completion, step=self.global_step)  # (R,)
+        prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
+        targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
+        losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()

@@ -2,7 +2,7 @@
 
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
 ``(R, ...)``, and one `torch.func.vmap` evaluates them all. A replica never sees the others: it has its own initial
-weights and its own dropout masks, and Adam on stacked leaves is R Adams.
+weights and its own dropout masks, and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +11,27 @@ import torch
 from torch import Tensor, nn
 from torch._functorch import config as functorch_config
 from torch.func import functional_call, stack_module_state, vmap
-from torch.nn import functional as F
 
+from ..errors import bad_value
+from ..interp.activations import positions
+from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
+from ..models.hook_point import position_axis
 from ..models.network import Network
 from ..models.weights import initialise
 from ..seeds import Stream, derive
+
+
+def require_site(network: Network, site: str) -> None:
+    """Raise unless a network has a site.
+
+    Raises:
+        UserError: listing those that it has.
+    """
+    known = list(network.sites())
+    if site not in known:
+        raise bad_value("model.loss.site", site, " or ".join(known))
 
 
 class Pack(nn.Module):
@@ -29,6 +43,7 @@ class Pack(nn.Module):
         compile: compile the forward pass and the loss of the whole pack, and with them the backward pass
             (`torch.compile` goes outside `vmap`).
         cuda_graphs: with ``compile`` on CUDA, launch each pass as one graph instead of kernel by kernel.
+        loss: what each replica minimises; its parameters are part of the pack.
     """
 
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
@@ -39,6 +54,7 @@ class Pack(nn.Module):
         seeds: Sequence[int],
         compile: bool = False,
         cuda_graphs: bool = False,
+        loss: Loss | None = None,
     ) -> None:
         super().__init__()
         self.make_network = make_network
@@ -52,6 +68,12 @@ class Pack(nn.Module):
         with torch.device("meta"):
             # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
             self._skeleton = (make_network(),)
+        self.loss = loss or CrossEntropy()
+        self._read: list[Tensor] = []  # the activation that the loss asks for, from a forward to its end
+        if self.loss.site is not None:
+            require_site(self._skeleton[0], self.loss.site)
+            module = self._skeleton[0].sites()[self.loss.site]
+            module.register_forward_hook(lambda module, inputs, output: self._read.append(output))
         self._sites = dropout_sites(self.stacked)
         keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
@@ -77,15 +99,16 @@ class Pack(nn.Module):
         """
         self._begin_graphs()
         keys = dropout_keys(self.replica_keys, step or 0, len(self._sites))  # (R, S, 2)
-        return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)
+        return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)[0]
 
-    def losses(self, prompt: Tensor, completion: Tensor, step: int) -> Tensor:
-        """Mean cross-entropy of every replica under teacher forcing, for one optimiser step.
+    def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
+        """The loss of every replica under teacher forcing, for one optimiser step.
 
         Args:
             prompt: (R, B, P).
             completion: (R, B, m).
             step: the optimiser step whose dropout masks apply.
+            targets: (R, B, k), if the loss has any.
 
         Returns:
             (R,).
@@ -95,37 +118,67 @@ class Pack(nn.Module):
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
         with functorch_config.patch(aggressive_recomputation=keys.device.type == "cpu"):
-            return self._train(dict(self.stacked.named_parameters()), keys, prompt, completion)
+            return self._train(dict(self.stacked.named_parameters()), keys, prompt, completion, targets)
 
     def _begin_graphs(self) -> None:
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
 
-    def _mean_losses(self, parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
-        logits = self._replicas(parameters, keys, prompt, shift_right(completion), training=True)
-        losses = F.cross_entropy(logits.flatten(0, 2), completion.flatten(), reduction="none")
-        return losses.view(len(completion), -1).mean(dim=1)
+    def _mean_losses(
+        self,
+        parameters: dict[str, Tensor],
+        keys: Tensor,
+        prompt: Tensor,
+        completion: Tensor,
+        targets: Tensor | None,
+    ) -> Tensor:
+        logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion), training=True)
+        losses: Tensor = self.loss(logits, completion, activation, targets)
+        return losses
 
     def _replicas(
         self, parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor, training: bool
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None."""
         (skeleton,) = self._skeleton
         skeleton.train(training)
         key_buffers = [f"{site}.key" for site in self._sites]
         constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}
 
-        def one(parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        def one(
+            parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor
+        ) -> tuple[Tensor, Tensor | None]:
             buffers = constants | dict(zip(key_buffers, keys.unbind(), strict=True))
             logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
-            return logits
+            return logits, self._activation(prompt, answer_in)
 
         if len(self.seeds) == 1:  # without vmap, which would make batched products of a single one: slower on a CPU
             single = {name: stack.squeeze(0) for name, stack in parameters.items()}
             tokens = (x.view(-1, x.shape[-1]) for x in (prompt, answer_in))
-            return one(single, keys[0], *tokens).unsqueeze(0)
+            logits, activation = one(single, keys[0], *tokens)
+            return logits.unsqueeze(0), None if activation is None else activation.unsqueeze(0)
         in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
-        logits: Tensor = vmap(one, in_dims)(parameters, keys, prompt, answer_in)
-        return logits
+        out_dims = (0, None if self.loss.site is None else 0)
+        replicas = vmap(one, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack
+        stacks: tuple[Tensor, Tensor | None] = replicas(parameters, keys, prompt, answer_in)
+        return stacks
+
+    def _activation(self, prompt: Tensor, answer_in: Tensor) -> Tensor | None:
+        """What the loss's site gave in the forward that has just ended: (B, T, F); None without a site."""
+        if self.loss.site is None:
+            return None
+        by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
+        return by_position[:, -positions(self.loss.site, prompt, answer_in) :].flatten(2)
+
+    def activation_shape(self, prompt_length: int, answer_length: int) -> tuple[int, ...]:
+        """(T, F) of what the loss reads of one example. It runs on the ``meta`` device and computes nothing."""
+        (skeleton,) = self._skeleton
+        with torch.device("meta"), torch.no_grad():
+            prompt, answer_in = (torch.zeros(1, n, dtype=torch.int64) for n in (prompt_length, answer_length))
+            skeleton.eval()(prompt, answer_in)
+            activation = self._activation(prompt, answer_in)
+        assert activation is not None
+        return tuple(activation.shape[1:])
 
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""

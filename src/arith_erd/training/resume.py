@@ -22,6 +22,10 @@ from .module import LitPack
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
 
 
+SCHEDULED = frozenset({"lr", "momentum", "betas"})
+"""Options of an optimizer that a scheduler of torch changes."""
+
+
 class Resumption(L.Callback):
     """Drops rows and kept weights of epochs that ended after the checkpoint, and says where the run resumes.
 
@@ -100,11 +104,15 @@ def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | No
             if archive.testzip() is not None:  # the checksums, which `torch.load` ignores
                 return None
         (state,) = saved["optimizer_states"]
+        optimizer = _on_copies(module)
+        schedules = [] if module.schedule is None else [module.schedule(optimizer).state_dict()]
         whole = (
             saved.keys() >= KEYS
             and {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
             and _are_counts(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())
-            and _is_state_of(module.configure_optimizers(), state)
+            and _is_state_of(optimizer, state, SCHEDULED if schedules else frozenset())
+            and len(saved["lr_schedulers"]) == len(schedules)
+            and all(map(_alike, saved["lr_schedulers"], schedules))
         )
         return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
     except Exception:  # damaged bytes can make an unpickler raise anything
@@ -118,18 +126,30 @@ def _are_counts(saved: Any, own: Any) -> bool:
     return isinstance(saved, int) and 0 <= saved < 2**31
 
 
-def _is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> bool:
-    """Whether a saved state is one that the optimizer could have: fused kernels write where it says, unchecked.
-
-    It is compared with the state after one step with gradients of zero, on copies of the parameters.
-    """
-    for group in optimizer.param_groups:
+def _on_copies(module: LitPack) -> torch.optim.Optimizer:
+    """The module's optimizer for parameters of the same shapes, with gradients of zero."""
+    groups = module.parameter_groups()
+    for group in groups:
         group["params"] = [torch.zeros_like(p, requires_grad=True) for p in group["params"]]
         for p in group["params"]:
             p.grad = torch.zeros_like(p)
+    return module.optimizer(groups)
+
+
+def _is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any], varying: frozenset[str]) -> bool:
+    """Whether a saved state is one that the optimizer could have: fused kernels write where it says, unchecked.
+
+    It is compared with the state after one step. Of the options ``varying``, which a scheduler changes, only the types
+    are compared.
+    """
     optimizer.step()
     own = optimizer.state_dict()
-    return saved["param_groups"] == own["param_groups"] and _alike(saved["state"], own["state"])
+    groups = zip(saved["param_groups"], own["param_groups"], strict=True)
+    return _alike(saved["state"], own["state"]) and all(
+        one.keys() == other.keys()
+        and all(one[key] == other[key] or (key in varying and _alike(one[key], other[key])) for key in other)
+        for one, other in groups
+    )
 
 
 def _alike(saved: Any, own: Any) -> bool:
@@ -139,6 +159,13 @@ def _alike(saved: Any, own: Any) -> bool:
     """
     if isinstance(own, dict):
         return saved.keys() == own.keys() and all(_alike(saved[key], value) for key, value in own.items())
+    if isinstance(own, list | tuple):
+        return type(saved) is type(own) and len(saved) == len(own) and all(map(_alike, saved, own))
     if not isinstance(own, torch.Tensor):
         return type(saved) is type(own)
-    return is_plain(saved) and (saved.shape, saved.stride()) == (own.shape, own.stride())
+    return is_plain(saved) and saved.shape == own.shape and _strides(saved) == _strides(own)
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """Of the axes along which there is anything to stride over; the others may have any."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]

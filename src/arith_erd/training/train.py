@@ -61,7 +61,8 @@ def train_pack(job: Job) -> None:
     resumption, conditions = Resumption(run, job.checkpoint.keep), Conditions()
     trainer = make_trainer(job.trainer, [resumption, conditions, *callbacks(job, logger)])
     device = trainer.strategy.root_device
-    module, data = assemble(job, device), table_data(job)
+    data = table_data(job)
+    module = assemble(job, device, data)
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
@@ -73,7 +74,7 @@ def train_pack(job: Job) -> None:
         checkpoint = find_checkpoint(run, module, trainer)
         run.create(job.resolved)
         replicas = f"{len(job.seeds)} replica(s), seeds {format_seeds(job.seeds)}"
-        print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}")
+        print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}, on {device_name(device)}")
 
         # Train.
         with logged(logger, job) as summaries:

@@ -8,13 +8,14 @@ from operator import getitem
 
 import pytest
 import torch
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bits import START
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.job import Checkpointing, Data, Packing, Training, read_job
-from arith_erd.config.rules import LOGGER, NETWORK, OPTIMIZER
+from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.loggers import Logger
@@ -30,7 +31,7 @@ def options(group: str) -> list[str]:
 
 
 MODELS, ABLATIONS = options("model"), options("ablation")
-OPEN = {"model.net": NETWORK, "model.optimizer": OPTIMIZER, "logger": LOGGER}
+OPEN = {"model.net": NETWORK, "model.optimizer": OPTIMIZER, "model.loss": LOSS, "logger": LOGGER}
 IMPOSSIBLE = {("nanogpt", "squeezed_encoder")}
 
 
@@ -125,6 +126,27 @@ def test_an_ablation_changes_the_network_and_nothing_else(model, ablation):
 def test_squeezing_the_encoder_of_a_decoder_only_model_is_refused():
     with pytest.raises(UserError, match=r"ablation=squeezed_encoder: .* model=nanogpt does not have"):
         compose("train", ["model=nanogpt", "ablation=squeezed_encoder"])
+
+
+@pytest.mark.parametrize("group", ["optimizer", "scheduler", "loss"])
+def test_option_of_a_recipe_replaces_what_the_model_chose(group):
+    for name in options(group):
+        written = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
+        model = compose("train", ["model=nanogpt", f"{group}={name}"]).resolved["model"]
+        assert (model[group] or {}).keys() == written.keys() - {"scheduler"}
+        if model[group]:
+            assert model[group]["_target_"] == written["_target_"]
+
+
+def test_model_with_an_optimizer_of_its_own_gets_no_half_of_another(tmp_path):
+    (tmp_path / "model").mkdir()
+    own = "name: own\nnet: {_target_: arith_erd.models.NanoGPT}\ngradient_clip: null\n"
+    own += "optimizer: {_target_: torch.optim.Adam, lr: 1.0, amsgrad: true}\n"
+    (tmp_path / "model" / "own.yaml").write_text(own)
+    search = f"hydra.searchpath=[file://{tmp_path}]"
+    assert compose("train", [search, "model=own"]).model.optimizer.arguments == {"lr": 1.0, "amsgrad": True}
+    with pytest.raises(UserError, match=r"^optimizer=sgd: model=own sets model\.optimizer itself; expected .*override"):
+        compose("train", [search, "model=own", "optimizer=sgd"])
 
 
 @pytest.mark.parametrize("name", options("logger"))
@@ -259,7 +281,7 @@ def test_a_misspelt_group_is_recognised(typed, hint):
 @pytest.mark.parametrize(
     ("group", "extra", "key"),
     [
-        ("model", {"scheduler": {"_target_": "torch.optim.lr_scheduler.StepLR"}}, "model.scheduler"),
+        ("model", {"schedule": {"_target_": "torch.optim.lr_scheduler.StepLR"}}, "model.schedule"),
         ("model", {"label_smoothing": 0.1}, "model.label_smoothing"),
         ("trainer", {"gradient_clip": 1.0}, "trainer.gradient_clip"),
         ("ablation", {"note": "mine"}, "ablation.note"),
@@ -364,5 +386,5 @@ def test_what_a_constructor_refuses_is_a_short_error():
 
 
 def test_an_optimizer_that_does_not_take_its_options_is_a_short_error(train):
-    with pytest.raises(UserError, match=r"SGD.*betas"):
-        train("model.optimizer._target_=torch.optim.SGD")
+    with pytest.raises(UserError, match=r"Adafactor.*betas"):
+        train("model.optimizer._target_=torch.optim.Adafactor")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.bits import ORDERS, decode_completion, render
+from arith_erd.bits import ORDERS, decode_completion, render, to_digits
 from arith_erd.errors import UserError
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
@@ -286,3 +286,14 @@ def test_bad_order_is_refused(key, order):
 def test_bad_table_seed_is_refused(seed):
     with pytest.raises(UserError, match=rf"^task\.seed={seed}: expected "):
         RandomOutput(seed=seed)
+
+
+@pytest.mark.parametrize("task", [Mul(4), Mul(2, base=10)], ids=["binary", "decimal"])
+def test_column_sums_leave_the_digits_of_the_product(task):
+    a, b = task.examples().operands.T
+    sums = task.column_sums(a, b)
+    assert (sums % task.base == to_digits(a * b, task.width, task.base)).all()
+    assert (sums[:, -1] < task.base).all()
+    if task.base == 2:
+        variables = task.variables(a, b)
+        assert (sums == variables["column_sum"] + variables["column_carry"]).all()

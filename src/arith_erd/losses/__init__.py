@@ -1,0 +1,7 @@
+"""What a replica minimises. The files in ``conf/loss/`` name the classes in ``_target_``."""
+
+from .cross_entropy import CrossEntropy
+from .cross_entropy_and_value import CrossEntropyAndValue
+from .loss import Loss
+
+__all__ = ["CrossEntropy", "CrossEntropyAndValue", "Loss"]

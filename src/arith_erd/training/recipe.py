@@ -1,0 +1,124 @@
+"""What a replica is trained with: its optimizer, how the rate changes, and its loss. All are tried before a run starts.
+
+A pack has one optimizer for the stacks of all replicas' parameters. That is as good as one for each replica if the
+optimizer works on every number by itself, as Adam does. One that mixes the numbers of a tensor would let the replicas
+of a pack influence each other: Adafactor divides by norms of whole tensors. `replicas_are_independent` refuses it.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from ..config.job import Job
+from ..errors import UserError, first_line
+from ..losses import Loss
+from .data import TableData
+from .pack import Pack
+
+STEPS = 3
+CLOSE = 1e-6  # of the largest update; rounding in 64 bits is far below, a norm over two replicas far above
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
+
+
+def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
+    """What makes the optimizer of a job.
+
+    Raises:
+        UserError: if it does not take its options, or lets replicas influence each other.
+    """
+    make = partial(job.model.optimizer.build, Optimizer)
+    target = f"model.optimizer._target_={job.model.optimizer.target}"
+    try:
+        alone = replicas_are_independent(make, device)
+    except UserError:
+        raise
+    except Exception as error:  # an optimizer may raise anything at a tensor or a gradient that it cannot use
+        raise UserError(f"{target}: {first_line(error)}") from error
+    if not alone:
+        raise UserError(
+            f"{target}: lets the seeds of a pack influence each other, since it mixes the numbers of a tensor; "
+            "expected an optimizer that treats each number by itself, such as optimizer=adamw"
+        )
+    return make
+
+
+def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
+    """Whether a few steps on a stack of two replicas are the steps of each replica alone.
+
+    The second replica's gradients are a thousand times larger, so that any quantity taken over both shows.
+    """
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
+    start = [torch.randn(shape, generator=generator).double() for shape in shapes]
+    scale = torch.tensor([1.0, 1000.0]).double()
+    gradients = [
+        [torch.randn(shape, generator=generator) * scale.view(-1, *[1] * (len(shape) - 1)) for shape in shapes]
+        for _ in range(STEPS)
+    ]
+
+    def updates(replicas: slice) -> list[torch.Tensor]:
+        values = [torch.nn.Parameter(x[replicas].clone().to(device)) for x in start]
+        optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
+        for gradient in gradients:
+            for value, g in zip(values, gradient, strict=True):
+                value.grad = g[replicas].to(value)
+            optimizer.step()
+        return [value.detach().cpu() - x[replicas] for value, x in zip(values, start, strict=True)]
+
+    together = updates(slice(0, 2))
+    return all(
+        torch.allclose(pair[index], alone[0], rtol=0, atol=CLOSE * float(alone.abs().max()))
+        for index in (0, 1)
+        for pair, alone in zip(together, updates(slice(index, index + 1)), strict=True)
+    )
+
+
+def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
+    """What makes the scheduler of a job; None for a constant rate.
+
+    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is given it.
+
+    Raises:
+        UserError: if the class does not take its options, or needs more than the number of steps.
+    """
+    schedule = job.model.scheduler
+    if schedule is None:
+        return None
+    factory = schedule.scheduler
+    takes = inspect.signature(factory.load(LRScheduler)).parameters
+    more = {"steps_per_epoch": data.steps_per_epoch} if "steps_per_epoch" in takes else {}
+    made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
+    value = torch.nn.Parameter(torch.zeros(1))
+    value.grad = torch.zeros_like(value)
+    optimizer = make([{"params": [value]}])
+    trial = made(optimizer)
+    try:
+        optimizer.step()
+        trial.step()
+    except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
+        raise UserError(
+            f"model.scheduler._target_={factory.target}: {first_line(error)}; expected a function of the step alone"
+        ) from error
+    return made
+
+
+def loss_of(job: Job) -> Loss:
+    """The loss of a job, without parameters yet."""
+    return job.model.loss.build(Loss)
+
+
+def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Give the loss of a pack its parameters.
+
+    Raises:
+        UserError: if the task and the activation do not go together with it.
+    """
+    if pack.loss.site is not None:
+        shape = pack.activation_shape(job.task.prompt_length, job.task.width)
+        pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)

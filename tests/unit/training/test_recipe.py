@@ -1,0 +1,226 @@
+"""Every optimizer, scheduler and loss: a replica is the same alone, in a pack, and after an interruption."""
+
+import io
+from dataclasses import replace
+from functools import cache, partial
+from itertools import product
+
+import pytest
+import torch
+import yaml
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from arith_erd.config.build import Factory
+from arith_erd.config.compose import CONF, compose
+from arith_erd.config.job import Job, Schedule
+from arith_erd.errors import UserError
+from arith_erd.losses import Loss
+from arith_erd.models import Network
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add
+from arith_erd.training.assemble import table_data
+from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.data import TableData, TrainBatches
+from arith_erd.training.module import LitPack
+from arith_erd.training.pack import Pack
+from arith_erd.training.recipe import optimizer_of, replicas_are_independent, schedule_of
+from tests.behaviour.interruption import assert_same, interrupt
+from tests.tiny import TINY
+
+CPU = torch.device("cpu")
+TASK = Add(2)
+STEPS = 5  # of three an epoch
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+OPTIMIZERS, SCHEDULERS, LOSSES = options("optimizer"), options("scheduler"), options("loss")
+
+
+class Toy(Network):
+    """A matrix and a vector beside the embedding: what the recipe does to them, it does to any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.mix = nn.Linear(4, 4)
+
+    def forward(self, prompt: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(answer_in) + self.embedding(prompt).sum(dim=1, keepdim=True)
+        return self.mix(x).tanh() @ self.embedding.weight.T
+
+    def sites(self) -> dict[str, nn.Module]:
+        return {"dec.1": self.mix}
+
+
+@cache
+def option(group: str, name: str) -> Factory | None:
+    """What a file of ``conf/`` says; not composed, since that is slow."""
+    text = (CONF / group / f"{name}.yaml").read_text().replace("${model.optimizer.lr}", "0.1")
+    arguments = yaml.safe_load(text.replace("${trainer.max_epochs}", "2"))
+    if "_target_" not in arguments:
+        return None
+    return Factory.read(group, arguments, metadata=("interval",))
+
+
+@cache
+def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[str, torch.Tensor]]:
+    """A pack, its data, and its initial weights; packs are used again, since making one is slow."""
+    made = option("loss", loss).build(Loss)
+    data = TableData(TASK, RandomSplit(), seeds, 4, made.targets)
+    pack = Pack(Toy, seeds, loss=made)
+    if made.site:
+        made.begin(len(seeds), pack.activation_shape(TASK.prompt_length, TASK.width), data.train[2].shape[1])
+    return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
+
+
+def trained(recipe: tuple[str, str, str], seeds: tuple[int, ...], first: int, last: int, saved: bytes | None = None):
+    """The parameters after training from step ``first`` to ``last``, and the whole state then, as a checkpoint is."""
+    pack, data, initial = pack_of(recipe[2], seeds)
+    pack.load_state_dict(initial)
+    pack.zero_grad()
+    scheduler, schedule = option("scheduler", recipe[1]), None
+    if scheduler is not None:
+        more = {"steps_per_epoch": 3} if "epochs" in scheduler.arguments else {}
+        schedule = partial(scheduler.build, LRScheduler, **more)
+    module = LitPack(pack, partial(option("optimizer", recipe[0]).build, torch.optim.Optimizer), 0.5, schedule)
+    found = module.configure_optimizers()
+    states = [found] if schedule is None else [found["optimizer"], found["lr_scheduler"]["scheduler"]]
+    if saved:
+        for thing, state in zip([pack, *states], torch.load(io.BytesIO(saved), weights_only=True), strict=True):
+            thing.load_state_dict(state)
+    batches = TrainBatches(*data.train[:2], seeds, 4, lambda: 0, *data.train[2:])
+    for step in range(first, last):
+        prompt, completion, *targets = list(batches)[step % 3]
+        pack.losses(prompt, completion, step, *targets).sum().backward()
+        module.configure_gradient_clipping(states[0])
+        for thing in states:
+            thing.step()
+        pack.zero_grad()
+    whole = io.BytesIO()
+    torch.save([thing.state_dict() for thing in (pack, *states)], whole)
+    return {name: value.detach().clone() for name, value in pack.named_parameters()}, whole.getvalue()
+
+
+@pytest.mark.parametrize("recipe", list(product(OPTIMIZERS, SCHEDULERS, LOSSES)), ids=" ".join)
+def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
+    packed, _ = trained(recipe, (5, 0), 0, STEPS)
+    alone, _ = trained(recipe, (5,), 0, STEPS)
+    for name, value in alone.items():
+        torch.testing.assert_close(packed[name][:1], value, rtol=1e-4, atol=1e-5)
+    _, half = trained(recipe, (5, 0), 0, 2)
+    resumed, _ = trained(recipe, (5, 0), 2, STEPS, half)
+    assert all(torch.equal(packed[name], value) for name, value in resumed.items())
+
+
+@cache
+def job(*overrides: str) -> Job:
+    return compose("train", [*TINY, "model=nanogpt", *overrides])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value"),
+        ("optimizer=adagrad", "scheduler=step", "model.scheduler.step_size=1"),
+    ],
+    ids=" ".join,
+)
+def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, monkeypatch, capsys, options):
+    """Through checkpoints, which are compared with what the recipe could have written before they are read."""
+    overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *options)
+    with monkeypatch.context() as patch:
+        interrupt(patch, KeepRows, 2, True)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train(*overrides)
+    resumed = train(*overrides)
+    assert "resuming from epoch 2" in capsys.readouterr().out
+    assert_same(resumed, train_in(tmp_path / "whole", *overrides))
+
+
+def rates(scheduler: str, **options: float) -> list[float]:
+    """The rate of every step of two epochs of three steps; it starts from 0.1."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    made = option("scheduler", scheduler)
+    more = {"steps_per_epoch": 3} if "epochs" in made.arguments else {}
+    schedule = replace(made, arguments={**made.arguments, **options}).build(LRScheduler, optimizer, **more)
+    found = []
+    for _ in range(6):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
+def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
+    found = rates(scheduler, pct_start=0.5)
+    assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
+    assert found[:3] == sorted(found[:3])
+    assert found[2:] == sorted(found[2:], reverse=True)
+    assert found[-1] < 1e-6
+
+
+def test_rate_falls_every_so_many_steps_or_epochs():
+    assert rates("step", step_size=2, gamma=0.1) == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+
+
+# Optimizers that cannot train a pack
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_accepted_optimizers_treat_each_number_by_itself(name):
+    assert replicas_are_independent(partial(option("optimizer", name).build, torch.optim.Optimizer), CPU)
+
+
+class Unit(torch.optim.SGD):
+    """Gradient descent along the direction of the gradient of each tensor."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad /= p.grad.norm()
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adafactor, Unit], ids=["Adafactor", "unit norm"])
+def test_optimizers_that_mix_the_numbers_of_a_tensor_are_recognised(make):
+    assert not replicas_are_independent(partial(make, lr=1e-3), CPU)
+
+
+def with_optimizer(name: str) -> Job:
+    return replace(job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3})))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Adafactor", r"^model\.optimizer\._target_=torch\.optim\.Adafactor: lets the seeds of a pack influence each"),
+        ("Muon", r"^torch\.optim\.Muon: .*2D"),
+        ("LBFGS", r"^torch\.optim\.LBFGS: "),
+        ("SparseAdam", r"^model\.optimizer\._target_=torch\.optim\.SparseAdam: RuntimeError: .*dense gradients"),
+    ],
+)
+def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, message):
+    with pytest.raises(UserError, match=message):
+        optimizer_of(with_optimizer(name), CPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ReduceLROnPlateau", "a function of the step alone"),
+        ("LambdaLR", "lr_lambda"),
+        ("Adam", "expected a LRScheduler"),
+    ],
+)
+def test_schedulers_that_need_more_than_the_step_are_refused_in_one_line(name, message):
+    module = "torch.optim" if name == "Adam" else "torch.optim.lr_scheduler"
+    schedule = Schedule(Factory(f"{module}.{name}"), "step")
+    made = replace(job(), model=replace(job().model, scheduler=schedule))
+    data = table_data(job())
+    with pytest.raises(UserError, match=message):
+        schedule_of(made, data, optimizer_of(job(), CPU))
