@@ -24,10 +24,11 @@ SEEDS = ("4-0", "-1", "[0,0]", "[]", "1.5", "null", "'0-4,2'", "''", "true", "ze
 BETAS = ("null", "0.9", "[0.9]", "[0.9,1]", "[0.9,high]", "[0.9,-0.1]", "[0.9,0.98,0.99]", "[0.9,nan]", "[true,0.98]")
 NET, ADAM = "model.net", "model.optimizer"
 VALUES = {
-    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs", "pack.max_replicas"), COUNT),
+    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs"), COUNT),
+    "pack.max_replicas": COUNT[:-1],
     **dict.fromkeys((f"{NET}.d_model", f"{NET}.num_heads", f"{NET}.num_layers"), COUNT),
     "task.bits": (*COUNT, "1", "10"),
-    "split.seed": COUNT[1:],
+    "split.seed": COUNT[1:-1],
     **dict.fromkeys((f"{ADAM}.lr", f"{ADAM}.eps"), NUMBER),
     f"{ADAM}.weight_decay": NUMBER[1:],
     "model.gradient_clip": tuple(value for value in NUMBER if value != "null"),
@@ -86,6 +87,7 @@ OTHERS = (
     ("logger=wandb logger.timeout=0", "logger.timeout"),
     ("logger=wandb logger.timeout=soon", "logger.timeout"),
     ("logger=wandb logger.timeout=inf", "logger.timeout"),
+    ("logger=wandb logger.artifacts=maybe", "logger.artifacts"),
     ("logger.mode=online", "logger.mode"),
     ("trainer.max_epoch=3", "trainer.max_epoch"),
     ("+trainer.max_epoch=3", "trainer.max_epoch"),
