@@ -26,7 +26,7 @@ from .victims import Victims
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="runs that get a SIGKILL")
-    parser.add_argument("--attacks", type=int, default=100, help="hostile inputs")
+    parser.add_argument("--attacks", type=int, default=60, help="hostile inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--overhead", action="store_true", help="also measure what a checkpoint costs an epoch")
     options = parser.parse_args()
