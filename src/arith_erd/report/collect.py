@@ -153,10 +153,9 @@ def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame
 
 def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
     """Rows about a task alone, or about weights that came without a run."""
-    named = ["", ""] if sheet.settings else [*folder.split("-")[1:], "", ""]
-    task, split = (
-        str(sheet.settings[group]["name"]) if group in sheet.settings else named[place]
-        for place, group in enumerate(("task", "split"))
-    )
+    named = dict(zip(("task", "split"), folder.split("-")[1:], strict=False))
+    if sheet.settings:
+        named = {group: str(sheet.settings[group]["name"]) for group in ("task", "split") if group in sheet.settings}
     source = GIVEN if "seed" in rows else EXACT
+    task, split = named.get("task", ""), named.get("split", "")
     return rows.assign(source=source, task=task, split=split, replica=-1, experiment=folder)

@@ -169,8 +169,8 @@ def save(entity: str, project: str) -> list[str]:
     try:
         return [part.save().url for part in made.values()]
     except (wandb.Error, OSError, ValueError) as error:
-        why = f"not saved ({first_line(error)}); --dry-run prints it"
-        raise UserError(f"--entity={entity} --project={project}: {why}") from error
+        where = f"--entity={entity} --project={project}"
+        raise UserError(f"{where}: not saved ({first_line(error)}); --dry-run prints it") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -110,7 +110,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
     nothing = pd.DataFrame(columns=["task", "source", *columns])
     if rows is None or not set(columns) <= set(rows):
         return nothing
-    if not all(kind is str or pd.api.types.is_numeric_dtype(rows[column]) for column, kind in columns.items()):
+    if any(kind is not str and not pd.api.types.is_numeric_dtype(rows[column]) for column, kind in columns.items()):
         return nothing
     ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
     shown = rows[(rows["departs"] == "") & (rows["source"].isin([GIVEN, EXACT]) | rows["replica"].isin(ids))]

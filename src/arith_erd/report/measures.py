@@ -258,14 +258,8 @@ class OfExamples(Measure):
         examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
         pairs = {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}
         prompt, completion = examples.prompt.shape[1], examples.completion.shape[1]
-        number = {
-            "pairs": pairs[self.subset],
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "tokens": prompt + completion,
-            "vocabulary": VOCAB_SIZE,
-            "largest_operand": examples.a.max(),
-        }
+        number = {"pairs": pairs[self.subset], "prompt_tokens": prompt, "completion_tokens": completion}
+        number |= {"tokens": prompt + completion, "vocabulary": VOCAB_SIZE, "largest_operand": examples.a.max()}
         return _one(float(number[self.count]))
 
 

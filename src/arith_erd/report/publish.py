@@ -49,16 +49,12 @@ def keep(runs: Path, results: Path) -> list[str]:
                 kept[target / "weights" / weights.name] = size = weights.stat().st_size
                 if size <= WEIGHTS and sum(kept.values()) <= BOX:
                     _copy(weights.parent, target / "weights", [weights.name])
-            _keep_probes(run.path / "probes", target / "probes")
             copied.append(run.name)
-    _keep_probes(runs / "probes", results / "runs" / "probes")
+    for folder in [runs, *(runs / name for name in copied)]:
+        for rows in sorted(folder.glob("probes/*/rows.csv")):
+            if rows.stat().st_size <= LARGEST:
+                _copy(rows.parent, results / "runs" / rows.parent.relative_to(runs), ["rows.csv", "probe.json"])
     return copied
-
-
-def _keep_probes(probes: Path, target: Path) -> None:
-    for rows in sorted(probes.glob("*/rows.csv")):
-        if rows.stat().st_size <= LARGEST:
-            _copy(rows.parent, target / rows.parent.name, ["rows.csv", "probe.json"])
 
 
 def _copy(folder: Path, target: Path, names: Sequence[str]) -> None:
