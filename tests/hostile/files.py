@@ -12,13 +12,11 @@ from typing import Any
 from unittest import mock
 
 import torch
-import yaml
 
-from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run
 
 from .configurations import anything, paths
-from .world import SECRET, Attack, Cause, Program, World, pick, put
+from .world import Attack, Cause, Program, World, pick, put
 
 HEAD = ",".join(METRICS)
 TABLES = {  # metrics.csv -> what the report says of it
@@ -221,16 +219,6 @@ def table(n: int, random: Random) -> Attack:
     return Attack(f"{file}: {name}", prepare, says)
 
 
-SCRIPT = "<script>alert(1)</script>"
-FORMULA = '=HYPERLINK("http://evil")'
-
-
-def renamed(name: str | bytes) -> Callable[[World], object]:
-    return lambda world: os.rename(
-        os.fsencode(world.run.path), os.fsencode(world.folder / "runs") + b"/" + os.fsencode(name)
-    )
-
-
 def summarised(change: Callable[[dict[str, Any]], object]) -> Callable[[World], object]:
     def tell(world: World) -> None:
         change(world.summary)
@@ -247,58 +235,33 @@ def probed(text: str, name: str = "new") -> Callable[[World], object]:
     return tell
 
 
-PAGES: dict[str, Callable[[World], object]] = {
-    "a run directory that is a script": renamed("<img src=x onerror=alert(1)>"),
-    "a run directory that is a formula": renamed(FORMULA.replace("/", "")),
-    "a run directory that rewrites the terminal": renamed("\x1b[2J\nok"),
-    "a run directory that is no text": renamed(b"\xff\xfe"),
-    "a device that is a script": summarised(lambda s: s.update(device=SCRIPT, versions={"commit": FORMULA})),
+TOLD: dict[str, Callable[[World], object]] = {
+    "a run directory that is no text": lambda world: os.rename(
+        os.fsencode(world.run.path), os.fsencode(world.folder / "runs") + b"/\xff\xfe"
+    ),
     "a device that is a list": summarised(lambda s: s.update(device=[{"x": 1}])),
     "versions that are lists": summarised(lambda s: s.update(versions={"torch": [1], "commit": {}})),
-    "a setting that is a script and a formula": lambda w: w.configure("model.optimizer.lr", f"{SCRIPT}|\n| {FORMULA}"),
-    "a column that is a formula": summarised(lambda s: s["seeds"][0].update({FORMULA: FORMULA, SCRIPT: SCRIPT})),
     "a column that is ours": summarised(lambda s: s["seeds"][0].update(replica=7, key=3, kind=None)),
     "a value that is a list": summarised(lambda s: s["seeds"][0].update(note=[1, 2])),
     "other seeds": summarised(lambda s: s["seeds"][0].update(seed=77)),
-    "a probe that is a script": probed(f"seed,{SCRIPT},x\n0,{SCRIPT},0.5\n"),
     "a probe with a column of ours": probed("seed,replica,x\n0,5,0.5\n"),
     "a probe without seeds": probed("x\n0.5\n"),
     "a probe of other seeds": probed("seed,x\n99,0.5\n"),
     "a probe named as a path": probed("seed,x\n0,0.5\n", "..evil"),
-    "a resolver": lambda w: w.file("config.yaml").write_text(
-        yaml.safe_dump(w.config | {"logger": {"entity": "${oc.env:SECRET}"}})
-    ),
 }
 
 
-def page(n: int, random: Random) -> Attack:
-    """What a run says of itself comes through as text: in a page, a table and a spreadsheet."""
-    name, tell = pick(PAGES, n)
+def told(n: int, random: Random) -> Attack:
+    """What a run says of itself, read by the report; ``test_report.py`` looks at the page."""
+    name, tell = pick(TOLD, n)
 
     def prepare(world: World) -> Program:
         tell(world)
-
-        def report() -> None:
-            with contextlib.suppress(UserError):
-                world.report()
-            inert(world.folder / "report")
-
-        return report
+        return world.collect
 
     return Attack(name, prepare)
 
 
-def inert(report: Path) -> None:
-    """Fail if markup, a formula or a secret of a run has come through."""
-    text, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
-    bad = [mark for mark in (SCRIPT, "<img src=x", SECRET) if mark in text or mark in markdown]
-    for name in ("runs.csv", "claims.csv"):
-        cells = (report / name).read_text().replace('"', "").replace("\n", ",").split(",")
-        bad += [cell for cell in cells if cell.startswith(("=", "@"))]
-    if bad:
-        raise SystemExit(f"came through: {bad}")
-
-
 CAUSES: dict[str, Cause] = {
-    cause.__name__: cause for cause in (in_the_way, damaged, other_checkpoint, full_disk, moved_away, table, page)
+    cause.__name__: cause for cause in (in_the_way, damaged, other_checkpoint, full_disk, moved_away, table, told)
 }

@@ -8,7 +8,7 @@ import pytest
 from .__main__ import CAUSES
 from .world import Attack, attacks, attempt
 
-READERS = {name: cause for name, cause in CAUSES.items() if name.startswith("foreign") or name == "table"}
+READERS = {name: cause for name, cause in CAUSES.items() if name.startswith("foreign") or name in ("table", "told")}
 PROGRAMS = {name: cause for name, cause in CAUSES.items() if name not in READERS}  # these take up to a second each
 
 

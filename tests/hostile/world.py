@@ -29,7 +29,6 @@ from arith_erd.errors import UserError
 from arith_erd.interp.subject import load_run
 from arith_erd.report.__main__ import build as build_report
 from arith_erd.report.collect import collect
-from arith_erd.report.figures import paper_figures
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import Run
 from arith_erd.system.boundary import program
@@ -129,10 +128,9 @@ class World:
         if problems:
             raise UserError(" | ".join(f"{name}: {problem}" for name, problem in problems.items()))
 
-    def report(self, figures: bool = False) -> None:
-        """The same, and write the page."""
-        drawn = paper_figures if figures else lambda *_: ()
-        with mock.patch("arith_erd.report.__main__.paper_figures", drawn):  # they take most of the time
+    def report(self) -> None:
+        """The same, and write the page, without the figures, which take most of the time."""
+        with mock.patch("arith_erd.report.__main__.paper_figures", return_value=()):
             build_report(self.folder / "runs", self.folder / "report")
 
 
