@@ -1,5 +1,7 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: figures from ``results/``, and the pages of ``found/`` in the menu."""
+"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures from ``results/``, the menu of ``found/``."""
 
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,36 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take the figures along; they stay in ``results/``, where the README and GitHub find them too."""
+    """Take figures and notebooks along; they stay where they are, where the README and GitHub find them too."""
     for path in sorted((ROOT / "results").glob("*.png")):
         files.append(File(f"results/{path.name}", str(ROOT), config["site_dir"], use_directory_urls=False))
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        text, pictures = notebook_page(path)
+        files.append(File.generated(config, f"{path.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, name, content=picture))
     return files
+
+
+def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
+    """A notebook as Markdown: its text, its code in blocks, and below each what it printed and drew when last executed.
+
+    Returns:
+        The page, and its pictures by file name.
+    """
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source)
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "stream":
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+            elif "image/png" in output.get("data", {}):
+                name = f"{notebook.stem}-{len(pictures) + 1}.png"
+                pictures[name] = base64.b64decode("".join(output["data"]["image/png"]))
+                parts.append(f"![output]({name})")
+    return "\n\n".join(parts) + "\n", pictures
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
