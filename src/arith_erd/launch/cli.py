@@ -85,7 +85,7 @@ def _shown(arguments: Sequence[str]) -> list[str] | None:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--cfg", "-c")
     parser.add_argument("--resolve", action="store_true")
-    known, others = parser.parse_known_intermixed_args(arguments)
+    known, others = parser.parse_known_args(arguments)
     return None if known.cfg != "job" or others else list(known.overrides)
 
 
