@@ -33,6 +33,9 @@ def doses(
     sample: int,
     seed: int = 0,
     budget: Budget | None = None,
+    prefixes: Sequence[str] = ("target", "own"),
+    fitted: int = FITTED,
+    random: int = RANDOM,
 ) -> Iterator[dict[str, Any]]:
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
@@ -49,6 +52,9 @@ def doses(
         sample: pairs, drawn from those whose moved value is the value of some pair.
         seed: of the sample, the fits and the controls.
         budget: of the searches for ``das``.
+        prefixes: ``target``, ``own``, or both.
+        fitted: pairs that directions are fitted on.
+        random: directions of the same length, as controls.
 
     Yields:
         ``site, method, prefix, delta, n``; ``answer``: the share of whole answers that are a + b + delta, and
@@ -58,25 +64,25 @@ def doses(
     device = next(network.parameters()).device
     rng = np.random.default_rng(seed)
     every = np.arange(len(pairs.a))
-    fitted = rng.choice(every, size=min(FITTED, len(every)), replace=False)
-    runs = Runs.of(network, pairs, sites, fitted)
-    values = torch.as_tensor(pairs.examples.answer[fitted], device=device)
+    chosen = rng.choice(every, size=min(fitted, len(every)), replace=False)
+    runs = Runs.of(network, pairs, sites, chosen)
+    values = torch.as_tensor(pairs.examples.answer[chosen], device=device)
     search = Search(network, pairs, sites, budget, seed) if "das" in methods else None
     known = np.unique(pairs.examples.answer)
     for site in sites:
-        x = runs.at(site, fitted)
+        x = runs.at(site, chosen)
         moves = _moves(x, values, methods, search, site, pairs.value)
         for delta in deltas:
             possible = every[np.isin(pairs.examples.answer + delta, known)]
             if not len(possible):
                 continue
             trial = Trial(network, pairs, site, _sample(possible, sample, seed + delta), delta)
-            for prefix in ("target", "own"):
+            for prefix in prefixes:
                 unmoved = trial.answers(prefix, None)
                 for method, move in moves.items():
                     step = move(trial.values, delta)
                     moved = trial.answers(prefix, step)
-                    random = [trial.answers(prefix, _same_length(step, seed + i)) for i in range(RANDOM)]
+                    controls = [trial.answers(prefix, _same_length(step, seed + i)) for i in range(random)]
                     yield {
                         "site": site,
                         "method": method,
@@ -87,7 +93,7 @@ def doses(
                         "tokens": float((moved == trial.target).double().mean()),
                         "floor": _whole(unmoved, trial.target),
                         "floor_tokens": float((unmoved == trial.target).double().mean()),
-                        "random": float(np.mean([_whole(tokens, trial.target) for tokens in random])),
+                        "random": float(np.mean([_whole(tokens, trial.target) for tokens in controls])),
                     }
 
 

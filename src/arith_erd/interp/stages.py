@@ -15,6 +15,8 @@ from ..models import NanoGPT, Network, Transformer
 from ..models.nanogpt import Block
 from ..models.transformer import DecoderLayer, EncoderLayer
 
+BATCH = 256
+
 
 @dataclass(frozen=True)
 class State:
@@ -71,6 +73,14 @@ class Stages:
         for later in self.names[self.names.index(name) + 1 :]:
             state = self._stages[later](state)
         return self._logits(state)
+
+    def answers(self, name: str, state: State, batch_size: int = BATCH) -> Tensor:
+        """The same, in batches -> the likeliest tokens (B, m)."""
+        parts = []
+        for part in torch.arange(len(state.x), device=state.x.device).split(batch_size):
+            memory = None if state.memory is None else state.memory[part]
+            parts.append(self.run_on(name, State(state.x[part], memory, state.answer_in[part])).argmax(-1))
+        return torch.cat(parts)
 
     def _start(self, prompt: Tensor, answer_in: Tensor) -> State:
         network = self.network

@@ -26,7 +26,7 @@ from ..bits import ZERO, Array, from_bits
 from ..models.decoding import shift_right
 from ..models.network import Network
 from ..tasks import Add
-from .stages import Stages, State
+from .stages import Stages
 
 APART = 4  # positions of the answer that are moved together
 TESTS = ("carry", "value", "remainder")
@@ -169,9 +169,7 @@ def moved_bits(sample: Sample, delta: Array, test: str) -> Array:
 
 
 @torch.no_grad()
-def steer(
-    network: Network, task: Add, pairs: int = 512, fitted: int = 512, seed: int = 0, batch_size: int = 1024
-) -> Iterator[Score]:
+def steer(network: Network, task: Add, pairs: int = 512, fitted: int = 512, seed: int = 0) -> Iterator[Score]:
     """Scores of all stages, positions and tests.
 
     Args:
@@ -199,8 +197,7 @@ def steer(
             y = x.clone()
             y[:, where] += change.to(x.dtype)
             state = replace(states[stage], x=y)
-            parts = [stages.run_on(stage, part).argmax(-1) for part in _batches(state, batch_size)]
-            tokens.append(torch.cat(parts).numpy() != before)
+            tokens.append(stages.answers(stage, state).numpy() != before)
         inverted, random, *dosed = tokens
         everywhere = np.ones_like(group) if stage.startswith("enc.") else group
         for t in range(task.width):
@@ -233,13 +230,6 @@ def _moves(stage: str, carry: Tensor, value: Tensor, sample: Sample, deltas: lis
             yield torch.einsum("n,tc->ntc", torch.from_numpy(delta[:, 0]).double(), value[0])
         else:
             yield torch.einsum("nm,mtc->ntc", torch.from_numpy(delta) * chosen, value)
-
-
-def _batches(state: State, size: int) -> Iterator[State]:
-    count = len(state.x)
-    for start in range(0, count, size):
-        part = slice(start, start + size)
-        yield State(state.x[part], None if state.memory is None else state.memory[part], state.answer_in[part])
 
 
 def _score(stage: str, t: int, test: str, should: Array, should_not: Array) -> Score:

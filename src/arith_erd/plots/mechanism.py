@@ -1,22 +1,38 @@
 """The figure of ``probe=mechanism``: three questions by bit, for networks and algorithms, and the effect of moves."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import BLUE, GREY, INK, ORANGE, canvas, headline, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, tidy
 
 QUESTIONS = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum moved by 1 .. 64:\nanswers that follow",
 }
-LINES = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-", "sum moved")}
+Line = tuple[str, str, str, str]
+LINES: dict[str, Line] = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-", "sum moved")}
+HELD: dict[str, Line] = {
+    "exchange_elsewhere": (INK, "D", ":", "prompt: other tokens"),
+    "exchange_carry": (ORANGE, "s", "--", "answer: carry"),
+    "exchange_xor": (GREEN, "^", "-", "answer: $a_t$ xor $b_t$"),
+}
+SUBSPACES = {"carry": "carry into t", "xor": "a_t xor b_t", "sum": "bit t of the sum", "sum all": "sum, whole answer"}
+CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "": ("subspace of rank 1 or 2", {"color": BLUE, "marker": "o", "markersize": 7}),
+    "_whole": ("whole embedding", {"color": INK, "marker": "D", "markersize": 6, "markerfacecolor": "none"}),
+    "_random_max": ("best random one", {"color": GREY, "marker": "v"}),
+    "_flipped_max": ("best with other signs", {"color": ORANGE, "marker": "<"}),
+    "_untrained": ("in an untrained network", {"color": INK, "marker": "x"}),
+}
 
 
 def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.DataFrame, title: str) -> Figure:
-    """Draw a table of shares for each question, and below it the effect of moves after each stage.
+    """Draw a table of shares for each question; below, the effect of moves and of exchanges after each stage.
 
     Args:
         rows: of the probe.
@@ -24,21 +40,45 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
         expected: ``algorithm, component, position, value``; may be empty.
         title: of the figure.
     """
+    rows = rows.assign(bit=pd.to_numeric(rows["position"], errors="coerce"))
     signature = rows[rows["stage"] == ""]
+    moves = rows[rows["component"].isin(LINES) & (rows["stage"] != "")]
+    searched = rows[rows["component"].str.startswith("subspace_")]
     algorithms = list(expected["algorithm"].unique()) if len(expected) else []
-    height = 0.32 * (len(verdicts) + len(algorithms)) + 4.6
-    figure = canvas(11.5, height)
+    heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 2.9]
+    figure = canvas(11.5, 0.4 + sum(heights))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[height - 3.3, 2.6])[:, 0]
-    bits = range(1, int(rows["position"].max()) + 1) if len(rows) else range(1, 2)
+    above, middle, below = figure.subfigures(3, 1, squeeze=False, height_ratios=heights)[:, 0]
+    last = signature["bit"].max()
+    bits = range(1, int(last) + 1) if last == last else range(1, 2)
     for ax, (component, question) in zip(above.subplots(1, len(QUESTIONS)), QUESTIONS.items(), strict=True):
         lines = {f"seed {seed}: {name}": _values(signature, component, bits, seed=seed) for seed, name in
                  verdicts.items()}  # fmt: skip
         lines |= {f"{name} would": _values(expected, component, bits, algorithm=name) for name in algorithms}
         _table(ax, lines, list(bits), len(verdicts), names=component == "flip_propagate")
         headline(ax, question)
-    _stages(below.subplots(), rows[rows["stage"] != ""])
+    told = {"carry": range(2, bits[-1]), "value": range(bits[-1] - 1)}
+    moves = moves[moves["bit"] < moves["component"].map({name: span.stop for name, span in told.items()})]
+    moves = moves[moves["bit"] >= moves["component"].map({name: span.start for name, span in told.items()})]
+    ax = middle.subplots()
+    _stages(ax, moves, LINES)
+    headline(ax, "Where a move is followed", "1: every answer follows, 0: none does, or at random")
+    held, of_subspaces = below.subplots(1, 2, width_ratios=[1.7, 1]) if len(searched) else (below.subplots(), None)
+    _stages(held, _held(rows), HELD)
+    headline(held, "What a position holds", "exchanged between runs: answers that change")
+    if of_subspaces is not None:
+        _subspaces(of_subspaces, searched)
     return figure
+
+
+def _held(rows: pd.DataFrame) -> pd.DataFrame:
+    """Exchanges at the answer less those that change neither carry nor xor; those at the prompt as they are."""
+    exchanged = rows[rows["component"].isin([*HELD, "exchange_neither"])]
+    keys = ["seed", "stage", "position"]
+    noise = exchanged[exchanged["component"] == "exchange_neither"].set_index(keys)["value"]
+    shared = noise.reindex(pd.MultiIndex.from_frame(exchanged[keys])).fillna(0).to_numpy()
+    at_prompt = (exchanged["component"] == "exchange_elsewhere").to_numpy()
+    return exchanged.assign(value=exchanged["value"] - np.where(at_prompt, 0, shared))
 
 
 def _values(rows: pd.DataFrame, component: str, bits: range, **key: object) -> list[float]:
@@ -63,14 +103,12 @@ def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, n
     ax.spines[:].set_visible(False)
 
 
-def _stages(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw informedness after each stage: the mean over the measured bits, one line per seed."""
+def _stages(ax: Axes, rows: pd.DataFrame, styles: dict[str, Line]) -> None:
+    """Draw a value after each stage: the mean over positions, one line per seed."""
     tidy(ax)
     stages = list(dict.fromkeys(rows["stage"]))
-    last = rows["position"].max() if len(rows) else 0
-    told = {"carry": range(2, int(last)), "value": range(int(last) - 1)}
-    for component, (color, marker, dashes, label) in LINES.items():
-        of = rows[(rows["component"] == component) & rows["position"].isin(told[component])]
+    for component, (color, marker, dashes, label) in styles.items():
+        of = rows[rows["component"] == component]
         for i, (_, seed) in enumerate(of.groupby("seed")):
             means = seed.groupby("stage")["value"].mean().reindex(stages)
             ax.plot(range(len(stages)), means, color=color, marker=marker, linestyle=dashes, markersize=4,
@@ -78,6 +116,23 @@ def _stages(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xticks(range(len(stages)), stages, rotation=90, fontsize=8)
     ax.set_ylim(-0.1, 1.05)
     ax.axhline(0, color=GREY, linewidth=0.8)
-    headline(ax, "Where a move is followed", "1: every answer follows, 0: none does, or at random")
     if len(rows):
-        ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
+    """The accuracy of each variable's subspace among its controls: means over seeds."""
+    tidy(ax)
+    all_positions = rows["position"] == "all"
+    names = rows["component"].str.removeprefix("subspace_")
+    means = rows.assign(name=names + np.where(all_positions, " all", "")).groupby("name")["value"].mean()
+    for suffix, (label, style) in CONTROLS.items():
+        keys = [f"{v.removesuffix(' all')}{suffix}{' all' if v.endswith(' all') else ''}" for v in SUBSPACES]
+        ax.plot(means.reindex(keys), range(len(keys)), linestyle="", label=label, **style)
+    ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
+    ax.set_yticks(range(len(SUBSPACES)), list(SUBSPACES.values()), fontsize=8.5)
+    ax.set(xlim=(0.2, 1.04), ylim=(len(SUBSPACES) - 0.5, -0.5))
+    ax.set_xlabel("answers as the variable predicts\n(0.5: nothing exchanged)", fontsize=8.5)
+    where = rows.loc[~all_positions, ["stage", "position"]].drop_duplicates()
+    headline(ax, "Subspaces", ", ".join(f"{stage}, t = {t}" for stage, t in where.itertuples(index=False)))
+    ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.4, -0.32), ncols=2)

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
+from arith_erd.interp.card import NO_VERDICT
 from arith_erd.interp.subject import Subject, load_references
 from arith_erd.models import NanoGPT
-from arith_erd.probes.mechanism import NO_VERDICT, UNCALIBRATED, Mechanism
+from arith_erd.plots.sheet import tabulate
+from arith_erd.probes.mechanism import UNCALIBRATED, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
 
 
@@ -18,7 +20,7 @@ def measured(probe: Mechanism) -> pd.DataFrame:
 
 
 def test_card_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=256, moved=256)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=256, moved=256, steps=0)
     rows = measured(probe)
     whole = json.loads(probe.files()["card.json"])
     assert (whole["verdict"], whole["calibrated"]) == ("prefix_carry", True)
@@ -29,6 +31,24 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert all(bit["needs_prefix"] > 0 for bit in card["bits"][1:])
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
     assert UNCALIBRATED not in probe.notes()
+    assert probe.figure(rows).axes
+    assert card["moved_in_prompt"] == 0
+    assert all(bit["appears"]["carry"] for bit in card["bits"])
+    page = tabulate(rows, probe.sheet("mechanism", rows))
+    assert page["component"][0] == "verdict: prefix_carry"
+
+
+def test_card_shows_subspaces_beside_their_controls() -> None:
+    task = Add(3)
+    torch.manual_seed(0)
+    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=1).eval()
+    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64, steps=1)
+    rows = measured(probe)
+    (card,) = json.loads(probe.files()["card.json"])["seeds"]
+    found = [(one["variable"], one["position"], one["passes"]) for one in card["subspaces"]]
+    assert found == [("carry", "2", False), ("xor", "2", False), ("sum", "2", False), ("sum", "all", False)]
+    controls = {"subspace_carry_random_max", "subspace_carry_flipped_max", "subspace_carry_untrained"}
+    assert controls <= set(rows["component"])
     assert probe.figure(rows).axes
 
 

@@ -1,0 +1,116 @@
+"""The card of a network: its verdict, and bit by bit what is transmitted, what is needed and where it appears."""
+
+import math
+from typing import Any
+
+from ..models import Transformer
+from ..tasks import Add, Task
+from .evidence import Evidence, Searched
+from .signature import COMPONENTS, STEERING, Measured, Signature
+from .subject import Subject
+from .verdict import Verdict
+
+NO_VERDICT = "no verdict: the known algorithms are for addition, so only prefixes and prompt were measured"
+MOVED = 0.01
+"""Share of answers from which on the prompt's positions count as holding something about each other."""
+
+
+def make_card(subject: Subject, found: Measured, verdict: Verdict | None, evidence: Evidence) -> dict[str, Any]:
+    """What is known of one network, as plain values.
+
+    Of each bit: ``transmits``, the variables whose moves it follows; ``needs_prefix``, the share of answers that an
+    unrelated prefix changes; ``appears``, the first stage behind which its position holds the carry and the xor.
+    """
+    bits = []
+    for t in range(1, subject.task.width):
+        numbers = {name: _number(found.components[name][t]) for name in COMPONENTS}
+        stages = {name: chosen[t] or None for name, chosen in found.best.items()}
+        nearest, distance = (None, math.nan) if verdict is None else verdict.by_bit[t - 1]
+        bits.append(
+            {
+                "position": t,
+                "nearest": nearest,
+                "distance": _number(distance),
+                "needs_prefix": _needs(found.components, t),
+                "transmits": [
+                    name
+                    for name, component in (("carry", "carry"), ("value", "value"))
+                    if (numbers[component] or 0) >= 0.5
+                ],
+                "appears": {name: evidence.appears(name, str(t)) for name in ("carry", "xor")},
+                "first_stage": {name: _first(found, test, t) for name, test in STEERING.items()},
+                "best_stage": stages,
+                "measured": numbers,
+            }
+        )
+    return {
+        "seed": subject.seed,
+        "network": subject.name,
+        "verdict": "undecided" if verdict is None else verdict.name,
+        "nearest": None if verdict is None else verdict.nearest,
+        "distance": None if verdict is None else round(verdict.distance, 4),
+        "distances": {} if verdict is None else {name: round(value, 4) for name, value in verdict.distances.items()},
+        "by_part": {}
+        if verdict is None
+        else {part: {name: round(value, 4) for name, value in of.items()} for part, of in verdict.by_part.items()},
+        "accuracy": round(found.accuracy, 5),
+        "calibrated": is_calibrated(subject.network, subject.task),
+        "reasons": [NO_VERDICT] if verdict is None else verdict.reasons,
+        "evidence": _sentences(evidence),
+        "moved_in_prompt": _number(evidence.moved_in_prompt),
+        "followed_doses": _number(evidence.followed),
+        "subspaces": [_subspace(searched) for searched in evidence.searched],
+        "bits": bits,
+    }
+
+
+def is_calibrated(network: object, task: Task) -> bool:
+    """Whether references of this architecture and task exist."""
+    return isinstance(network, Transformer) and isinstance(task, Add) and task.bits == 7
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 4) if math.isfinite(value) else None
+
+
+def _needs(components: Signature, t: int) -> float | None:
+    """Share of answers that a random prefix changes: 1 less the agreement with ``prompt_only``."""
+    return _number(1 - components["prompt_only"][t])
+
+
+def _first(found: Measured, test: str, t: int) -> str | None:
+    """The first stage at which bit t follows a move."""
+    return next(
+        (s.stage for s in found.scores if (s.test, s.position) == (test, t) and s.informedness >= 0.5),
+        None,
+    )
+
+
+def _subspace(searched: Searched) -> dict[str, Any]:
+    """The chosen subspace of a variable, with every control."""
+    found = searched.found
+    where = {"variable": searched.variable, "site": searched.site, "position": searched.position}
+    numbers = {"iia": found.iia, "floor": found.floor, "whole": found.whole, "strength": found.strength}
+    numbers |= {"strength_whole": found.strength_whole} | found.controls
+    ranks = {"rank": found.rank, "span": found.span, "passes": searched.passes}
+    return where | ranks | {name: _number(value) for name, value in numbers.items()}
+
+
+def _sentences(evidence: Evidence) -> list[str]:
+    """What the evidence beside the signature shows."""
+    moved = evidence.moved_in_prompt
+    sentences = [
+        f"the prompt's positions hold {'something' if moved >= MOVED else 'nothing'} about each other that the answer "
+        f"uses: exchanging one between runs with the same token there changes at most {moved:.1%} of the answers"
+    ]
+    if not evidence.dosed.empty:
+        sentences.append(f"{evidence.followed:.0%} of the whole answers follow a moved sum, at the best site")
+    for searched in evidence.searched:
+        found, controls = searched.found, searched.found.controls
+        worst = max(controls[name] for name in ("iia_random_max", "iia_flipped_max", "iia_untrained"))
+        verb = "carries" if searched.passes else "does not carry"
+        sentences.append(
+            f"rank {found.rank} at {searched.site}, position {searched.position}, {verb} {searched.variable}: "
+            f"{found.iia:.2f} of the answers, best control {worst:.2f}"
+        )
+    return sentences
