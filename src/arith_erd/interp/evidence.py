@@ -118,7 +118,8 @@ def gather(network: Network, task: Task, sample: int = 512, steps: int = 50, see
     Args:
         network: in evaluation mode.
         task: answered least significant bit first.
-        sample: couples of the exchanges; an eighth of it are moved by each dose.
+        sample: couples of the exchanges; an eighth of it are moved by each dose, along directions
+            that four times as many give.
         steps: of each search for a subspace, or 0 for no search.
         seed: of all samples.
     """
@@ -131,7 +132,7 @@ def gather(network: Network, task: Task, sample: int = 512, steps: int = 50, see
     last_of_encoder = [site for site in sites if site.startswith("enc.")][-1:]
     decoder = [site for site in sites if site.startswith("dec.")]
     deltas = [delta for delta in DOSES if delta < 2**task.bits]
-    sizes = {"prefixes": ("target",), "fitted": 2048, "random": 2}
+    sizes = {"prefixes": ("target",), "fitted": 4 * sample, "random": 2}
     moved = doses(network, pairs, last_of_encoder + decoder, METHODS, deltas, max(16, sample // 8), seed, **sizes)
     t = task.width // 2
     site = busiest(evidence, decoder, str(t))

@@ -16,7 +16,7 @@ from ..models.authors_weights import load_official
 from ..models.network import Network
 from ..models.references import reference
 from ..models.transformer import Transformer
-from ..models.weights import checked_state, initialise, load_tensors
+from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run
 from ..splits import Split
 from ..tasks import Add, Task
@@ -117,16 +117,7 @@ def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Sub
     path = Path(path)
     with torch.device("meta"):
         shapes = {name: p.shape for name, p in make().state_dict().items()}
-    try:
-        state = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
-    except OSError as error:
-        raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
-    except Exception as error:  # damaged bytes can make an unpickler raise anything
-        raise UserError(
-            f"checkpoint={path}: damaged, or more than tensors (none of it was run); expected a state dict"
-        ) from error
-    if not isinstance(state, dict):
-        raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
+    state = read_state(path)
     network = make()
     network.load_state_dict(checked_state(state, shapes, f"checkpoint={path}", "model= and task="))
     return Subject(name=path.name, seed=0, task=task, network=network.eval(), split=None)

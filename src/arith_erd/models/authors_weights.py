@@ -22,7 +22,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..tasks import Task
 from .transformer import Transformer
-from .weights import is_plain, load_tensors
+from .weights import is_plain, read_state
 
 MAX_LAYERS = 64  # an untrusted file can name any number of layers
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
@@ -55,21 +55,6 @@ def official_name(name: str) -> str:
     return name.replace("feed_forward.norm", "norm2" if name.startswith("encoder") else "norm3")
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, or a UserError. No code in the file is executed."""
-    try:
-        state = load_tensors(path)
-    except OSError as error:
-        raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
-    except Exception as error:  # damaged bytes can make an unpickler raise anything
-        raise UserError(
-            f"checkpoint={path}: damaged, or more than tensors (none of it was run); expected a PyTorch state dict"
-        ) from error
-    if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
-        raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
-    return dict(state)
-
-
 def _width(state: dict[str, Tensor]) -> int:
     """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
     widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
@@ -90,7 +75,7 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     Raises:
         UserError: if the file is not such a state dict; lists every missing, foreign or misshapen key.
     """
-    state = _read(Path(path))
+    state = read_state(Path(path), "a PyTorch state dict")
     d_model = _width(state)
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
     shape = (task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))

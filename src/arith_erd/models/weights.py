@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import UserError
@@ -37,6 +38,28 @@ def load_tensors(path: Path) -> Any:
                 raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
+    """The tensors of a state dict by name, from a safetensors file or one that PyTorch saved. No code in it is run.
+
+    Args:
+        expected: what the file should be, for the message.
+
+    Raises:
+        UserError: if it cannot be read, is damaged, or holds anything but tensors by name.
+    """
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+    except OSError as error:
+        raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # damaged bytes can make an unpickler raise anything
+        raise UserError(
+            f"checkpoint={path}: damaged, or more than tensors (none of it was run); expected {expected}"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
+        raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
+    return dict(state)
 
 
 def checked_state(

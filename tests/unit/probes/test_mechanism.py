@@ -20,7 +20,7 @@ def measured(probe: Mechanism) -> pd.DataFrame:
 
 
 def test_card_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=256, moved=256, steps=0)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=128, steps=0)
     rows = measured(probe)
     whole = json.loads(probe.files()["card.json"])
     assert (whole["verdict"], whole["calibrated"]) == ("prefix_carry", True)
