@@ -7,7 +7,6 @@ moves anything between positions, and which variables a subspace of rank 1 or 2 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from ..models.network import Network
@@ -88,20 +87,22 @@ class Evidence:
 
     @property
     def followed(self) -> float:
-        """Whole answers that follow a dose, the best site and method; a random move as long counts against it."""
+        """Whole answers that follow a move along the sum's slope, at the best site, less those without such a move.
+
+        Not between centroids: behind the last layers those hold the answer's bits, whatever the algorithm.
+        """
         if self.dosed.empty:
             return float("nan")
-        net = (self.dosed["answer"] - self.dosed["random"]).groupby([self.dosed["site"], self.dosed["method"]]).mean()
-        return float(net.max())
+        of_slope = self.dosed[self.dosed["method"] == "slope"]
+        net = of_slope["answer"] - of_slope[["random", "floor"]].max(axis=1)
+        return float(net.groupby(of_slope["site"]).mean().max())
 
     def rows(self) -> list[tuple[str, str, str, float]]:
         """``component, stage, position, value`` for every number."""
         rows = [(f"exchange_{e.test}", e.stage, e.position, e.changed) for e in self.exchanged]
-        if len(self.dosed):
-            means = self.dosed.groupby(["site", "method"], sort=False)[["answer", "random"]].mean()
-            for (site, method), row in means.iterrows():
-                rows.append((f"dose_{method}", site, ALL, float(row["answer"])))
-                rows.append((f"dose_{method}_random", site, ALL, float(row["random"])))
+        for dose in self.dosed.itertuples():
+            numbers = {"": dose.answer, "_random": dose.random, "_floor": dose.floor}
+            rows += [(f"dose_{dose.method}_{dose.delta}{end}", dose.site, ALL, v) for end, v in numbers.items()]
         for one in self.searched:
             numbers = {"": one.found.iia, "_rank": one.found.rank, "_whole": one.found.whole}
             numbers |= {f"_{name.removeprefix('iia_')}": value for name, value in one.found.controls.items()}
@@ -135,17 +136,15 @@ def gather(network: Network, task: Task, sample: int = 512, steps: int = 50, see
     sizes = {"prefixes": ("target",), "fitted": 4 * sample, "random": 2}
     moved = doses(network, pairs, last_of_encoder + decoder, METHODS, deltas, max(16, sample // 8), seed, **sizes)
     t = task.width // 2
-    site = busiest(evidence, decoder, str(t))
+    site = entrance(evidence, decoder, str(t))
     searched = _search(network, pairs, site, t, steps, seed) if steps else []
     return Evidence(exchanged, pd.DataFrame(moved), searched)
 
 
-def busiest(evidence: Evidence, sites: Sequence[str], position: str) -> str:
-    """The first site that holds the carry about as well as any does; where none holds it, the one in the middle."""
-    held = np.array([evidence.holds("carry", site, position) for site in sites])
-    if not np.nanmax(held, initial=0) >= EFFECT:
-        return sites[len(sites) // 2]
-    return sites[int(np.argmax(held >= 0.9 * np.nanmax(held)))]
+def entrance(evidence: Evidence, sites: Sequence[str], position: str) -> str:
+    """The first site that holds the carry; where none does, the one in the middle."""
+    held = [site for site in sites if evidence.holds("carry", site, position) >= EFFECT]
+    return held[0] if held else sites[len(sites) // 2]
 
 
 def _search(network: Network, pairs: CausalTask, site: str, t: int, steps: int, seed: int) -> list[Searched]:

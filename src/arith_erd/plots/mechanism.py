@@ -84,7 +84,7 @@ def _held(rows: pd.DataFrame) -> pd.DataFrame:
 def _values(rows: pd.DataFrame, component: str, bits: range, **key: object) -> list[float]:
     for column, value in key.items():
         rows = rows[rows[column] == value]
-    found = rows[rows["component"] == component].set_index("position")["value"]
+    found = rows[rows["component"] == component].set_index("bit" if "bit" in rows else "position")["value"]
     return [float(found.get(t, np.nan)) for t in bits]
 
 

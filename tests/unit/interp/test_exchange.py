@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.evidence import Evidence, Searched, busiest
+from arith_erd.interp.evidence import Evidence, Searched, entrance
 from arith_erd.interp.exchange import Exchanged, exchanges
 from arith_erd.interp.interchange import Subspace
 from arith_erd.interp.search import Found
@@ -30,7 +30,7 @@ def test_carries_from_the_prefix_need_no_exchange_between_tokens_of_the_prompt()
     assert [found.holds(name, "dec.1.self") for name in ("carry", "xor")] == [0, 0]
     assert [found.holds(name, "dec.6") for name in ("carry", "xor")] == [1, 1]
     assert found.appears("carry", "4").endswith(("cross", "1", "2", "3", "4", "5"))
-    assert found.holds("carry", busiest(found, ["dec.1", "dec.6"], "4")) == 1
+    assert found.holds("carry", entrance(found, ["dec.1", "dec.6"], "4")) == 1
 
 
 @pytest.mark.slow
