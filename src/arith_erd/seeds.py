@@ -24,11 +24,11 @@ class Stream(StrEnum):
     BATCHES = "batches"
     """The order of the examples, indexed by epoch: `training.data.TrainBatches.order`."""
     DROPOUT = "dropout"
-    """The replica's key, indexed by half; `models.dropout` hashes step, site and element into it."""
+    """The replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it with step, site, element."""
 
 
 def parse_seeds(spec: object) -> tuple[int, ...]:
-    """Seeds in ascending order, so that every spelling of the same pack has one canonical form.
+    """Seeds in ascending order. Every spelling of the same pack gives the same seeds.
 
     >>> parse_seeds("0-4,7")
     (0, 1, 2, 3, 4, 7)
@@ -77,7 +77,7 @@ def derive(seed: int, stream: str, index: int = 0) -> int:
     """A 63-bit seed for one random stream, a `Stream` or one of another name: a pure function of its arguments.
 
     Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
-    are independent, and each can be computed without replaying what came before.
+    are independent, and each can be computed without the draws before it.
     """
     entropy = [seed, index, *stream.encode()]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))

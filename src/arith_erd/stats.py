@@ -1,4 +1,4 @@
-"""95% intervals over seeds, each for what it is good for: ``docs/verdicts.md`` says which claim uses which.
+"""95% intervals over seeds. ``docs/verdicts.md`` says which claim uses which.
 
 ``benchmarks/coverage.py`` measures how often each of them holds the truth at five seeds.
 """
@@ -21,7 +21,7 @@ EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
-"""Smallest and largest that each seed can be; the latter is infinite for a seed that never got there."""
+"""Lower and upper bounds of each seed's value; the upper one is infinite if a seed never reached the goal."""
 
 
 class Mean(NamedTuple):
@@ -44,7 +44,7 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
     """Welch's t interval of a weighted sum of means of unpaired samples; of one term it is Student's t.
 
     ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``. Degrees of freedom are Welch's and Satterthwaite's.
-    None if a term has fewer than 3 seeds. No width where no sample varies.
+    None if a term has fewer than 3 seeds; of width 0 if no sample varies.
     """
     if min(term.n for term in terms) < MIN_SEEDS or not all(math.isfinite(term.mean) for term in terms):
         return None
@@ -65,11 +65,10 @@ def mean_interval(values: npt.ArrayLike) -> Interval | None:
 
 
 def median_range(low: npt.ArrayLike, high: npt.ArrayLike) -> Interval | None:
-    """From the smallest to the largest seed: it holds the median with probability 1 - 2 ** (1 - n), 93.75% at n = 5.
+    """The range over seeds: it holds the median with probability 1 - 2 ** (1 - n), 93.75% at n = 5.
 
     Args:
-        low: smallest and
-        high: largest that each seed can be; infinite for a seed that never got there.
+        low, high: bounds of each seed's value; infinite for a seed that never reached the goal.
 
     Returns:
         None from fewer than 5 seeds, which have no such interval.
@@ -88,13 +87,13 @@ def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interv
     """The ratio of two unpaired samples: the median of all quotients, and the inverted Mann-Whitney test.
 
     ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
-    against two cannot be told apart at 5%. A censored seed makes the quotients with it bounds.
+    against two cannot differ at 5%. Quotients with a censored seed are bounds.
 
     Args:
         above, below: bounds of the seeds.
 
     Returns:
-        What the estimate can be, and the 95% interval, None where there are too few seeds.
+        Bounds of the estimate, and the 95% interval, None for too few seeds.
     """
     (low, high), (low_below, high_below) = (tuple(np.asarray(x, dtype=float) for x in pair) for pair in (above, below))
     smallest = np.sort((low[:, None] / high_below).ravel())  # x / inf is 0

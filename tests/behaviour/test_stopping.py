@@ -118,5 +118,5 @@ def test_signal_after_the_last_epoch_still_writes_the_summary(train, monkeypatch
     with monkeypatch.context() as patch:
         signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
         stop(train, *overrides)
-    assert "the same command has the summary left to write\n" in capsys.readouterr().out
+    assert "the same command will write the summary\n" in capsys.readouterr().out
     assert train(*FOUR_EPOCHS, *overrides).finished

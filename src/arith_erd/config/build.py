@@ -1,4 +1,4 @@
-"""From a name in a file to an object: the one place where a ``_target_`` becomes a class that is called.
+"""Turn a `_target_` into an object.
 
 A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package and
 the optimizers of torch: many classes of torch open files, load libraries or start programs when they are made. And
@@ -74,7 +74,7 @@ class Factory:
         Args:
             kind: what the class must be a subclass of.
             positional: passed on.
-            named: passed on with the factory's own arguments, and before them where both have a name.
+            named: passed on; these win over the factory's own arguments.
 
         Raises:
             UserError: if there is no such class, or it refuses the arguments.

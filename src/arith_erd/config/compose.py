@@ -27,7 +27,7 @@ def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...)
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """What the command line makes of the same words, for notebooks and tests.
+    """Compose a job as the command line does.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs
@@ -50,7 +50,7 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
 
 
 def refusal(config_name: str, error: Exception, overrides: Sequence[str]) -> UserError:
-    """What Hydra refused, as an error of ours.
+    """Hydra's error as a `UserError`.
 
     Args:
         config_name: ``train`` or ``probe``.
@@ -104,7 +104,7 @@ def resolve(composed: DictConfig) -> dict[str, Any]:
 
 @contextmanager
 def hydra_over_conf() -> Iterator[None]:
-    """Hydra initialised over ``conf/`` for the length of the block."""
+    """Hydra initialised over ``conf/`` during the block."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         yield

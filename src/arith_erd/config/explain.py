@@ -1,4 +1,4 @@
-"""What Hydra refuses, in one line that says what to type instead."""
+"""Translate Hydra's errors into one line that says what to type instead."""
 
 import re
 from collections.abc import Callable, Set

@@ -1,4 +1,4 @@
-"""Jobs: what a configuration asks for, as typed objects. Nothing above this folder reads a configuration itself.
+"""Jobs: configurations as typed objects. No folder above this one reads a configuration itself.
 
 `read_job` and `read_probe_job` turn a resolved configuration into a `Job` or a `ProbeJob`, once. The task and the
 split are built here, since that is quick and checks their options; what needs torch is a `Factory`, built later.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ablation:
-    """What was cut out of the model; its effect is in the model's own options."""
+    """The name of an ablation; its effect is in the model's own options."""
 
     name: Annotated[str, require_name]
 
@@ -198,7 +198,7 @@ class Job:
 
 @dataclass(frozen=True)
 class ProbeJob:
-    """One question: a probe, and what it is asked about."""
+    """One question: a probe, and the task or the networks it is about."""
 
     probe: Factory
     needs: tuple[str, ...]
@@ -217,9 +217,9 @@ class ProbeJob:
     reference: str | None
     """The name of a network written by hand."""
     seeds: tuple[int, ...]
-    """Which variants of it."""
+    """Seeds of the reference networks."""
     model: Model | None
-    """What a checkpoint under our own names is of."""
+    """The model of a checkpoint with our parameter names."""
     out: Path | None
     runs_dir: Path
     logger: Factory
@@ -234,7 +234,7 @@ class ProbeJob:
         return self.model.net.build(Network, **_sizes(self.task))
 
     def runs(self) -> list[Run]:
-        """None: a probe leaves no run that could tell whether it has finished."""
+        """No runs: a probe trains nothing."""
         return []
 
 
@@ -333,7 +333,7 @@ def read_run(run: Run) -> Job:
 
 
 def _sizes(task: Task) -> dict[str, int]:
-    """What every network takes from its task."""
+    """The arguments that every network takes from its task."""
     return {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}
 
 
@@ -342,7 +342,7 @@ def _task(group: Any) -> Task:
 
 
 def _split(group: Any, task: Task) -> Split:
-    """The split, once it has been seen to answer."""
+    """The split, after a trial call."""
     made = _named("split", group)
     split: Split = made.build(Split)
     try:

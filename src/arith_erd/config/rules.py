@@ -1,4 +1,4 @@
-"""What each key of a configuration accepts, said once, beside the type of its value.
+"""The values that each key accepts.
 
 A `Reader` turns the value of one key into what the program works with, or raises a `UserError` that names the key. A
 dataclass whose fields are annotated with readers is a *closed* group: `read_group` refuses every key it does not list.

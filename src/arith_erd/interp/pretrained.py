@@ -14,6 +14,13 @@ BOX = Path(__file__).parents[3] / "results" / "runs"
 def load_pretrained(name: str, seed: int = 0, box: Path = BOX) -> Subject:
     """A trained network by its short name, such as ``add-transformer``, ``add-vs_v-nanogpt``.
 
+    >>> import torch
+    >>> from arith_erd.models.decoding import greedy
+    >>> subject = load_pretrained("add-transformer")
+    >>> prompt = torch.from_numpy(subject.task.examples([100], [27]).prompt)
+    >>> subject.task.decode(greedy(subject.network, prompt, subject.task.width))
+    array([127])
+
     The name has the task, the split unless it is random, the model, and the ablation unless there is none.
 
     Args:

@@ -25,7 +25,13 @@ from .epochs import chosen_epochs
 
 @dataclass(frozen=True)
 class Subject:
-    """One trained replica."""
+    """One trained replica.
+
+    >>> from arith_erd.interp.pretrained import load_pretrained
+    >>> subject = load_pretrained("add-transformer")
+    >>> subject.task.name, subject.seed, type(subject.network).__name__, subject.network.training
+    ('add', 0, 'Transformer', False)
+    """
 
     name: str
     """Of the run, or of the file that the weights came from."""
@@ -46,7 +52,12 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
     Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
 
-    >>> subject = load_run("runs/NAME", seed=0, epoch=10)  # doctest: +SKIP
+    >>> from arith_erd.interp.pretrained import pretrained
+    >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
+    >>> load_run(path, seed=0).task.name
+    'add'
+    >>> load_run(path, epoch=0).epoch  # before training
+    0
 
     Args:
         path: of the run directory.

@@ -24,6 +24,15 @@ class Tree:
 class Network(nn.Module):
     """A model of completions given prompts: P prompt tokens, m answer tokens, V tokens in the vocabulary, C channels.
 
+    >>> import torch
+    >>> from arith_erd.models import NanoGPT
+    >>> network = NanoGPT(prompt_length=7, answer_length=4, num_layers=2).eval()
+    >>> prompt, answer_in = torch.tensor([[4, 4, 3, 2, 4, 3, 4]]), torch.tensor([[1, 3, 3, 3]])  # 110+101, <start>000
+    >>> network(prompt, answer_in).shape
+    torch.Size([1, 4, 5])
+    >>> [name for name in network.sites() if name in ("dec.1", "dec.2", "logits")]
+    ['dec.1', 'dec.2', 'logits']
+
     A subclass takes ``prompt_length``, ``answer_length``, ``vocab_size`` and the options in its YAML file. It defines
     `encode`, `decode` and `sites`. It describes a single network; `training.pack` stacks the replicas.
     """

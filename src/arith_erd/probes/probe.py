@@ -14,6 +14,14 @@ from ..plots.sheet import Sheet, tabulate
 class Probe(ABC):
     """One question about a task or about trained networks.
 
+    >>> from arith_erd.probes.discontinuity import Discontinuity
+    >>> from arith_erd.tasks import Add
+    >>> probe = Discontinuity(Add(bits=3))
+    >>> rows = pd.DataFrame(probe.rows())
+    >>> rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]
+       task  input_bits  output_bits  percent
+    13  add           2            3     27.5
+
     The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
     ``task``, ``split`` and ``subjects`` (trained networks). A probe knows neither logger nor path.
 

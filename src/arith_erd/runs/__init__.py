@@ -1,4 +1,4 @@
-"""What lies on disk: run directories, their names, their rows, and which packs a list of seeds becomes."""
+"""Runs on disk: their directories, names and rows, and the division of seeds into packs."""
 
 from .directory import Run
 from .identity import identity, require_name, run_name, settings, without_added

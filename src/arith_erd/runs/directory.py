@@ -1,4 +1,4 @@
-"""A run directory as files.
+"""A run directory as files. Its name is made in `identity`; `config.job` joins it with ``runs_dir``.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
@@ -8,7 +8,8 @@
 ``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
-``probes/<probe>/``               one folder per probe: ``rows.csv`` and ``figure.png``
+``probes/<probe>/``               one folder per probe: ``rows.csv``, ``probe.json``, ``figure.png``; for ``mechanism``
+                                  also ``card.json``
 ``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
 """
@@ -33,7 +34,7 @@ FINISHED = "finished"
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases, of which a screenful can stand for billions of values."""
+    """YAML without aliases: a short file with aliases can expand to billions of values."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -121,12 +122,12 @@ class Run:
 
     @property
     def killed(self) -> bool:
-        """Whether the last attempt to train it ended without saying how: by SIGKILL, for lack of memory, say."""
+        """Whether the last attempt to train it was killed (SIGKILL, out of memory)."""
         return (self.path / ".attempt").is_file() and not self.finished
 
     @contextmanager
     def attempted(self) -> Iterator[None]:
-        """Leave a file in the directory for the length of the block, so that a later command sees a kill (`killed`)."""
+        """Keep a file in the directory during the block, so that a later command detects a kill (`killed`)."""
         mark = self.path / ".attempt"
         mark.touch()
         try:

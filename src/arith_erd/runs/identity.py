@@ -1,4 +1,4 @@
-"""What makes two runs the same run: the part of a configuration that can change the weights, and its hash."""
+"""The name of a run: readable parts, and a hash of the part of a configuration that can change the weights."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from ..seeds import format_seeds, parse_seeds
 
 HASHED = ("task", "split", "model", "ablation", "data")
 HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
-# Keys that came later, each with the value that all earlier runs had.
+# Keys added later, each with the value of all earlier runs.
 ADDED: dict[str, Any] = {
     "task.base": 2,
     "model.scheduler": None,

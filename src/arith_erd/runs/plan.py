@@ -1,4 +1,4 @@
-"""Which packs a list of seeds is trained in: ``seed=0-255`` may be more than a device holds."""
+"""Divide seeds into packs: ``seed=0-255`` may be more than a device holds."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def plan_packs(
         seeds: in ascending order.
         limit: a number, or ``auto``.
         begun: whether a pack of these seeds, made for this list, has an epoch behind it.
-        capacity: how many replicas the device holds; called only where nothing else decides. None: all of them.
+        capacity: how many replicas the device holds; called only if nothing else decides. None: all of them.
     """
     if limit != "auto":
         return split_evenly(seeds, int(limit))

@@ -1,7 +1,7 @@
-"""``metrics.csv``: a row for each epoch and seed. Nobody else reads or writes it.
+"""``metrics.csv``: one row per epoch and seed. Only this file reads and writes it.
 
-Accuracies are fractions in [0, 1], measured after the epoch with dropout off; ``seconds`` are those of the epoch;
-epochs count from 1.
+Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
+Epochs count from 1.
 """
 
 import csv
@@ -52,7 +52,7 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
 
 
 def append_metrics(path: Path, rows: Iterable[Row]) -> None:
-    """Add the rows of one epoch, flushed to the disk before a checkpoint that counts on them is written."""
+    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
     with path.open("a") as file:
         file.write("".join(_line(row) + "\n" for row in rows))
         file.flush()

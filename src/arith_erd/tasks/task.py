@@ -47,6 +47,16 @@ class Examples:
 class Task(ABC):
     """A function of one or more integers, written out as tokens.
 
+    >>> from arith_erd.tasks import Add
+    >>> task = Add(bits=3)
+    >>> examples = task.examples([3], [5])
+    >>> bit.render(examples.prompt), bit.render(examples.completion)
+    (['110+101'], ['0001'])
+    >>> task.decode(examples.completion)
+    array([8])
+    >>> task.size, task.prompt_length, task.width, task.concept_names
+    (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
+
     A subclass defines ``name``, ``operator``, ``width`` and ``answer``, sets ``operands`` unless it takes two, and may
     add concepts.
 

@@ -1,4 +1,4 @@
-"""What happens around an epoch: rows are written, progress is shown, or the run ends early."""
+"""Callbacks of an epoch: write rows and weights, show progress, end the run early."""
 
 import time
 from statistics import mean
@@ -16,7 +16,7 @@ from .module import LitPack
 
 
 class KeepRows(L.Callback):
-    """Append every epoch's rows to ``metrics.csv`` and hand them to the logger."""
+    """Append every epoch's rows to ``metrics.csv`` and pass them to the logger."""
 
     def __init__(self, run: Run, logger: Logger) -> None:
         self.run = run
@@ -50,7 +50,7 @@ class KeepRows(L.Callback):
 
 
 class KeepWeights(L.Callback):
-    """Leave the weights of every replica as they are after some of the epochs, in ``weights/epoch=E/``."""
+    """Write the weights of every replica after the epochs in ``keep``, to ``weights/epoch=E/``."""
 
     def __init__(self, run: Run, keep: Keep) -> None:
         self.run = run
@@ -66,9 +66,9 @@ class KeepWeights(L.Callback):
 class StopAtAccuracy(L.Callback):
     """End each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
 
-    A replica that has ended waits for the others of its pack: its weights are put back after every step, and its row
-    of results is repeated. So it has the weights and the results that its seed has alone. The run ends with its last
-    replica. Nothing of this is in a checkpoint: the rows of the last epoch say who has ended.
+    A replica that has ended waits for the others of its pack: its weights are restored after every step, and its row of
+    results is repeated. So it has the same weights and results as its seed alone. The run ends with its last replica.
+    The checkpoint holds nothing of this: the rows of the last epoch show which replicas have ended.
 
     Args:
         run: whose rows these are.

@@ -1,4 +1,4 @@
-"""Writing checkpoints: between two steps, whole or not at all. What reads them is `resume`."""
+"""Write checkpoints atomically, between two steps. `resume` reads them."""
 
 import io
 from pathlib import Path
@@ -24,14 +24,14 @@ class ResumePoint(Checkpoint):
         self.run = run
         self.every_n_epochs = every_n_epochs
         self.next_time = "starts again"
-        """What the same command does next."""
+        """What the same command will do."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:
             self.next_time = f"resumes from {position(trainer)}"
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        # Not after the last batch: Lightning would take the epoch for finished, without its validation.
+        # Not after the last batch: Lightning would consider the epoch finished, without its validation.
         if signals.asked() and not trainer.is_last_batch:
             self.save(trainer, position(trainer))
             signals.check()
@@ -50,7 +50,7 @@ class ResumePoint(Checkpoint):
         if epoch % self.every_n_epochs == 0 or signals.asked():
             self.save(trainer, f"epoch {epoch + 1}")
             if epoch == trainer.max_epochs or trainer.should_stop:
-                self.next_time = "has the summary left to write"
+                self.next_time = "will write the summary"
             signals.check()
 
     def save(self, trainer: L.Trainer, where: str) -> None:

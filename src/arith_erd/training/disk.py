@@ -1,4 +1,4 @@
-"""How much disk a job needs, said by ``--cfg job`` before anything is trained."""
+"""The disk space that a job needs, printed by ``--cfg job``."""
 
 import torch
 
@@ -8,7 +8,7 @@ ITEM = {"64-true": 8}  # bytes of a number by precision; 4 with the others
 
 
 def disk_line(job: Job) -> str:
-    """How much all runs of a job need, in megabytes, part by part."""
+    """The disk space of all runs of a job, in megabytes, by part."""
     with torch.device("meta"):
         parameters = sum(p.numel() for p in job.network().parameters())
     weights = parameters * ITEM.get(job.trainer.precision, 4) * len(job.seeds)

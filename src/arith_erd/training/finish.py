@@ -24,7 +24,7 @@ def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
-    """What ``summary.json`` says of each replica; only here, and only where a sequence fails, is anything decoded."""
+    """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
     rows = run.metrics()
     return [_summarise(rows, pack, data, index) for index in range(len(pack.seeds))]
 

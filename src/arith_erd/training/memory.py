@@ -11,16 +11,17 @@ from torch.nn import functional as F
 from ..models.dropout import set_dropout_keys
 from ..system.machine import device_name
 
-PLANNED = 0.6  # of the free memory; the rest is for what a backward pass and an evaluation need in passing
+PLANNED = 0.6  # of the free memory; the rest is for temporary tensors of the backward pass and the evaluation
 
 
 def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int:
-    """Bytes that one replica keeps during a training step; all on the ``meta`` device, so that nothing is computed.
+    """Bytes that one replica keeps during a training step, measured on the ``meta`` device without computing anything.
 
-    Four times its weights (gradients, and Adam's two moments), and what the backward pass reads again.
+    These are four times its weights (with gradients and Adam's two moments), and the activations saved for the backward
+    pass.
 
     Args:
-        network: in training mode; its dropout layers are given keys.
+        network: in training mode; its dropout layers get keys.
         prompt: (B, P).
         answer_in: (B, m).
     """
@@ -51,7 +52,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def replicas_that_fit(wanted: int, replica: int, device: torch.device) -> int:
-    """How many of the ``wanted`` replicas to train at once, at least one; prints a line if that is not all.
+    """How many of the ``wanted`` replicas to train at once, at least one; prints a line if not all fit.
 
     Args:
         wanted: number of replicas.

@@ -8,7 +8,7 @@ from torchmetrics import Metric
 class ReplicaAccuracy(Metric):
     """Fraction of right predictions of each replica, (R,).
 
-    A subclass says what counts as one prediction: `right` maps token hits (R, B, m) to hits of its own unit.
+    A subclass defines the unit of a prediction: `right` maps token hits (R, B, m) to hits of that unit.
     """
 
     full_state_update = False
@@ -31,7 +31,7 @@ class ReplicaAccuracy(Metric):
         self.total += hits[0].numel()
 
     def compute(self) -> Tensor:
-        """Fractions (R,); torchmetrics itself drops the axis when R is 1."""
+        """Fractions (R,); torchmetrics drops the axis if R is 1."""
         return self.hits.double() / self.total
 
 
@@ -45,7 +45,7 @@ class TokenAccuracy(ReplicaAccuracy):
 class SequenceAccuracy(ReplicaAccuracy):
     """Probability of a wholly right completion (paper, section 3.2).
 
-    Teacher-forced predictions give the autoregressive figure exactly: see `arith_erd.models.decoding`.
+    Teacher-forced predictions give the autoregressive accuracy exactly: see `arith_erd.models.decoding`.
     """
 
     def right(self, token_hits: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""Resuming: everything that continues an interrupted run is here.
+"""Resuming: the choice and the check of the checkpoint.
+
+Callbacks, checkpoint, data and module restore their own state.
 
 `find_checkpoint` decides where a run continues, after checking that the file is whole and fits; `Resumption` does what
 is left once Lightning has loaded it. Random streams need nothing: they are functions of the step (`arith_erd.seeds`).
@@ -137,7 +139,7 @@ def _on_copies(module: LitPack) -> torch.optim.Optimizer:
 
 
 def _is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any], varying: frozenset[str]) -> bool:
-    """Whether a saved state is one that the optimizer could have: fused kernels write where it says, unchecked.
+    """Whether a saved optimizer state has the expected layout. Fused kernels do not check it.
 
     It is compared with the state after one step. Of the options ``varying``, which a scheduler changes, only the types
     are compared.

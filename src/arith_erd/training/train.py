@@ -29,6 +29,13 @@ DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errn
 def train(job: Job) -> list[Run]:
     """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes.
 
+    >>> from arith_erd import compose
+    >>> tiny = ["task.bits=2", "trainer.max_epochs=1", "model.net.num_layers=1", "trainer.accelerator=cpu"]
+    >>> (run,) = train(compose("train", tiny))  # doctest: +ELLIPSIS
+    runs/add-random-transformer-none-seed0-...
+    >>> run.finished, run.metrics()[-1]["epoch"]
+    (True, 1)
+
     Returns:
         The run directory of each pack.
 
@@ -54,7 +61,7 @@ def train_pack(job: Job) -> None:
     """
     run = job.run
 
-    # Assemble: whatever can be refused is refused before anything is written.
+    # Assemble: every refusal comes before anything is written.
     require_writable("runs_dir", job.runs_dir)
     run.require_plain()
     logger = job.logger.build(Logger)
