@@ -59,7 +59,7 @@ def main() -> None:
 
 
 class Kind(Enum):
-    """Of a check: what every run rests on, an option that can be left off, or a figure that is no test."""
+    """Kinds of checks: required by every run, of an option that can be left off, or a number for the record only."""
 
     REQUIRED = auto()
     OPTION = auto()

@@ -1,7 +1,7 @@
 """How often do the intervals of the report hold the truth at five seeds? ``python benchmarks/coverage.py``
 
-Draws samples of five from distributions as seeds make them: normal, exponential (accuracies near a ceiling) and skewed
-integers (epochs), and counts how often each interval of `arith_erd.stats` holds what it is an interval of.
+It draws samples of five from distributions like those of seeds: normal, exponential (accuracies near a ceiling) and
+skewed integers (epochs). It counts how often each interval of `arith_erd.stats` holds the true value.
 """
 
 import sys

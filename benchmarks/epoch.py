@@ -66,9 +66,11 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--model", default="transformer", choices=sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
     )
-    parser.add_argument("--seeds", default="0", help="of the pack whose epochs are timed: 0, 0-4 (default: 0)")
-    parser.add_argument("--epochs", default=1, type=natural, help="timed in one repeat; 0 skips them (default: 1)")
-    parser.add_argument("--repeats", default=3, type=positive, help="of everything but the profile (default: 3)")
+    parser.add_argument("--seeds", default="0", help="seeds of the timed pack: 0, 0-4 (default: 0)")
+    parser.add_argument("--epochs", default=1, type=natural, help="epochs per repeat; 0 skips them (default: 1)")
+    parser.add_argument(
+        "--repeats", default=3, type=positive, help="repeats of each measurement except the profile (default: 3)"
+    )
     parser.add_argument("--threads", default=cores(), type=positive, help="default: every core this process may use")
     parser.add_argument(
         "--packs", default=[1, 5], type=sizes, metavar="R,R", help="pack sizes whose steps are timed, or none"

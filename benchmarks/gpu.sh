@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything worth knowing from a GPU machine, unattended, within a time limit:
+# Check, measure and train on a GPU machine, unattended, within a time limit:
 #
 #   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, results/gpu)
 #
@@ -13,7 +13,7 @@
 #   5. the runs of conf/queue/paper.yaml, in order of value, until the time is up
 #   6. the report
 #
-# Run again, it continues where it stopped: what was checked and measured is kept, runs resume.
+# Run it again to continue: checks and measurements are kept, runs resume.
 # DRY=1 goes through all of it in a few minutes, at toy sizes; without a GPU everything runs on the CPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -52,11 +52,11 @@ if [ ! -f "$out/correctness.txt" ]; then
     within 500 python3 benchmarks/correctness.py "${tiny[@]}" 2>&1 | tee "$out/.correctness.txt" || status=$?
     case $status in
         0) mv "$out/.correctness.txt" "$out/correctness.txt" ;;
-        124 | 137) echo "not all was checked in time" ;;
-        *) echo "it does not: nothing is measured"; exit 1 ;;
+        124 | 137) echo "time is up before all checks were made" ;;
+        *) echo "it does not: no measurement follows"; exit 1 ;;
     esac
     if grep -s ' FAILED ' "$out/.correctness.txt" | grep -qv '^CUDA graphs'; then # and then the time was up
-        echo "it does not: nothing is measured"
+        echo "it does not: no measurement follows"
         exit 1
     fi
 fi

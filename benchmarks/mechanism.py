@@ -1,11 +1,11 @@
-"""How often is the verdict of probe=mechanism right? On networks whose algorithm is known.
+"""How often is the verdict of probe=mechanism right on networks whose algorithm is known?
 
     python benchmarks/mechanism.py results/mechanism-calibration.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
-Hand-written references must get their own name, decoys that of the algorithm they run, untrained networks ``none``. The
-seeds must be such that no code was tuned on them; tuning used 0 to 99. Smaller samples than the probe's default, so
-that its verdicts are no worse. A network takes 7 s of one CPU core. Signatures that the file holds are not measured
-again, but all verdicts are.
+Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
+``none``. Choose seeds on which no code was tuned; tuning used 0 to 99. The samples are smaller than the probe's
+defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU core. Signatures that the file already
+holds are not measured again, but all verdicts are made again.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python benchmarks/nullspace.py PATH/TO/add_model
 
-Prints how many of all 16,384 sums come out right after the embeddings at dec.3 went through each variant, for
+Prints how many of all 16,384 sums are right after each variant was applied to the embeddings at dec.3, for
 ``docs/found/amnesic.md``. Takes about a minute on one core.
 """
 
