@@ -27,7 +27,7 @@ from .epochs import chosen_epochs
 class Subject:
     """One trained replica.
 
-    >>> from arith_erd.interp.pretrained import load_pretrained
+    >>> from arith_erd import load_pretrained
     >>> subject = load_pretrained("add-transformer")
     >>> subject.task.name, subject.seed, type(subject.network).__name__, subject.network.training
     ('add', 0, 'Transformer', False)
