@@ -114,7 +114,7 @@ def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, mai
         ("probe=dataset split.fraction=2", r"split\.fraction=2: expected"),
         ("probe=dataset +out.dir=x", "out"),
         ("probe=dataset trainer.max_epochs=3", r"trainer.*: no such key"),
-        ("probe=dataset run=runs/none", "run=runs/none: .*takes none"),
+        ("probe=dataset run=runs/none", "run=runs/none: .*takes no run=, checkpoint= or reference="),
         ("probe=dataset out=file/x", "out=file/x: cannot be written"),
         ("probe=distance_correlation", "run=DIR, checkpoint=FILE"),
     ],
@@ -126,12 +126,12 @@ def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, mes
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run=runs/none task=mul", "task=mul: not together with run="),
+        ("run=runs/none task=mul", "task=mul: cannot be combined with run="),
         ("checkpoint=none.pt", "checkpoint=none.pt: expected its task"),
         ("reference=magic", "reference=magic: expected .*erd, prefix_carry"),
         ("reference=erd task.bits=5", "reference=erd: adds at task.bits=7"),
         ("reference=erd run=runs/none", "expected one of run=DIR"),
-        ("run=runs/none seed=3", "seed=3: not together with run="),
+        ("run=runs/none seed=3", "seed=3: cannot be combined with run="),
     ],
 )
 def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, main, folder):

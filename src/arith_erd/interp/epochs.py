@@ -1,4 +1,4 @@
-"""Which epochs of a run have weights: those that ``checkpoint.keep`` kept, the last one, and 0, before training."""
+"""The epochs of a run with weights: those that ``checkpoint.keep`` kept, the last one, and 0, before training."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,7 +11,7 @@ Epochs = Literal["all"] | tuple[int, ...]
 
 
 def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
-    """Epochs whose weights are there for all of these seeds, ascending; without 0, which needs no file."""
+    """Epochs for which all of these seeds have weights, ascending; without 0, which needs no file."""
     last = [row["epoch"] for row in run.metrics()[-1:]] if all(run.weights(seed).is_file() for seed in seeds) else []
     return sorted({*set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds)), *last})
 
@@ -21,11 +21,11 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
     Args:
         run: with the weights.
-        seeds: that all need them.
-        wanted: epochs, or ``all`` that were kept, and the last one.
+        seeds: all of them need the weights.
+        wanted: epochs, or ``all`` for those that were kept and the last one.
 
     Raises:
-        UserError: if weights are missing, with those that are there.
+        UserError: if weights are missing; the message lists the epochs that have some.
     """
     there = epochs_there(run, seeds)
     kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"

@@ -48,7 +48,7 @@ class Subject:
 
 
 def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Subject:
-    """One replica of a run, trained to its end; of a run that is still training, as its last checkpoint has it.
+    """One replica of a run: with its final weights, or with those of the last checkpoint of an unfinished run.
 
     Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
 

@@ -1,4 +1,4 @@
-"""The course of a probe over the epochs of training: one measure, a line for each site or whatever else it is of."""
+"""The course of a probe over the epochs of training: one measure, with one line per site or other key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True)
 class Course:
-    """What the figure over epochs shows of a probe: of the rows of one epoch, or of all with a column ``epoch``."""
+    """The values for a figure over epochs: from one epoch, or from all with a column ``epoch``."""
 
     table: pd.DataFrame
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
@@ -44,9 +44,8 @@ class Course:
             rows: of a probe at one epoch.
             sheet: their description.
             measure: a column; by default the first measure.
-            line: the column, or columns, whose values become lines; by default the first that names something and has
-                several values.
-            panel: the column whose values become panels; by default the next one that has 2 to 6 values.
+            line: the column, or columns, whose values become lines; by default the first key with several values.
+            panel: the column whose values become panels; by default the next key with 2 to 6 values.
             label: of the vertical axis; by default the measure.
         """
         keys = sorted(sheet.keys, key=lambda key: sheet.columns[key] != TEXT)  # names first, then numbers
@@ -69,12 +68,12 @@ class Course:
         return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
 
     def tabulated(self) -> pd.DataFrame:
-        """A row for each epoch, a column for each line: means over the seeds, with intervals from three seeds on."""
+        """One row per epoch, one column per line: means over the seeds, with intervals from three seeds on."""
         columns = {"epoch": INTEGER, "panel": TEXT, "line": TEXT, "value": self.unit}
         return tabulate(self.table, Sheet("", columns, across=("panel", "line")))
 
     def draw(self, title: str) -> Figure:
-        """A panel for each value of ``panel``: the median over seeds as lines, their range as bands."""
+        """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands."""
         panels = list(self.table["panel"].unique())
         across = min(len(panels), 3)
         down = -(-len(panels) // across)
@@ -105,7 +104,7 @@ class Course:
 
     @staticmethod
     def _look(place: int, names: int) -> dict[str, Any]:
-        """Colours from light to dark in the order of the lines, and dashes that take turns."""
+        """Colours from light to dark in the order of the lines, with alternating dashes."""
         shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
         return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
 
@@ -114,7 +113,7 @@ class Course:
         gaps = np.diff(epochs[epochs > 0])
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        if len(gaps) and gaps.max() > 3 * gaps.min():  # kept ever more sparsely
+        if len(gaps) and gaps.max() > 3 * gaps.min():  # later epochs are sparser
             ax.set_xscale("symlog", linthresh=1)
             shown = [epoch for epoch in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if epoch <= epochs.max()]
             ax.set_xticks([epoch for epoch in shown if epoch >= epochs.min()], minor=False)

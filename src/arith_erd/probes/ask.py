@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A probe with what it is asked about, and where the answer goes."""
+    """A probe, the networks or the task that it is about, and the folder of the answer."""
 
     probe: Probe
     name: str
-    """Of the probe, as its answer calls it: ``errors``, ``errors-epochs``."""
+    """Of the answer: ``errors``, or ``errors-epochs`` over several epochs."""
     folder: Path
     """For ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be."""
     subjects: Sequence["Subject"] = field(default=())
     """Whose rows go to the logger."""
     run: Run | None = None
-    """That the networks are of, if they are of one."""
+    """The run of the networks; None if they come from elsewhere."""
 
 
 def answer(job: ProbeJob) -> None:
     """Ask one question, of a task or of every run that ``run=`` names.
 
-    The answers of a run go into its directory, those of several runs each into its own; ``out=`` says otherwise.
+    Each run's answer goes into its own directory, unless ``out=`` names another.
 
     Raises:
-        UserError: if the probe lacks a run, a checkpoint or a task, or is given too many of them.
+        UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
     """
     name = str(job.probe.name)
     sources = [
@@ -56,13 +56,14 @@ def answer(job: ProbeJob) -> None:
         raise UserError(f"epoch={job.resolved['epoch']}: expected with run=, a run that kept its weights over time")
     if "subjects" not in job.needs:
         if sources:
-            raise UserError(f"{sources[0]}: probe={name} asks about a task and takes none")
+            raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
         ask(job, Question(probe, name, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)))
         return
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
-    for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:  # all, before one is asked
+    # In a list, so that any is refused before the first is asked.
+    for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:
         ask(job, question)
 
 
@@ -89,13 +90,13 @@ def ask(job: ProbeJob, question: Question) -> None:
 
 
 def _of_runs(job: ProbeJob) -> Iterator[Question]:
-    """The probe for each run; whether all have the epochs that were asked for is seen before the first is asked."""
-    from ..interp.epochs import chosen_epochs  # these load torch, which a question about a task does without
+    """The probe for each run. Runs that lack an epoch are refused before the first is asked."""
+    from ..interp.epochs import chosen_epochs  # these load torch, which a question about a task does not need
     from ..interp.subject import find_runs, load_seeds
     from .epochs import OverEpochs
 
     if job.typed:
-        raise UserError(f"{job.typed[0]}: not together with run=, which has its own")
+        raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
     make = partial(_build, job)
     runs = [Run(path) for path in find_runs(str(job.run))]
     chosen: list[list[int]] = []
@@ -115,13 +116,13 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
             subjects = load_seeds(run.path)
             probe = make(subjects)
         folder = run.probe(name)
-        if job.out:  # the answers of one run go straight there, those of several side by side
+        if job.out:  # one run's answer goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
         yield Question(probe, name, folder, subjects, run)
 
 
 def _of_weights(job: ProbeJob) -> Question:
-    """The probe for networks that no run directory of ours holds."""
+    """The probe for networks from a checkpoint or a reference."""
     from ..interp.subject import load_checkpoint, load_references, load_state
 
     name = str(job.probe.name)
@@ -146,7 +147,7 @@ def _build(job: ProbeJob, subjects: Sequence["Subject"]) -> Probe:
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
-    """What the rows depend on beside the runs that they are of: options of the probe, and of a task without a run."""
+    """The settings that the rows depend on beside their run: options of the probe, and of the task without a run."""
     groups = ["probe"]
     if job.run is None:
         groups += ["task"] if "subjects" in job.needs else job.needs
@@ -154,7 +155,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 
 def _weights(job: ProbeJob) -> dict[str, dict[str, str]]:
-    """Whose weights were asked about, if they are neither of a run nor the authors': these meet no claim."""
+    """The origin of weights that are neither of a run nor the authors'. Their rows never meet a claim."""
     if job.reference is not None:
         return {"weights": {"reference": job.reference, "seeds": format_seeds(job.seeds)}}
     if job.checkpoint is not None and job.model is not None:

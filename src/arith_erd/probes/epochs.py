@@ -1,4 +1,4 @@
-"""Any probe, asked again and again while the network learns."""
+"""Any probe at several epochs of training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ class OverEpochs(Probe):
 
     @property
     def course_over_epochs(self) -> Course:
-        """What was measured, once ``rows`` is exhausted."""
+        """The course over all epochs, after ``rows`` is exhausted."""
         return replace(self.courses[0], table=pd.concat([course.table for course in self.courses], ignore_index=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
@@ -71,5 +71,5 @@ class OverEpochs(Probe):
         return self.probe.files() if len(self.epochs) == 1 else {}
 
     def notes(self) -> list[str]:
-        """Those of the last epoch."""
+        """The notes at the last epoch."""
         return self.probe.notes()

@@ -1,4 +1,4 @@
-"""The table of a probe on the terminal. No digit is ever cut off: a table that is too wide continues below."""
+"""The table of a probe on the terminal. Numbers are never cut: a table that is too wide continues below."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from rich.text import Text
 
 MAX_ROWS = 40
 GAP = 2  # spaces between columns
-PROSE = 30  # characters: text of several words needs no more, since it is wrapped
+PROSE = 30  # characters: longer text of several words is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
 def show(table: pd.DataFrame, notes: list[str], console: Console | None = None) -> None:
     """Print a table as wide as the terminal, at most forty of its rows, and the notes.
 
-    Where it is wider, columns are printed in several blocks, each with the columns that name the rows.
+    A wider table is printed in several blocks of columns, each with the columns that name the rows.
     """
     console = console or Console()
     text = table.head(MAX_ROWS).map(str)
@@ -41,7 +41,7 @@ def show(table: pd.DataFrame, notes: list[str], console: Console | None = None) 
 def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
     """The columns of each block, in order.
 
-    The columns that name a row, those before the first one of numbers only, lead every block.
+    Every block begins with the columns that name a row: those before the first column of numbers.
 
     >>> table = pd.DataFrame({"site": ["dec.1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
     >>> list(blocks(table, 80)), list(blocks(table, 30))
@@ -55,7 +55,7 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
             break
         keys.append(column)
     taken, block = sum(needed[c] for c in keys), list(keys)
-    room = width - taken + GAP  # nothing comes after the last column
+    room = width - taken + GAP  # the last column needs no gap
     for column in columns[len(keys) :]:
         if len(block) > len(keys) and needed[column] > room:
             yield block

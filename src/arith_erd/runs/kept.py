@@ -1,4 +1,4 @@
-"""Weights over time: after which epochs a run keeps its weights (``checkpoint.keep``)."""
+"""Weights over time: the epochs after which a run keeps its weights (``checkpoint.keep``)."""
 
 import math
 import re
@@ -13,7 +13,7 @@ A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 10
 
 @dataclass(frozen=True)
 class Keep:
-    """Which epochs are kept: ``epoch in keep``.
+    """The epochs that are kept: ``epoch in keep``.
 
     >>> [list(Keep.read("keep", text).until(10)) for text in ("none", "every:4", "log")]
     [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
@@ -29,7 +29,7 @@ class Keep:
         """The rule that a text names.
 
         Raises:
-            UserError: naming the key, if it is none.
+            UserError: for any other text, naming the key.
         """
         if value in ("none", "all", "log"):
             return cls(str(value))
