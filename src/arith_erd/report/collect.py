@@ -15,7 +15,7 @@ from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, UNREADABLE, Replicas, read_replicas
 from ..system.files import read_text
 
-OURS, GIVEN, EXACT = "our runs", "authors' weights", "task"
+OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
 UNRECORDED = "settings that its folder does not record (no probe.json)"
 DTYPES = {TEXT: str, INTEGER: int}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
@@ -139,7 +139,9 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
     task = sheet.settings.get("task", {})
     orders = [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
-    return rows.assign(departs=", ".join(departures(settings(sheet.settings), setup) + orders)), sheet, True
+    weights = [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
+    departing = departures(settings(sheet.settings), setup) + orders + weights
+    return rows.assign(departs=", ".join(departing)), sheet, True
 
 
 def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
@@ -156,6 +158,6 @@ def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
     named = dict(zip(("task", "split"), folder.split("-")[1:], strict=False))
     if sheet.settings:
         named = {group: str(sheet.settings[group]["name"]) for group in ("task", "split") if group in sheet.settings}
-    source = GIVEN if "seed" in rows else EXACT
+    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
     task, split = named.get("task", ""), named.get("split", "")
     return rows.assign(source=source, task=task, split=split, replica=-1, experiment=folder)

@@ -11,7 +11,7 @@ from ..plots.numbers import bare, estimated, interval_text, number
 from ..plots.sheet import seeds_note, tabulate
 from ..plots.style import TASKS
 from .claims import Result, counts, votes_share
-from .collect import GIVEN, OURS, Collection
+from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper
 
 OF_CLAIM = ("id", "kind", "same_as", "section", "place", "statement", "unit")
@@ -151,7 +151,7 @@ def probe_tables(found: Collection) -> list[Table]:
             what = experiment_text(found, str(experiment)) if ours else str(first["split"])
             title = ", ".join(filter(None, (_task(first), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
-            note = seeds_note(part["replica"].nunique()) if ours else f"the {source}" if source == GIVEN else "exact"
+            note = seeds_note(part["replica"].nunique()) if ours else "exact" if source == EXACT else f"the {source}"
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
             tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, cells))
     return tables

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.plots.sheet import Sheet
-from arith_erd.report.collect import GIVEN, OURS, Collection, collect
+from arith_erd.report.collect import GIVEN, OTHER, OURS, Collection, collect
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
 
@@ -155,6 +155,16 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     assert set(rows["task"]) == {"add"}
     assert found.probes["dataset"]["prompt"].str.len().unique().tolist() == [15]  # text, leading zeros and all
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}
+
+
+def test_a_reference_is_not_taken_for_the_authors_weights(synthetic) -> None:
+    description = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
+    sheet = json.loads(description.read_text())
+    sheet["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
+    description.write_text(json.dumps(sheet))
+    rows = read(synthetic).probes["distance_correlation"]
+    assert set(rows["source"]) == {OTHER}
+    assert set(rows["departs"]) == {"reference=erd, seeds=0"}
 
 
 def test_a_probe_of_two_packs_counts_a_replica_once(synthetic) -> None:
