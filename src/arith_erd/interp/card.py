@@ -101,7 +101,7 @@ def _sentences(evidence: Evidence) -> list[str]:
     moved = evidence.moved_in_prompt
     sentences = [
         f"the prompt's positions hold {'something' if moved >= MOVED else 'nothing'} about each other that the answer "
-        f"uses: exchanging one between runs with the same token there changes at most {moved:.1%} of the answers"
+        f"uses: exchanging one or all between runs with the same token there changes at most {moved:.1%} of the answers"
     ]
     if not evidence.dosed.empty:
         sentences.append(f"{max(0.0, evidence.followed):.0%} of the whole answers follow a moved sum, at the best site")

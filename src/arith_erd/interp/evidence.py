@@ -14,7 +14,7 @@ from ..tasks import Add, Task
 from .activations import layers
 from .causal import CausalTask
 from .dose import doses
-from .exchange import Exchanged, exchanges
+from .exchange import ALL, Exchanged, exchanges
 from .place import Budget
 from .search import Found, Search
 
@@ -27,7 +27,6 @@ CLEAR = 0.1
 DOSES = (1, 8, 64)
 METHODS = ("slope", "centroids")
 RANKS = (1, 2)
-ALL = "all"  # a position that stands for all of them
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ class Evidence:
 
     @property
     def moved_in_prompt(self) -> float:
-        """The largest share of answers that change with what a token's position holds about others, of all stages."""
-        return max(self.share("elsewhere", stage) for stage in self.stages("elsewhere"))
+        """The largest share of answers that change with what the prompt's positions hold about each other."""
+        return max(self.share(test, stage) for test in ("elsewhere", "mosaic") for stage in self.stages(test))
 
     @property
     def followed(self) -> float:
@@ -133,8 +132,10 @@ def gather(network: Network, task: Task, sample: int = 512, steps: int = 50, see
     last_of_encoder = [site for site in sites if site.startswith("enc.")][-1:]
     decoder = [site for site in sites if site.startswith("dec.")]
     deltas = [delta for delta in DOSES if delta < 2**task.bits]
-    sizes = {"prefixes": ("target",), "fitted": 4 * sample, "random": 2}
-    moved = doses(network, pairs, last_of_encoder + decoder, METHODS, deltas, max(16, sample // 8), seed, **sizes)
+    count, where = max(16, sample // 8), last_of_encoder + decoder
+    moved = doses(
+        network, pairs, where, METHODS, deltas, count, seed, prefixes=("target",), fitted=4 * sample, random=2
+    )
     t = task.width // 2
     site = entrance(evidence, decoder, str(t))
     searched = _search(network, pairs, site, t, steps, seed) if steps else []

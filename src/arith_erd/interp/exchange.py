@@ -12,9 +12,12 @@ At a token of the prompt, bit i of a or of b::
     token      the source has another token there. Where bit i of the answer changes, the position held its own token.
     elsewhere  the source has the same token there, and others elsewhere. Where any bit of the answer changes, the
                position held something about other positions.
+    mosaic     every position of the prompt comes from a run of its own, with the same token there. Where any bit
+               changes, some position held something about others; several that hold the same cannot hide it.
 
-Each run is changed at one position, so that no other exchange is seen where the answer is read. A whole position cannot
-tell a number from the bits that it is made of; `interp.search` and `interp.dose` look for a number.
+But for the mosaic, each run is changed at one position, so that no other exchange is seen where the answer is read. A
+whole position cannot tell a number from the bits that it is made of; `interp.search` and `interp.dose` look for a
+number.
 """
 
 import copy
@@ -38,6 +41,7 @@ OF_ANSWER = {
     "neither": Family(same=("carry", "xor", "read")),
 }
 OF_PROMPT = ("token", "elsewhere")
+ALL = "all"  # a position that stands for all of them
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Exchanged:
 
     Attributes:
         stage: behind which the stream was exchanged.
-        test: ``carry``, ``xor``, ``neither``, ``token`` or ``elsewhere``.
-        position: t of the answer; of the prompt i, for a_i and b_i together, or the operator.
+        test: ``carry``, ``xor``, ``neither``, ``token``, ``elsewhere`` or ``mosaic``.
+        position: t of the answer; of the prompt i, for a_i and b_i together, or the operator; ``all`` for a mosaic.
         n: couples.
         changed: share of them whose answer changes, where the test reads it.
     """
@@ -117,6 +121,24 @@ def exchanges(network: Network, pairs: CausalTask, sample: int = 512, seed: int 
                 counted = (plan.label == label) & (plan.source >= 0)
                 if counted.any():
                     yield Exchanged(stage, plan.test, label, int(counted.sum()), float(changed[counted].mean()))
+    tiles = _tiles(pairs.examples.prompt[base], np.random.default_rng([seed, 1]))  # (N, P)
+    places = np.arange(tiles.shape[1])
+    for stage, state in states.items():
+        if stage.startswith("enc.") or state.x.shape[1] > state.answer_in.shape[1]:
+            x = state.x.clone()
+            x[:, places] = state.x[tiles, places]
+            changed = (stages.answers(stage, replace(state, x=x)).numpy() != before).any(axis=1)
+            yield Exchanged(stage, "mosaic", ALL, sample, float(changed.mean()))
+
+
+def _tiles(tokens: Array, rng: np.random.Generator) -> Array:
+    """For each token (N, P) a random row (N, P) that has the same token at this place."""
+    tiles = np.empty_like(tokens)
+    for place, column in enumerate(tokens.T):
+        for token in np.unique(column):
+            rows = np.flatnonzero(column == token)
+            tiles[rows, place] = rng.choice(rows, len(rows))
+    return tiles
 
 
 def _of_answer(pairs: CausalTask, base: Array, rng: np.random.Generator) -> Iterator[_Plan]:

@@ -17,7 +17,7 @@ QUESTIONS = {
 Line = tuple[str, str, str, str]
 LINES: dict[str, Line] = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-", "sum moved")}
 HELD: dict[str, Line] = {
-    "exchange_elsewhere": (INK, "D", ":", "prompt: other tokens"),
+    "exchange_mosaic": (INK, "D", ":", "prompt: other tokens"),
     "exchange_carry": (ORANGE, "s", "--", "answer: carry"),
     "exchange_xor": (GREEN, "^", "-", "answer: $a_t$ xor $b_t$"),
 }
@@ -77,7 +77,7 @@ def _held(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["seed", "stage", "position"]
     noise = exchanged[exchanged["component"] == "exchange_neither"].set_index(keys)["value"]
     shared = noise.reindex(pd.MultiIndex.from_frame(exchanged[keys])).fillna(0).to_numpy()
-    at_prompt = (exchanged["component"] == "exchange_elsewhere").to_numpy()
+    at_prompt = (exchanged["component"] == "exchange_mosaic").to_numpy()
     return exchanged.assign(value=exchanged["value"] - np.where(at_prompt, 0, shared))
 
 

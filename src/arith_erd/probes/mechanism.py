@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from ..errors import UserError, require_integer
 from ..interp.card import make_card
 from ..interp.causal import require_binary
-from ..interp.evidence import ALL, gather
+from ..interp.evidence import gather
+from ..interp.exchange import ALL
 from ..interp.signature import STEERING, Signature, expected_signatures, measure
 from ..interp.subject import Subject
 from ..interp.verdict import decide

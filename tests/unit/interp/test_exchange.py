@@ -25,6 +25,7 @@ def evidence(name: str, seed: int) -> Evidence:
 def test_carries_from_the_prefix_need_no_exchange_between_tokens_of_the_prompt():
     found = evidence("prefix_carry", 0)
     assert found.moved_in_prompt == 0
+    assert {found.share("mosaic", stage) for stage in found.stages("mosaic")} == {0.0}
     assert found.share("token", "enc.6") == 1
     assert {found.share("neither", stage) for stage in found.stages("neither")} == {0.0}
     assert [found.holds(name, "dec.1.self") for name in ("carry", "xor")] == [0, 0]
@@ -45,7 +46,7 @@ def test_every_stage_with_the_position_is_exchanged(kind, task):
     network = kind(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2).eval()
     found = list(exchanges(network, CausalTask(task), sample=40))
     tests = {e.test for e in found}
-    assert tests == {"token", "elsewhere"} | ({"carry", "xor", "neither"} if task.name == "add" else set())
+    assert tests == {"token", "elsewhere", "mosaic"} | ({"carry", "xor", "neither"} if task.name == "add" else set())
     prompt_stages = {e.stage for e in found if e.test == "elsewhere"}
     expected = {"enc.1.self", "enc.1", "enc.2.self", "enc.2"} if kind is Transformer else {"dec.1.self", "dec.1"}
     assert prompt_stages == expected
