@@ -110,7 +110,7 @@ def typed(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
-    """The table of a probe, as text: each measure's mean over the seeds with its 95% interval (Student's t).
+    """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
     ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal.
     """

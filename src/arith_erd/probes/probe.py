@@ -68,5 +68,5 @@ class Probe(ABC):
         return Sheet.of(name, rows, self.units, **layout)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The table on the terminal: each measure's mean over the seeds with its 95% interval (Student's t)."""
+        """The table on the terminal: each measure's mean over the seeds with its 95% interval."""
         return tabulate(rows, self.sheet("", rows))

@@ -197,7 +197,7 @@ def test_ratio_of_three_seeds_to_three_has_no_interval(synthetic) -> None:
 def test_difference_is_of_means_of_unpaired_seeds(synthetic) -> None:
     from scipy.stats import ttest_ind
 
-    random, held_out = [1.0, 0.99, 0.98, 1.0], [0.93, 0.92, 0.95]
+    random, held_out = [1.0, 0.99, 0.98, 0.97], [0.93, 0.92, 0.94]  # without skewness
     synthetic.run(seeds="0-3", final=random)
     synthetic.run("split=vs_v", seeds="7-9", reach=None, final=held_out)
     result = one(synthetic, "fig3-add-vs_v-loss")

@@ -206,7 +206,7 @@ def test_whatever_bytes_are_there_the_rest_is_read(synthetic) -> None:
     synthetic.erasures(bad.path, (0, 1))
     files = {path: path.read_bytes() for path in bad.path.rglob("*") if path.is_file()}
     rng = np.random.default_rng(0)
-    for _ in range(25):
+    for _ in range(12):
         path = [*files][rng.integers(len(files))]
         path.write_bytes(mutated(files[path], rng))
         found = read(synthetic)

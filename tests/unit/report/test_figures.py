@@ -1,5 +1,7 @@
 """Every figure of the paper comes out of runs, light enough to commit, and shows what the runs say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -12,9 +14,11 @@ from arith_erd.report.paper import load_paper
 PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appendixD", "figE7", "figE8")
 
 
-def draw(found: Collection) -> dict[str, Figure | None]:
+def draw(found: Collection, *names: str) -> dict[str, Figure | None]:
+    """Figures by name; all of them if none is named."""
     paper = load_paper()
-    return {about.name: figure for about, figure in paper_figures(paper, found, evaluate(paper, found))}
+    chosen = replace(paper, figures=tuple(about for about in paper.figures if not names or about.name in names))
+    return {about.name: figure for about, figure in paper_figures(chosen, found, evaluate(paper, found))}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def test_appendix_a_writes_the_papers_cell(drawn) -> None:
 def test_a_line_is_the_median_over_seeds(synthetic) -> None:
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
-    figure = draw(collect(synthetic.root, load_paper().setup))["fig1"]
+    figure = draw(collect(synthetic.root, load_paper().setup), "fig1")["fig1"]
     line = next(line for line in figure.axes[0].lines if line.get_label() == "validation")
     assert line.get_ydata()[-1] == pytest.approx(0.98)
     assert "not run" in {text.get_text() for text in figure.axes[1].texts}
@@ -97,7 +101,7 @@ def test_a_long_curve_keeps_its_ends_and_few_points(synthetic) -> None:
 def test_figures_of_probes_fall_back_to_the_authors_weights(synthetic) -> None:
     synthetic.correlations(synthetic.root, (0,), "distance_correlation-add")
     synthetic.erasures(synthetic.root, (0,), "amnesic-add")
-    figures = draw(collect(synthetic.root, load_paper().setup))
+    figures = draw(collect(synthetic.root, load_paper().setup), "fig4", "appendixD")
     for name in ("fig4", "appendixD"):
         titles = {ax.get_title(loc="left") for ax in figures[name].axes} | {figures[name].get_suptitle()}
         assert any("the authors' weights" in title for title in titles)

@@ -1,0 +1,142 @@
+"""Every number in README, in what was found and in the rules follows from ``results/``, or is exempt for a reason."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+# Code, generated tables, targets of links and headings hold no claims of their own.
+ASIDE = re.compile(
+    r"```.*?```|`[^`\n]*`|<!-- \w+:begin -->.*?<!-- \w+:end -->|\]\([^)]*\)|^#[^\n]*$|<!--.*?-->", re.S | re.M
+)
+NAMES = re.compile(r"\b(?:figure|layer|seed)s? \d(?: and \d)?", re.I)
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?[%K]?(?!\w)")
+
+
+@cache
+def claims(folder: str = ".") -> pd.DataFrame:
+    return pd.read_csv(RESULTS / folder / "claims.csv", dtype=str, keep_default_na=False).set_index("id")
+
+
+@cache
+def probe(name: str) -> pd.DataFrame:
+    """The rows of a probe of the authors' addition weights."""
+    (path,) = (RESULTS / "runs" / "probes").glob(f"{name}-add-*/rows.csv")
+    return pd.read_csv(path)
+
+
+def correlation(stack: str, space: str, largest: bool = True) -> tuple[int, float]:
+    """The layer, and the correlation of its outputs, that is the largest or the smallest."""
+    rows = probe("distance_correlation").query("stack == @stack and space == @space and level == 'out'")
+    by_layer = rows[rows["method"] == "pearson"].set_index("layer")["correlation"]
+    return (by_layer.idxmax(), by_layer.max()) if largest else (by_layer.idxmin(), by_layer.min())
+
+
+def says(claim: str) -> str:
+    return str(claims().loc[claim, "ours_says"])
+
+
+def readme() -> list[str]:
+    sizes = [claims().loc[f"{model}-parameters", "paper_says"] for model in ("transformer", "nanogpt")]
+    small = pd.read_csv(next(RESULTS.glob("runs/add-random-nanogpt-none-seed0-*")) / "metrics.csv")
+    after_10 = small.set_index("epoch").loc[10, "val_seq_acc"]
+    return [
+        f"an encoder-decoder with {sizes[0]} parameters, a nanoGPT with {sizes[1]}",
+        f"from {says('training-examples').split()[0]} examples",
+        f"Seed 0 reaches {after_10:.1%} on pairs",
+    ]
+
+
+def found() -> list[str]:
+    learned, epochs, ratio = says("fig1-add"), claims().loc["table3-add-none"], says("figE7-add-efficiency")
+    median, averaged, published = (f"{float(epochs[key]):.0f}" for key in ("ours", "averaged_curve", "paper"))
+    low, high = re.findall(r"[\d.]+", ratio)[1:]
+    reached = sorted(map(int, claims().loc["figE7-add-efficiency", "values"].split(" / ")[0].split()))
+    (token_layer, token), (value_layer, value) = correlation("dec", "token", False), correlation("dec", "value")
+    assert token_layer == value_layer
+    own = pd.read_csv(
+        next(RESULTS.glob("runs/add-random-transformer-none-seed0-*/probes/distance_correlation/rows.csv"))
+    )
+    own = own.query("stack == 'dec' and space == 'value' and level == 'out' and method == 'pearson'")
+    peak = own.loc[own["correlation"].idxmax()]
+    scaled, untrained = correlation("scaled bits", "value")[1], correlation("untrained dec", "value")[1]
+    below = f"{-(-untrained // 0.1) / 10:.1f}"  # rounded up
+    assert set(claims("older").loc[["appD-after"], "mean"].astype(float)) == {1.0}
+    assert (probe("amnesic").query("method == 'inlp'")["seq_acc_after"] > 0.9995).all()
+    fresh = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv")
+    return [
+        f"on {(fresh['verdict'] == fresh['expected']).sum()} of {len(fresh)} networks",
+        f"All five Transformers reach {learned.split()[0]} of the pairs that they never saw within 50 epochs",
+        f"half of them are at 95% by epoch {median} (the paper: {published})",
+        f"the averaged curve by epoch {averaged}",
+        f"Their mean absolute error ends at {says('add-mae').split()[0]}",
+        f"needs {ratio.split()[0]} times as many epochs to reach 95% (interval {low} to {high})",
+        f"at epochs {', '.join(map(str, reached[:-1]))} and {reached[-1]}.",
+        f"the tokens ({token:.2f}) and the highest with the value ({value:.2f}) lie at layer {value_layer}",
+        f"correlate {scaled:.2f} with the value",
+        f"highest at layer {peak['layer']}, and {peak['correlation']:.2f}",
+        f"An untrained decoder stays below {below}.",
+        f"{says('appendixA-cell')} change 3 bits of the sum",
+        f"(the paper: {claims().loc['appendixA-cell', 'paper_says']})",
+        f"One operand bit can change all {says('discontinuity').split()[0]} bits of the sum",
+    ]
+
+
+def amnesic() -> list[str]:
+    value = probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
+    before, after = value["probe_error_before"], value["probe_error_after"]
+    pairs = int(says("examples").split()[0].replace(",", ""))
+    right = pd.read_csv(RESULTS / "nullspace.csv").set_index("variant")["right"]
+    none, two, many = (right[name] for name in ("nothing erased", "INLP, 2 iterations", "INLP, 160 iterations"))
+    published = round(float(claims().loc["appD-after", "paper"]) * pairs)
+    return [
+        f"over all {pairs:,} pairs",
+        f"| nothing erased | {none:,} |",
+        f"| INLP, 2 iterations, as published | {two:,} ({two / pairs:.0%}) |",
+        f"| INLP, 160 iterations | {many:,} ({many / pairs:.2%}) |",
+        f"root mean squared error is {before:.3f} here and {claims().loc['appD-rmse', 'paper_says']} in the paper",
+        f"accuracy is {published} of {pairs:,}, below",
+        f"guessing the most frequent sum would give (128 of {pairs:,})",
+        f"goes from {before:.3f} to {after:.3f}",
+        f"stays at {before:.3f} after both",
+    ]
+
+
+FACTS: dict[str, Callable[[], list[str]]] = {
+    "README.md": readme,
+    "docs/found/index.md": found,
+    "docs/found/amnesic.md": amnesic,
+}
+EXEMPT = {  # numbers that are no results
+    # a year, Python, epochs of a run, the level of intervals; megabytes and seconds on one machine; published
+    "README.md": {"2024", "3.11", "50", "95%", "11", "5", "96", "207", "0.13%"},
+    "docs/found/index.md": {"95%", "2", "0.13%", "100%"},  # levels, bits; published; as tested above
+    "docs/found/amnesic.md": {"0.13%", "100%", "2", "20", "1,024", "512", "99.99%"},  # published; sizes; a bound
+}
+
+
+@pytest.mark.parametrize("page", FACTS)
+def test_every_number_of_a_page_is_recomputed(page: str) -> None:
+    text = " ".join(ASIDE.sub(" ", (ROOT / page).read_text()).split())
+    for sentence in FACTS[page]():
+        assert sentence in text, f"{page} lacks: {sentence}"
+        text = text.replace(sentence, " ")
+    left = {number.rstrip(",") for number in NUMBER.findall(NAMES.sub(" ", text))}
+    assert left <= set(EXEMPT[page]), f"{page}: no rows behind {sorted(left - set(EXEMPT[page]))}"
+
+
+def test_numbers_of_the_mechanism_page_are_those_of_the_calibration() -> None:
+    text = (ROOT / "docs" / "found" / "mechanism.md").read_text()
+    fresh, first = (pd.read_csv(RESULTS / f"mechanism-calibration{name}.csv") for name in ("-fresh", ""))
+    right = [int((rows["verdict"] == rows["expected"]).sum()) for rows in (fresh, first)]
+    assert f"{right[0]} of {len(fresh)} verdicts are right" in text
+    assert f"{right[1]} of {len(first)} right" in text
+    for claim in yaml.safe_load((RESULTS / "found.yaml").read_text())["claims"]:
+        digits = 3 if claim["column"] in ("remainder", "prompt_only") else 2
+        assert " | ".join(f"{value:.{digits}f}" for value in claim["value"][:4]) in text, claim["id"]
