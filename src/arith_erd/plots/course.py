@@ -69,8 +69,9 @@ class Course:
 
     def tabulated(self) -> pd.DataFrame:
         """One row per epoch, one column per line: means over the seeds, with intervals from three seeds on."""
-        columns = {"epoch": INTEGER, "panel": TEXT, "line": TEXT, "value": self.unit}
-        return tabulate(self.table, Sheet("", columns, across=("panel", "line")))
+        across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
+        columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
+        return tabulate(self.table, Sheet("", columns, across=across))
 
     def draw(self, title: str) -> Figure:
         """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands."""

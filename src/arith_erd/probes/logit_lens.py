@@ -12,6 +12,7 @@ from ..interp.activations import Continuation, embeddings, layers
 from ..interp.subject import Subject
 from ..interp.tokens import answer_names
 from ..models.decoding import shift_right
+from ..plots.course import Course
 from ..plots.heat import heat_map
 from ..plots.style import canvas, headline, seeds_text
 from .probe import Probe
@@ -70,6 +71,10 @@ class LogitLens(Probe):
         wide = self._wide(rows)
         wide.columns = answer_names(self.task)
         return wide.map("{:.3f}".format).reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        """Accuracy, mean over the answer's positions, a line for each site."""
+        return Course.of(rows, self.sheet("", rows), "accuracy", "site", label="right tokens, read with the head")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The same as a heat map."""
