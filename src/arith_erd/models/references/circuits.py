@@ -145,3 +145,16 @@ def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int]) -
         for j in range(min(t, BITS)):
             scores[t, A[j]] = 20.0 * (j + 1)
     return attend(stream, memory, classes, scores, {"bit": "carry"}, penalty="settled")
+
+
+def for_prefix_carry(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
+    """All that `carry_from_prefix` and `xor` read: both operands' bits t and t - 1."""
+    return [
+        *fetch_bits(stream, memory, 0, "", together),
+        *fetch_bits(stream, memory, 1, "_before", together),
+    ]
+
+
+def for_lookahead(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
+    """All that `xor` reads: both operands' bits t, and the carry, from an encoder that has `settled`."""
+    return [*fetch_bits(stream, memory, 0, "", together), carry_by_lookahead(stream, memory, range(WIDTH))]

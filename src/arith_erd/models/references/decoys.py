@@ -10,10 +10,10 @@ from .assembly import Step
 from .circuits import (
     WIDTH,
     bits_of_value,
-    carry_by_lookahead,
     carry_from_prefix,
     copy_value,
-    fetch_bits,
+    for_lookahead,
+    for_prefix_carry,
     partner,
     select,
     settled,
@@ -29,7 +29,7 @@ def prefix_carry_decoy(rng: np.random.Generator) -> Program:
         [Step("self_attention", lambda s, m: [value(s, m)])],
         [
             Step("cross_attention", lambda s, m: [
-                *fetch_bits(s, m, 0), *fetch_bits(s, m, 1, "_before"), copy_value(s, m)]),
+                *for_prefix_carry(s, m), copy_value(s, m)]),
             Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
             Step("feed_forward", lambda s, m: [xor(s, "answer")]),
         ],
@@ -45,7 +45,7 @@ def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
         ],
         [
             Step("cross_attention", lambda s, m: [
-                *fetch_bits(s, m, 0), carry_by_lookahead(s, m, range(WIDTH)), copy_value(s, m)]),
+                *for_lookahead(s, m), copy_value(s, m)]),
             Step("feed_forward", lambda s, m: [xor(s, "answer")]),
         ],
     )  # fmt: skip
@@ -62,7 +62,7 @@ def erd_decoy(rng: np.random.Generator) -> Program:
             [Step("self_attention", lambda s, m: [value(s, m)])],
             [
                 Step("cross_attention", lambda s, m: [
-                    copy_value(s, m), *fetch_bits(s, m, 0), *fetch_bits(s, m, 1, "_before")]),
+                    copy_value(s, m), *for_prefix_carry(s, m)]),
                 decode[0],
                 Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
                 Step("feed_forward", lambda s, m: [*select(s, "sum_bits", range(WIDTH)), xor(s, "unread_xor")]),
@@ -75,7 +75,7 @@ def erd_decoy(rng: np.random.Generator) -> Program:
         ],
         [
             Step("cross_attention", lambda s, m: [
-                copy_value(s, m), *fetch_bits(s, m, 0), carry_by_lookahead(s, m, range(WIDTH))]),
+                copy_value(s, m), *for_lookahead(s, m)]),
             *decode,
         ],
     )  # fmt: skip

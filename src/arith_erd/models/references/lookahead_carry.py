@@ -8,7 +8,7 @@ position.
 import numpy as np
 
 from .assembly import Step
-from .circuits import BITS, OPERATOR, WIDTH, A, B, carry_by_lookahead, fetch, fetch_bits, partner, settled, xor
+from .circuits import BITS, OPERATOR, A, B, carry_by_lookahead, fetch, for_lookahead, partner, settled, xor
 from .program import Program
 
 
@@ -20,7 +20,7 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
         together = bool(rng.random() < 0.5)
         bring = Step(
             "cross_attention",
-            lambda s, m: [*fetch_bits(s, m, 0, "", together), carry_by_lookahead(s, m, range(WIDTH))],
+            lambda s, m: for_lookahead(s, m, together),
         )
         return Program(find, [bring, answer])
     classes = [*A, *[BITS] * (1 + len(B))]  # the operator asks for the carry out of the last bit

@@ -9,10 +9,10 @@ from .assembly import Step
 from .circuits import (
     WIDTH,
     bits_of_value,
-    carry_by_lookahead,
     carry_from_prefix,
     copy_value,
-    fetch_bits,
+    for_lookahead,
+    for_prefix_carry,
     partner,
     select,
     settled,
@@ -37,12 +37,12 @@ def mixed(rng: np.random.Generator) -> Program:
         ]
         fetched = Step(
             "cross_attention",
-            lambda s, m: [copy_value(s, m), *fetch_bits(s, m, 0), carry_by_lookahead(s, m, range(WIDTH))],
+            lambda s, m: [copy_value(s, m), *for_lookahead(s, m)],
         )
     else:
         fetched = Step(
             "cross_attention",
-            lambda s, m: [copy_value(s, m), *fetch_bits(s, m, 0), *fetch_bits(s, m, 1, "_before")],
+            lambda s, m: [copy_value(s, m), *for_prefix_carry(s, m)],
         )
         decode.append(Step("feed_forward", lambda s, m: [carry_from_prefix(s)]))
     decode += [

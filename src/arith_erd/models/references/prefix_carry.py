@@ -7,7 +7,7 @@
 import numpy as np
 
 from .assembly import Step
-from .circuits import carry_from_prefix, fetch_bits, xor
+from .circuits import carry_from_prefix, for_prefix_carry, xor
 from .program import Program
 
 
@@ -22,7 +22,7 @@ def prefix_carry(rng: np.random.Generator) -> Program:
         [
             Step(
                 "cross_attention",
-                lambda s, m: [*fetch_bits(s, m, 0, "", together), *fetch_bits(s, m, 1, "_before", together)],
+                lambda s, m: for_prefix_carry(s, m, together),
             ),
             Step("feed_forward", lambda s, m: [carry_from_prefix(s)]),
             Step("feed_forward", lambda s, m: [xor(s, "answer")]),
