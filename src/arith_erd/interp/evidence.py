@@ -86,15 +86,16 @@ class Evidence:
 
     @property
     def followed(self) -> float:
-        """Whole answers that follow a move along the sum's slope, at the best site, less those without such a move.
+        """Whole answers that follow a move along the sum's slope, by the worst dose at the best site, less controls.
 
-        Not between centroids: behind the last layers those hold the answer's bits, whatever the algorithm.
+        The worst, since 64 is also a bit of an operand, which carry machines follow. Not between centroids: behind the
+        last layers those hold the answer's bits, whatever the algorithm.
         """
         if self.dosed.empty:
             return float("nan")
         of_slope = self.dosed[self.dosed["method"] == "slope"]
         net = of_slope["answer"] - of_slope[["random", "floor"]].max(axis=1)
-        return float(net.groupby(of_slope["site"]).mean().max())
+        return float(net.groupby(of_slope["site"]).min().max())
 
     def rows(self) -> list[tuple[str, str, str, float]]:
         """``component, stage, position, value`` for every number."""
