@@ -104,7 +104,8 @@ def _sentences(evidence: Evidence) -> list[str]:
         f"uses: exchanging one or all between runs with the same token there changes at most {moved:.1%} of the answers"
     ]
     if not evidence.dosed.empty:
-        sentences.append(f"{max(0.0, evidence.followed):.0%} of the whole answers follow a moved sum, by the worst dose at the best site")
+        followed = max(0.0, evidence.followed)
+        sentences.append(f"{followed:.0%} of the whole answers follow a moved sum, by the worst dose at the best site")
     for searched in evidence.searched:
         found, controls = searched.found, searched.found.controls
         worst = max(controls[name] for name in ("iia_random_max", "iia_flipped_max", "iia_untrained"))
