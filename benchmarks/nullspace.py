@@ -14,7 +14,7 @@ from torch import Tensor
 
 from arith_erd.interp.erasure import inlp, whiten
 from arith_erd.interp.subject import load_checkpoint
-from arith_erd.probes.amnesic import Place
+from arith_erd.probes.amnesic import Site
 from arith_erd.tasks import Add
 
 ITERATIONS = (2, 160)
@@ -30,19 +30,19 @@ def probe_weights(x: Tensor, z: Tensor) -> Tensor:
 def main(path: Path) -> None:
     task = Add()
     subject = load_checkpoint(path, task)
-    place = Place(subject, "dec.3")
+    site = Site(subject, "dec.3")
     pairs = task.examples()
     value = torch.as_tensor(task.concepts(pairs.a, pairs.b)["value"])
-    accuracy = place.accuracy(torch.arange(len(pairs)))
+    accuracy = site.accuracy(torch.arange(len(pairs)))
 
     def report(name: str, x: Tensor) -> None:
         share = accuracy(x)
         print(f"{name:55} {share:9.4%}  {round(share * len(pairs)):6,} of {len(pairs):,}", flush=True)
 
-    report("nothing erased", place.x)
+    report("nothing erased", site.x)
     for iterations in ITERATIONS:
-        report(f"INLP, {iterations} iterations", inlp(place.x, value, iterations)(place.x))
-    x = place.x.double()
+        report(f"INLP, {iterations} iterations", inlp(site.x, value, iterations)(site.x))
+    x = site.x.double()
     for iteration in (1, 2):
         w = probe_weights(x, value)
         x = x - (x @ w)[:, None] * w  # I - w w^T with w as fitted: no projection unless |w| = 1

@@ -153,6 +153,6 @@ def _masked(part: nn.Module, network: NanoGPT, last: bool) -> Stage:
         length = s.x.shape[-2]
         future = network.future[:length, :length]
         kept = length - network.prompt_length if last else length
-        return State(part(s.x, future, kept), None, s.answer_in)
+        return State(part(s.x, future, last=kept), None, s.answer_in)
 
     return stage

@@ -65,7 +65,7 @@ class MLP(nn.Module):
 
 
 class Residual(nn.Module):
-    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``, restricted to the positions that the sublayer returns."""
+    """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``."""
 
     def __init__(self, sublayer: CausalSelfAttention | MLP, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -73,9 +73,17 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *context: Tensor | int) -> Tensor:
-        update = self.dropout(self.sublayer(self.norm(x), *context))  # (B, L, C)
-        return x[..., -update.shape[-2] :, :] + update
+    def forward(self, x: Tensor, *mask: Tensor, last: int | None = None) -> Tensor:
+        """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all.
+
+        Args:
+            x: embeddings.
+            mask: of the attention.
+            last: L, passed on to the attention.
+        """
+        if last is None:
+            return x + self.dropout(self.sublayer(self.norm(x), *mask))
+        return x[..., -last:, :] + self.dropout(self.sublayer(self.norm(x), *mask, last=last))
 
 
 class Block(nn.Module):
@@ -83,13 +91,13 @@ class Block(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool) -> None:
         super().__init__()
-        attend = CausalSelfAttention(d_model, num_heads, dropout) if attention else None
-        self.attention = Residual(attend, d_model, dropout) if attend else None
+        sublayer = CausalSelfAttention(d_model, num_heads, dropout) if attention else None
+        self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
-        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, last)
+        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, last=last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:

@@ -168,32 +168,32 @@ class Amnesic(Probe):
         }
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
         for subject, site in product(self.subjects, self.sites):
-            for (concept, method), measures in self._erase(Place(subject, site), targets).items():
+            for (concept, method), measures in self._erase(Site(subject, site), targets).items():
                 values = (subject.seed, site, concept, method, *measures, baselines[concept])
                 yield dict(zip(self.columns, values, strict=True))
 
-    def _erase(self, place: "Place", targets: dict[str, Tensor]) -> dict[Key, tuple[float, ...]]:
+    def _erase(self, site: "Site", targets: dict[str, Tensor]) -> dict[Key, tuple[float, ...]]:
         """Measure every concept and method at one site: the columns from ``iterations`` on, without the baseline."""
-        everything = torch.arange(len(place.x))
-        order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(place.x)))
+        everything = torch.arange(len(site.x))
+        order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(site.x)))
         seen, unseen = order.chunk(2)
-        x, x_seen = (whiten(place.x[pairs], self.tolerance) for pairs in (everything, seen))
-        accuracy, accuracy_unseen = (place.accuracy(pairs) for pairs in (everything, unseen))
-        before = accuracy(place.x)
+        x, x_seen = (whiten(site.x[pairs], self.tolerance) for pairs in (everything, seen))
+        accuracy, accuracy_unseen = (site.accuracy(pairs) for pairs in (everything, unseen))
+        before = accuracy(site.x)
         erasers: dict[Key, tuple[Eraser, float]] = {}
         measures: dict[Key, tuple[float, ...]] = {}
         for (concept, z), method in product(targets.items(), self.methods):
             eraser, eraser_seen = (METHODS[method](x_, z_, self.iterations) for x_, z_ in ((x, z), (x_seen, z[seen])))
-            erased = eraser(place.x)
-            erasers[concept, method] = eraser, variance_removed(place.x, erased)
+            erased = eraser(site.x)
+            erasers[concept, method] = eraser, variance_removed(site.x, erased)
             measures[concept, method] = (
                 probe_error(z, refit(x, z)),
                 probe_error(z, refit(x, z, eraser, self.tolerance)),
                 before,
                 accuracy(erased),
-                accuracy_unseen(eraser_seen(place.x[unseen])),
+                accuracy_unseen(eraser_seen(site.x[unseen])),
             )
-        controls = self._erase_randomly(place, x, order[:SAMPLE], erasers)
+        controls = self._erase_randomly(site, x, order[:SAMPLE], erasers)
         iterations = {method: self.iterations if method == "inlp" else 1 for method in self.methods}
         return {
             key: (iterations[key[1]], eraser.rank, removed, *measures[key], *controls[key])
@@ -201,20 +201,20 @@ class Amnesic(Probe):
         }
 
     def _erase_randomly(
-        self, place: "Place", x: Whitened, pairs: Tensor, erasers: dict[Key, tuple[Eraser, float]]
+        self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, tuple[Eraser, float]]
     ) -> dict[Key, tuple[float, ...]]:
         """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs.
 
         Each control draws one orthonormal basis and one sign for each principal axis. Every erasure takes as many
         directions of the basis as it needs.
         """
-        accuracy, embedding = place.accuracy(pairs), place.x[pairs]
+        accuracy, embedding = site.accuracy(pairs), site.x[pairs]
         by_rank: dict[int, list[float]] = {eraser.rank: [] for eraser, _ in erasers.values()}
         by_variance: dict[float, list[float]] = {removed: [] for _, removed in erasers.values()}
         by_signs: dict[Key, list[float]] = {key: [] for key in erasers}
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         hidden = not sys.stdout.isatty()
-        for _ in track(range(self.controls), f"{place.site}: random controls", transient=True, disable=hidden):
+        for _ in track(range(self.controls), f"{site.name}: random controls", transient=True, disable=hidden):
             basis = random_basis(embedding.shape[1], generator)
             for rank, found in by_rank.items():
                 found.append(accuracy(project_away(x, basis[:, :rank])(embedding)))
@@ -257,31 +257,31 @@ class Amnesic(Probe):
         return networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
 
 
-class Place:
-    """A site of a network: its embeddings of all pairs, and the accuracy with other embeddings in their place."""
+class Site:
+    """A site of a network: its embeddings of all pairs, and the accuracy with other embeddings instead."""
 
-    def __init__(self, subject: Subject, site: str) -> None:
-        self.network, self.site = subject.network, site
+    def __init__(self, subject: Subject, name: str) -> None:
+        self.network, self.name = subject.network, name
         self.device = next(self.network.parameters()).device
         pairs = subject.task.examples()
         self.prompt, self.completion = (
             torch.as_tensor(t, device=self.device) for t in (pairs.prompt, pairs.completion)
         )
         self.answer_in = shift_right(self.completion)
-        self.x = embeddings(self.network, self.prompt, self.answer_in, [site])[site].cpu()  # (N, d)
+        self.x = embeddings(self.network, self.prompt, self.answer_in, [name])[name].cpu()  # (N, d)
         if not self.x.isfinite().all():
             raise UserError(
-                f"{subject.name}: embeddings of seed {subject.seed} at probe.site={site} contain NaN or infinity"
+                f"{subject.name}: embeddings of seed {subject.seed} at probe.site={name} contain NaN or infinity"
             )
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
         pairs = pairs.to(self.device)
         completion = self.completion[pairs]
-        go_on = Continuation(self.network, self.site, self.prompt[pairs], self.answer_in[pairs])
+        rest = Continuation(self.network, self.name, self.prompt[pairs], self.answer_in[pairs])
 
         def measure(embedding: Tensor) -> float:
-            right = go_on(embedding.to(self.device)).argmax(dim=-1) == completion  # (M, m)
+            right = rest(embedding.to(self.device)).argmax(dim=-1) == completion  # (M, m)
             return float(right.all(dim=-1).double().mean())
 
         return measure

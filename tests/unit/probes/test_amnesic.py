@@ -13,7 +13,7 @@ from arith_erd.interp.erasure import inlp, refit, whiten
 from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
-from arith_erd.probes.amnesic import METHODS, Amnesic, Place, baseline, probe_error
+from arith_erd.probes.amnesic import METHODS, Amnesic, Site, baseline, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
@@ -228,15 +228,15 @@ def test_published_number_is_drawn_only_where_it_applies(read, task, site, drawn
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_the_authors_weights_keep_answering_after_inlp_of_the_value():
     task = Add()
-    place = Place(subject(task, load_official(OFFICIAL / "add_model", task)), "dec.3")
+    site = Site(subject(task, load_official(OFFICIAL / "add_model", task)), "dec.3")
     value = torch.as_tensor(task.examples().answer)[:, None]
 
-    quarter = torch.arange(0, len(place.x), 4)  # all of them give the same, in four times the time
-    accuracy = place.accuracy(quarter)
+    quarter = torch.arange(0, len(site.x), 4)  # all of them give the same, in four times the time
+    accuracy = site.accuracy(quarter)
     # expected.json has plain least squares, which takes the rounding errors of float32 for data: INLP does nothing.
     for tolerance, error_after in ((1e-7, 0.393), (1e-12, 0.267)):
-        x = whiten(place.x, tolerance)
+        x = whiten(site.x, tolerance)
         eraser = inlp(x, value, 2)
         assert probe_error(value, refit(x, value)) == pytest.approx(0.267, abs=5e-4)
         assert probe_error(value, refit(x, value, eraser, tolerance)) == pytest.approx(error_after, abs=5e-4)
-        assert accuracy(eraser(place.x[quarter])) == 1
+        assert accuracy(eraser(site.x[quarter])) == 1
