@@ -172,7 +172,7 @@ class Run:
         try:
             config = yaml.load(read_text(path, 2**18), PlainLoader)
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
-            raise UserError(f"{self.path}: no run directory (its config.yaml cannot be read)") from error
+            raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
             raise UserError(f"{path}: expected a mapping of keys to values")
         return config

@@ -67,7 +67,7 @@ def test_glob_loads_every_seed_of_every_run(trained_pack):
 def test_missing_run_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^run=.*nothing-\*: no such folder"):
         load_runs(f"{tmp_path}/nothing-*")
-    with pytest.raises(UserError, match="no run directory"):
+    with pytest.raises(UserError, match="not a run directory"):
         load_run(tmp_path)
 
 
