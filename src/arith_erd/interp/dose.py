@@ -14,7 +14,7 @@ from .activations import Continuation, embeddings
 from .causal import CausalTask
 from .das import SPREAD
 from .erasure import whiten
-from .interchange import BATCH, Runs
+from .interchange import BATCH, ForcedRuns
 from .place import Budget
 from .search import Search
 from .value import Centroids, Move, reading, slope, within
@@ -65,7 +65,7 @@ def doses(
     rng = np.random.default_rng(seed)
     every = np.arange(len(pairs.a))
     chosen = rng.choice(every, size=min(fitted, len(every)), replace=False)
-    runs = Runs.of(network, pairs, sites, chosen)
+    runs = ForcedRuns.of(network, pairs, sites, chosen)
     values = torch.as_tensor(pairs.examples.answer[chosen], device=device)
     search = Search(network, pairs, sites, budget, seed) if "das" in methods else None
     known = np.unique(pairs.examples.answer)

@@ -2,7 +2,7 @@
 
 ::
 
-    runs = Runs.of(network, pairs, ["dec.3"])
+    runs = ForcedRuns.of(network, pairs, ["dec.3"])
     couples = draw(pairs, "carry_only", 4, 200, rng)
     logits = runs.exchange("dec.3", couples, position=4)  # (n, m, V)
 
@@ -50,7 +50,7 @@ class Subspace:
 
 
 @dataclass(frozen=True)
-class Runs:
+class ForcedRuns:
     """Teacher-forced runs of a network on some of the pairs of a task.
 
     Attributes:
@@ -69,7 +69,9 @@ class Runs:
     row: Tensor
 
     @classmethod
-    def of(cls, network: Network, pairs: CausalTask, sites: Sequence[str], members: np.ndarray | None = None) -> "Runs":
+    def of(
+        cls, network: Network, pairs: CausalTask, sites: Sequence[str], members: np.ndarray | None = None
+    ) -> "ForcedRuns":
         """Run the pairs with the indices ``members`` (M,), or all.
 
         Raises:

@@ -12,7 +12,7 @@ from ..errors import UserError
 from .causal import WHOLE, CausalTask
 from .das import SPREAD, Lesson, align, balanced, covarying
 from .erasure import Whitened, whiten
-from .interchange import Patched, Position, Runs, Subspace
+from .interchange import ForcedRuns, Patched, Position, Subspace
 
 ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
 
@@ -52,7 +52,7 @@ class Setting:
     """
 
     pairs: CausalTask
-    runs: Runs
+    runs: ForcedRuns
     pools: Sequence[Array]
     bases: Sequence[Array]
     budget: Budget

@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..models.network import Network
 from .causal import CausalTask
 from .controls import natural_distances, random_subspaces, sign_flipped, untrained
-from .interchange import Position, Runs, Subspace
+from .interchange import ForcedRuns, Position, Subspace
 from .pairs import split_operands
 from .place import Budget, Exam, Place, Setting
 
@@ -75,7 +75,7 @@ class Search:
         pools = split_operands(pairs, (0.5, 0.25, 0.25), rng)
         sizes = (self.budget.train, self.budget.validation, self.budget.test)
         bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(pools, sizes, strict=True)]
-        self.runs = Runs.of(network, pairs, sites, np.concatenate(pools))
+        self.runs = ForcedRuns.of(network, pairs, sites, np.concatenate(pools))
         self.setting = Setting(pairs, self.runs, pools, bases, self.budget, seed)
         self._places: dict[tuple[str, Position], Place] = {}
 

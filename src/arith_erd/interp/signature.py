@@ -25,7 +25,7 @@ from ..models.network import Network
 from ..tasks import Add, Task
 from .causal import CausalTask
 from .prefix import hypotheses, read_prefixes, strata
-from .steering import Sample, Score, doses, moved_bits, steer
+from .steering import Sample, Score, draw_shifts, moved_bits, steer
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
@@ -160,7 +160,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
     """How well machines that store a sum follow its moves, by either prediction: machine -> components."""
     sample = Sample.draw(task, count, rng)
-    delta = doses(task, sample, rng)
+    delta = draw_shifts(task, sample, rng)
     bits = {test: moved_bits(sample, delta, test) for test in ("value", "remainder")}
     result: dict[str, Signature] = {}
     for machine in bits:

@@ -148,7 +148,7 @@ def _solver(regressors: Tensor) -> Tensor:
     return torch.linalg.pinv(regressors, rcond=1e-9)
 
 
-def doses(task: Add, sample: Sample, rng: np.random.Generator, largest: int = 64) -> Array:
+def draw_shifts(task: Add, sample: Sample, rng: np.random.Generator, largest: int = 64) -> Array:
     """Shifts (N, m) of the sum for each pair and bit: 1 to ``largest``, up or down, within the range of sums."""
     total = sample.values["sum"]
     size = np.minimum(largest, 2 ** (task.bits - 1))
@@ -177,7 +177,7 @@ def steer(network: Network, task: Add, pairs: int = 512, fitted: int = 512, seed
         task: addition, with answers least significant bit first.
         pairs: number of pairs to move, each at a quarter of the positions.
         fitted: number of other pairs, on which the directions are fitted.
-        seed: of both samples, the doses and the random directions.
+        seed: of both samples, the shifts and the random directions.
     """
     rng = np.random.default_rng(seed)
     stages = Stages(network)
@@ -187,7 +187,7 @@ def steer(network: Network, task: Add, pairs: int = 512, fitted: int = 512, seed
     states, logits = stages.run(moved.prompt, shift_right(moved.completion))
     before = logits.argmax(-1).numpy()
     group = np.arange(pairs)[:, None] % APART == np.arange(task.width) % APART  # (N, m): bits whose carry is moved
-    deltas = [doses(task, moved, rng) for _ in range(2)]
+    deltas = [draw_shifts(task, moved, rng) for _ in range(2)]
     for stage in stages.names:
         where = stages.positions(stage, states[stage])
         x = states[stage].x

@@ -9,7 +9,7 @@ import torch
 from ..bits import ZERO, Array
 from ..models.network import Network
 from .causal import PARTIAL, CausalTask
-from .interchange import Patched, Position, Runs
+from .interchange import ForcedRuns, Patched, Position
 from .pairs import FAMILIES, families_of, sources
 
 
@@ -43,7 +43,7 @@ def transmissions(
     base = rng.integers(len(pairs.a), size=sample)
     couples = _couples(pairs, base, rng)
     used = np.concatenate([base, *couples.values()])
-    runs = Runs.of(network, pairs, sites, used[used >= 0])
+    runs = ForcedRuns.of(network, pairs, sites, used[used >= 0])
     judges = {key: Judge(pairs, base, source) for key, source in couples.items() if (source >= 0).any()}
     before = runs.tokens[torch.as_tensor(base)].cpu().numpy()
     for site in sites:
@@ -70,7 +70,7 @@ def _couples(pairs: CausalTask, base: Array, rng: np.random.Generator) -> dict[t
     return found
 
 
-def _tokens(runs: Runs, patched: Patched, site: str, source: Array, position: Position) -> Array:
+def _tokens(runs: ForcedRuns, patched: Patched, site: str, source: Array, position: Position) -> Array:
     """The likeliest tokens (n, m) with the sources' embeddings."""
     with torch.no_grad():
         return patched(runs.at(site, source, position), position).argmax(dim=-1).cpu().numpy()

@@ -8,7 +8,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.activations import layers
 from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.interchange import Runs, Subspace
+from arith_erd.interp.interchange import ForcedRuns, Subspace
 from arith_erd.interp.pairs import Couples
 from arith_erd.interp.transmission import transmissions
 from arith_erd.models import NanoGPT, Network, Transformer
@@ -30,14 +30,14 @@ def make(kind: type[Network]) -> Network:
 
 
 @torch.no_grad()
-def logits_of(network: Network, runs: Runs, prompts: np.ndarray, prefixes: np.ndarray) -> torch.Tensor:
+def logits_of(network: Network, runs: ForcedRuns, prompts: np.ndarray, prefixes: np.ndarray) -> torch.Tensor:
     return network(runs.prompt[torch.as_tensor(prompts)], runs.answer_in[torch.as_tensor(prefixes)])
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
 def test_an_embedding_exchanged_with_itself_changes_no_logit(kind):
     network = make(kind)
-    runs = Runs.of(network, PAIRS, layers(network))
+    runs = ForcedRuns.of(network, PAIRS, layers(network))
     itself = Couples(COUPLES.base, COUPLES.base)
     right = logits_of(network, runs, COUPLES.base, COUPLES.base)
     generator = torch.Generator().manual_seed(0)
@@ -51,7 +51,7 @@ def test_an_embedding_exchanged_with_itself_changes_no_logit(kind):
 @pytest.mark.parametrize(("kind", "site"), [(Transformer, "enc.2"), (Transformer, "dec.2"), (NanoGPT, "dec.2")])
 def test_everything_exchanged_gives_the_other_pairs_logits(kind, site):
     network = make(kind)
-    runs = Runs.of(network, PAIRS, [site])
+    runs = ForcedRuns.of(network, PAIRS, [site])
     prefixes = COUPLES.base if site.startswith("enc.") else COUPLES.source
     expected = logits_of(network, runs, COUPLES.source, prefixes)
     torch.testing.assert_close(runs.exchange(site, COUPLES, None), expected, atol=1e-5, rtol=0)
@@ -59,7 +59,7 @@ def test_everything_exchanged_gives_the_other_pairs_logits(kind, site):
 
 def test_the_whole_space_is_the_whole_embedding():
     network = make(Transformer)
-    runs = Runs.of(network, PAIRS, ["dec.1"])
+    runs = ForcedRuns.of(network, PAIRS, ["dec.1"])
     whole = runs.exchange("dec.1", COUPLES, 2)
     torch.testing.assert_close(runs.exchange("dec.1", COUPLES, 2, Subspace(torch.eye(16))), whole, atol=1e-5, rtol=0)
     until = runs.continuation("dec.1", COUPLES.base, until=2)(runs.at("dec.1", COUPLES.source, 2), 2)
@@ -68,7 +68,7 @@ def test_the_whole_space_is_the_whole_embedding():
 
 def test_gradients_reach_the_embedding_and_not_the_weights():
     network = make(Transformer)
-    runs = Runs.of(network, PAIRS, ["dec.1"])
+    runs = ForcedRuns.of(network, PAIRS, ["dec.1"])
     patched = runs.continuation("dec.1", COUPLES.base)
     value = runs.at("dec.1", COUPLES.source, 1).requires_grad_()
     patched(value, 1)[:, 1].square().sum().backward(inputs=[value])
@@ -81,7 +81,7 @@ def test_gradients_reach_the_embedding_and_not_the_weights():
 def test_only_some_pairs_can_be_run():
     network = make(Transformer)
     members = np.array([5, 3, 60])
-    some, every = Runs.of(network, PAIRS, ["dec.1"], members), Runs.of(network, PAIRS, ["dec.1"])
+    some, every = ForcedRuns.of(network, PAIRS, ["dec.1"], members), ForcedRuns.of(network, PAIRS, ["dec.1"])
     torch.testing.assert_close(some.at("dec.1", members, 1), every.at("dec.1", members, 1))
     assert (some.tokens[0] == -1).all()
 
@@ -91,7 +91,7 @@ def test_embeddings_that_are_not_finite_are_refused():
     network.head.weight.data[:] = 1
     network.decoder[0].feed_forward.norm.bias.data[0] = torch.nan
     with pytest.raises(UserError, match=r"probe\.site=dec\.1: .* expected finite numbers"):
-        Runs.of(network, PAIRS, ["dec.1"])
+        ForcedRuns.of(network, PAIRS, ["dec.1"])
 
 
 def test_exchanged_variables_in_a_network_that_holds_both_at_one_place():

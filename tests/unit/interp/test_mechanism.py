@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from arith_erd.interp.signature import COMPONENTS, Measured, expected_signatures, measure
-from arith_erd.interp.steering import Sample, doses, moved_bits
+from arith_erd.interp.steering import Sample, draw_shifts, moved_bits
 from arith_erd.interp.verdict import decide
 from arith_erd.models import Transformer
 from arith_erd.models.references import reference
@@ -55,7 +55,7 @@ def test_wrong_answers_are_none_whatever_the_signature():
 def test_moved_sums_stay_sums_and_move_their_bits():
     rng = np.random.default_rng(0)
     sample = Sample.draw(TASK, 500, rng)
-    delta = doses(TASK, sample, rng)
+    delta = draw_shifts(TASK, sample, rng)
     total = sample.values["sum"] + delta
     assert (delta != 0).all()
     assert ((total >= 0) & (total <= 254)).all()
