@@ -114,7 +114,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
 @pytest.mark.parametrize(
     ("epoch", "said"),
     [
-        (3, r"the weights of the epochs 4, and 0, before training; checkpoint\.keep=all"),
+        (3, r"has weights of epoch 4 and 0 \(before training\); checkpoint\.keep=all"),
         (-1, "an integer"),
         ("2", "an in"),
     ],
