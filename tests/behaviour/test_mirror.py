@@ -27,6 +27,7 @@ EXCEPTIONS = {
     "training/__main__": "tests/behaviour/test_cli.py",
     "training/callbacks": "tests/behaviour/test_resuming.py",
     "training/checkpoint": "tests/behaviour/test_resuming.py",
+    "training/conditions": "tests/behaviour/test_resuming.py",
     "training/finish": "tests/unit/training/test_train.py",
     "training/memory": "tests/unit/runs/test_plan.py",
     "training/resume": "tests/behaviour/test_resuming.py",

@@ -199,11 +199,11 @@ def test_a_sweep_leaves_no_file_of_its_own(command, tmp_path, monkeypatch):
 
 def test_the_table_fits_80_columns(command, capsys):
     long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
-    axes = ("task=add,mul", "split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
+    axes = ("split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
     assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == 1
     table = capsys.readouterr().out.partition("\njob     ")[2].partition("\njob ")[0]
     assert max(map(len, table.splitlines())) <= 80
-    assert table.count("lr=0.0001") == 8  # folded, never cut off
+    assert table.count("lr=0.0001") == 4  # folded, never cut off
 
 
 def test_a_failed_job_keeps_nothing_alive(command):
