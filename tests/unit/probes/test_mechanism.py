@@ -35,7 +35,7 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert card["moved_in_prompt"] == 0
     assert all(bit["appears"]["carry"] for bit in card["bits"])
     page = tabulate(rows, probe.sheet("mechanism", rows))
-    assert page["component"][0] == "verdict: prefix_carry"
+    assert page["component"].iloc[0] == "verdict: prefix_carry"
 
 
 def test_card_shows_subspaces_beside_their_controls() -> None:
