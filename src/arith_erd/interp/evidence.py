@@ -99,10 +99,7 @@ class Evidence:
 
     def rows(self) -> list[tuple[str, str, str, float]]:
         """``component, stage, position, value`` for every number."""
-        rows = [(f"exchange_{e.test}", e.stage, e.position, e.changed) for e in self.exchanged]
-        for dose in self.dosed.itertuples():
-            numbers = {"": dose.answer, "_random": dose.random, "_floor": dose.floor}
-            rows += [(f"dose_{dose.method}_{dose.delta}{end}", dose.site, ALL, v) for end, v in numbers.items()]
+        rows: list[tuple[str, str, str, float]] = []
         for one in self.searched:
             numbers = {"": one.found.iia, "_rank": one.found.rank, "_whole": one.found.whole}
             numbers |= {f"_{name.removeprefix('iia_')}": value for name, value in one.found.controls.items()}
@@ -110,6 +107,10 @@ class Evidence:
                 (f"subspace_{one.variable}{name}", one.site, one.position, float(value))
                 for name, value in numbers.items()
             ]
+        rows += [(f"exchange_{e.test}", e.stage, e.position, e.changed) for e in self.exchanged]
+        for dose in self.dosed.itertuples():
+            numbers = {"": dose.answer, "_random": dose.random, "_floor": dose.floor}
+            rows += [(f"dose_{dose.method}_{dose.delta}{end}", dose.site, ALL, v) for end, v in numbers.items()]
         return rows
 
 

@@ -93,8 +93,8 @@ class Mechanism(Probe):
             for component, of_bits in found.components.items():
                 values += [(component, "", str(t), float(x)) for t, x in enumerate(of_bits) if math.isfinite(x)]
             names = {test: component for component, test in STEERING.items()}
-            values += [(names[s.test], s.stage, str(s.position), s.informedness) for s in found.scores]
-            for row in [*values, *evidence.rows()]:
+            moves = [(names[s.test], s.stage, str(s.position), s.informedness) for s in found.scores]
+            for row in [*values, *evidence.rows(), *moves]:
                 yield dict(zip(self.columns, (subject.seed, *row), strict=True))
 
     def files(self) -> dict[str, str]:
