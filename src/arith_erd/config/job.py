@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 
 from ..errors import UserError, bad_value
-from ..runs import Keep, Run, require_name, run_name
+from ..runs import Keep, Run, find_run, require_name
 from ..runs.kept import NOTHING
 from ..runs.plan import plan_packs
 from ..seeds import format_seeds, parse_seeds
@@ -145,7 +145,7 @@ class Job:
     @cached_property
     def run(self) -> Run:
         """The directory of the run, whether it is there or not."""
-        return Run(self.runs_dir / run_name(self.resolved))
+        return find_run(self.runs_dir, self.resolved)
 
     @property
     def title(self) -> str:

@@ -1,8 +1,9 @@
 """Runs on disk: their directories, names and rows, and the division of seeds into packs."""
 
 from .directory import Run
-from .identity import identity, require_name, run_name, settings, without_added
+from .identity import identity, require_name, settings, without_added
 from .kept import Keep
+from .names import find_run, run_name
 from .rows import METRICS, Row, epochs_to, read_metrics
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Row",
     "Run",
     "epochs_to",
+    "find_run",
     "identity",
     "read_metrics",
     "require_name",

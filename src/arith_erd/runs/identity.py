@@ -1,7 +1,5 @@
 """The name of a run: readable parts, and a hash of the part of a configuration that can change the weights."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -42,8 +40,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in without_added(config).items():
-        inside = settings(value) if isinstance(value, Mapping) else {}
-        flat |= {f"{key}.{k}": v for k, v in inside.items()} if isinstance(value, Mapping) else {key: value}
+        flat |= {f"{key}.{k}": v for k, v in settings(value).items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
 
@@ -55,17 +52,6 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if name not in ADDED or value != ADDED[name]:
             kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept
-
-
-def run_name(resolved: Mapping[str, Any]) -> str:
-    """``add-random-transformer-none-seed0-4-1f0c2d3e``: readable parts and a hash of `identity`."""
-    who = identity(resolved)
-    digest = hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
-    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
-    seeds = who["seed"].replace(",", "+")
-    if len(seeds) > 40:
-        seeds = f"{seeds[:30]}+more"
-    return "-".join([*parts, f"seed{seeds}", digest])
 
 
 def require_name(key: str, value: object) -> str:
