@@ -15,7 +15,7 @@ from arith_erd.config.compose import compose
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A line that ends with a path, then a code block: (what the line says, the path, the file's text).
-BLOCK = re.compile(r"^([^\n]*)`((?:src|conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^([^\n]*)`((?:src|conf|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 SMALL = ("seed=0", "model.net.d_model=16", "model.net.num_heads=2", "trainer.accelerator=cpu")
 TINY = ("task.bits=4", "trainer.max_epochs=1", "trainer.accelerator=cpu")
 
@@ -30,18 +30,20 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, copy)
     for sentence, path, text in BLOCK.findall((ROOT / "docs" / "extend.md").read_text()):
         assert "append" in sentence or not (copy / path).exists(), f"{path} would be overwritten"
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
         with (copy / path).open("a") as file:
             file.write(text)
     return copy
 
 
-def run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str, expected: int = 0) -> str:
+    """What a command prints; on standard error, if it is expected to fail."""
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    assert ran.returncode == expected, ran.stderr
+    return ran.stderr if expected else ran.stdout
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,7 @@ def test_page_shows_one_example_of_each_kind() -> None:
     assert kinds == {
         *("task", "tasks", "split", "splits", "model", "models", "ablation", "probe", "probes"),
         *("logger", "loggers", "figure", "experiment", "report", "optimizer", "scheduler", "loss", "losses"),
+        *("my_package", "my_conf"),
     }
 
 
@@ -90,6 +93,25 @@ def test_experiment_and_ablation_train(extended: Path) -> None:
     assert len(re.findall(r"^\d +finished", table, re.M)) == 2
     runs = [path.name for path in (extended / "runs").glob("add-random-nanogpt-two_layers-*")]
     assert len(runs) == 2
+
+
+def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Path) -> None:
+    own = ("task=gcd", *SMALL, *TINY, "model.net.num_layers=1", "runs_dir=own")
+    run(extended, "-m", "arith_erd.train", "--config-dir", "my_conf", "trust=[my_package]", *own, "optimizer=lion")
+    (path,) = (extended / "own").glob("gcd-random-transformer-*")
+    assert "lion" in path.name
+    search = "hydra.searchpath=[file://my_conf]"
+    again = run(extended, "-m", "arith_erd.train", search, "trust=[my_package]", *own, "optimizer=lion")
+    assert "finished already, skipped" in again
+    probe = ("-m", "arith_erd.probe", "probe=logit_lens", f"run={path}")
+    run(extended, *probe, "trust=[my_package]")
+    assert (path / "probes" / "logit_lens" / "figure.png").is_file()
+    with (path / "config.yaml").open("a") as file:
+        file.write("trust: [my_package]\n")  # of no account
+    refused = run(extended, *probe, expected=1)
+    assert re.fullmatch(
+        r"error: .*config\.yaml: task\._target_=my_package\.tasks\.Gcd: expected .* trust=.*\n", refused
+    )
 
 
 def test_claim_is_in_the_report(extended: Path, trained: Path) -> None:

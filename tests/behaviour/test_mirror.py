@@ -13,6 +13,8 @@ EXCEPTIONS = {
     "launch/slurm": "tests/clusters/slurm/test_slurm.py",
     "models/hook_point": "tests/unit/interp/test_activations.py",
     "models/references/": "tests/unit/models/test_references.py",
+    "probe": "tests/behaviour/test_docs.py",
+    "train": "tests/behaviour/test_docs.py",
     "plots/": "each picture is drawn by the tests of its probe, or of the report",
     "probes/__main__": "tests/behaviour/test_cli.py",
     "probes/ask": "tests/behaviour/test_cli.py",

@@ -1,12 +1,14 @@
 """Turn a `_target_` into an object.
 
-A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package and
-the optimizers of torch: many classes of torch open files, load libraries or start programs when they are made. And
+A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package, the
+optimizers of torch (many classes of torch open files, load libraries or start programs when they are made), and
+packages that the command line trusts (`trust`): a run directory cannot say so. And
 arguments are values: nothing in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
 """
 
 import importlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,10 +18,37 @@ from ..runs import require_name
 from .rules import Reader
 
 PACKAGES = ("arith_erd", "torch.optim")
-EXPECTED = f"a class of {' or '.join(PACKAGES)}, once, at the head of its group"
 METADATA = ("_target_", "name")  # not passed on
 
+_trusted: set[str] = set()
+
 Kind = TypeVar("Kind")
+
+
+def trust(*packages: str) -> None:
+    """Allow the classes of more packages in ``_target_``, for the rest of this process.
+
+    Raises:
+        UserError: if a name is not that of a package or module.
+    """
+    for package in packages:
+        if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
+            raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
+    _trusted.update(packages)
+
+
+def _allowed(name: str) -> bool:
+    """Whether a dotted name is inside an allowed package."""
+    return f"{name}.".startswith(tuple(f"{package}." for package in (*PACKAGES, *_trusted)))
+
+
+def _expected(target: Any = "") -> str:
+    """What a ``_target_`` may be, and what to type for one of a package that is not ours."""
+    package = str(target).partition(".")[0]
+    foreign = package.isidentifier() and package not in sys.stdlib_module_names and not _allowed(str(target))
+    hint = f"; trust=[{package}] on the command line allows those of {package}"
+    accepted = f"a class of {' or '.join([*PACKAGES, *sorted(_trusted)])}, once, at the head of its group"
+    return accepted + hint * (foreign and "." in str(target) and package not in ("arith_erd", "torch"))
 
 
 @dataclass(frozen=True)
@@ -49,8 +78,8 @@ class Factory:
             metadata: keys besides ``name`` that are not arguments.
 
         Raises:
-            UserError: if the target is outside `PACKAGES`, a second one is nested in the arguments, or a rule refuses
-                a value.
+            UserError: if the target is outside the allowed packages, a second one is nested in the arguments, or a rule
+                refuses a value.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
@@ -62,10 +91,11 @@ class Factory:
             if k in arguments:
                 reader(f"{key}.{k}", arguments[k])
         for nested in _targets(arguments):
-            raise bad_value(f"{key}._target_", nested, EXPECTED)
+            raise bad_value(f"{key}._target_", nested, _expected())
         target = group.get("_target_")
-        if not re.fullmatch(rf"({'|'.join(map(re.escape, PACKAGES))})(\.[A-Za-z_]\w*)+", str(target), re.ASCII):
-            raise bad_value(f"{key}._target_", target, EXPECTED)
+        module, _, _ = str(target).rpartition(".")
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(target), re.ASCII) or not _allowed(module):
+            raise bad_value(f"{key}._target_", target, _expected(target))
         return cls(str(target), arguments, name)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
@@ -97,9 +127,9 @@ class Factory:
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
-            raise bad_value("_target_", self.target, f"{EXPECTED}, but there is none of that name") from error
-        if not isinstance(found, type) or not f"{found.__module__}.".startswith(tuple(f"{p}." for p in PACKAGES)):
-            raise bad_value("_target_", self.target, EXPECTED)
+            raise bad_value("_target_", self.target, f"{_expected()}, but there is none of that name") from error
+        if not isinstance(found, type) or not _allowed(found.__module__):
+            raise bad_value("_target_", self.target, _expected())
         if not issubclass(found, kind):
             raise bad_value("_target_", self.target, f"a {kind.__name__}")
         return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -13,9 +14,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value
+from .build import trust
 from .explain import GROUPS, RECIPE, explain
 from .job import Job, ProbeJob, read_job, read_probe_job
-from .rules import leaves, no_such_key
+from .rules import SWITCH, leaves, no_such_key
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
@@ -89,7 +91,21 @@ def accept(config_name: str, composed: DictConfig, hydra_node: DictConfig) -> Jo
     if choices.get("model"):
         _require_whole_recipe(config_name, composed, choices, search)
     config = resolve(composed)
-    return read_job(config) if config_name == "train" else read_probe_job(config, tuple(hydra_node.overrides.task))
+    typed = tuple(hydra_node.overrides.task)
+    _trust(config.pop("trust"), typed)
+    if config_name == "probe":
+        return read_probe_job(config, typed)
+    overwrite = SWITCH("overwrite", config.pop("overwrite"))
+    return replace(read_job(config), overwrite=overwrite)
+
+
+def _trust(packages: Any, typed: Sequence[str]) -> None:
+    """Allow the classes of packages, if the command line says so."""
+    if not isinstance(packages, list):
+        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
+    if packages and not any(override.startswith("trust=") for override in typed):
+        raise bad_value("trust", packages, "on the command line, not in a file")
+    trust(*packages)
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:

@@ -119,6 +119,8 @@ class Checkpointing:
     """The group ``checkpoint``."""
 
     every_n_epochs: Annotated[int, count()] = 1
+    keep_last: Annotated[bool, SWITCH] = True
+    """Whether ``last.ckpt`` of a finished run stays, so that a longer run can continue from its end."""
     keep: Annotated[Keep, Keep.read] = NOTHING
     """After which epochs the weights are kept for good."""
 
@@ -141,11 +143,20 @@ class Job:
     fail_fast: bool
     resolved: dict[str, Any] = field(repr=False)
     """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
+    overwrite: bool = False
+    """Train anew what has been trained; the old run is kept until the new one has finished."""
+    at: Run | None = None
+    """Where it is trained, if not in the directory of its name."""
 
     @cached_property
     def run(self) -> Run:
         """The directory of the run, whether it is there or not."""
-        return find_run(self.runs_dir, self.resolved)
+        return self.at or find_run(self.runs_dir, self.resolved)
+
+    @property
+    def name(self) -> str:
+        """Of the run, wherever it is trained."""
+        return find_run(self.runs_dir, self.resolved).name
 
     @property
     def title(self) -> str:
@@ -239,6 +250,7 @@ class ProbeJob:
 
 
 NEEDS = ("task", "split", "subjects")
+TYPED = ("trust", "overwrite")  # for one command; never read from a run
 COMMON = ("task", "split", "logger", "runs_dir", "item", "fail_fast")
 JOB = ("seed", "data", "epochs", "trainer", "pack", "checkpoint", "model", "ablation", *COMMON)
 LEFT_OUT = ("epochs", "pack", "checkpoint", "logger", "runs_dir", "item", "fail_fast")  # by runs of other versions
@@ -252,6 +264,7 @@ def read_job(config: dict[str, Any]) -> Job:
     Raises:
         UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
     """
+    config = {key: value for key, value in config.items() if key not in TYPED}
     require_keys("", config, JOB, set(JOB) - set(LEFT_OUT))
     _require_printable(config)
     task = _task(config["task"])
@@ -288,7 +301,7 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
     Raises:
         UserError: as `read_job`.
     """
-    require_keys("", config, (*PROBE_JOB, "model"), PROBE_JOB)
+    require_keys("", config, (*PROBE_JOB, "model", "trust"), PROBE_JOB)
     _require_printable(config)
     needs = _group("probe", config["probe"]).get("needs", [])
     if not isinstance(needs, list) or any(need not in NEEDS for need in needs):

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..config.job import Job, ProbeJob
 from ..errors import printable
+from ..runs import Run
 from ..system.boundary import explain
 from . import slurm
 
@@ -28,6 +29,11 @@ class SweepJob:
     overrides: list[str]
     job: Job | ProbeJob | None = None
     finished_before: bool = False
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether it trains anew what has finished."""
+        return isinstance(self.job, Job) and self.job.overwrite
 
     @property
     def killed_before(self) -> bool:
@@ -82,7 +88,7 @@ class Outcomes:
         if job.finished_before:
             return "skipped"
         runs = job.job.runs() if job.job else []  # asked again: the job may have become several packs
-        if number in self.done or (all(run.finished for run in runs) if runs else self.returned):
+        if number in self.done or (all(self._is_new(run, job) for run in runs) if runs else self.returned):
             return "finished"
         for run in runs:
             if run.error.is_file():
@@ -95,3 +101,7 @@ class Outcomes:
             self.failures[number] = explain(error)[0]
             return "failed"
         return "not finished"
+
+    def _is_new(self, run: Run, job: SweepJob) -> bool:
+        """Whether a run is finished, by this command if that is to overwrite it."""
+        return run.finished and not (job.overwrites and run.summary_file.stat().st_mtime < self.started)

@@ -127,7 +127,7 @@ class CheckedSweeper(Sweeper):
         except (HydraException, ValueError) as error:
             raise refusal(config_name, error, job.overrides) from error
         runs = job.job.runs()
-        job.finished_before = bool(runs) and all(run.finished for run in runs)
+        job.finished_before = bool(runs) and all(run.finished for run in runs) and not job.overwrites
 
     def _run_here(self, outcomes: Outcomes) -> None:
         """One after the other, in this process; those whose last attempt was killed come last."""

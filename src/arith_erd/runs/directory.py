@@ -64,6 +64,10 @@ class Run:
         return self.path / "config.yaml"
 
     @property
+    def summary_file(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "last.ckpt"
 
@@ -108,7 +112,7 @@ class Run:
 
     @property
     def has_summary(self) -> bool:
-        return (self.path / "summary.json").is_file()
+        return self.summary_file.is_file()
 
     @property
     def finished(self) -> bool:
@@ -196,7 +200,7 @@ class Run:
             UserError: if there is none, or it is not a JSON object.
         """
         try:
-            summary = json.loads(read_text(self.path / "summary.json"))
+            summary = json.loads(read_text(self.summary_file))
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         if not isinstance(summary, dict):
@@ -206,7 +210,7 @@ class Run:
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
         text = json.dumps(_finite({"status": FINISHED, **summary}), indent=2)
-        write_atomically(self.path / "summary.json", f"{text}\n")
+        write_atomically(self.summary_file, f"{text}\n")
         for path in (self.previous_checkpoint, self.error):
             path.unlink(missing_ok=True)
 

@@ -126,7 +126,7 @@ def _text(value: Any) -> str:
         return min(repr(value).removesuffix(".0"), short, key=len)
     name = str(value).rpartition(".")[2] if re.fullmatch(r"\w+(\.\w+)*\.[A-Z]\w*", str(value)) else str(value)
     if name != str(value):
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+        name = re.sub(r"(?<=[a-z])(?=[A-Z][A-Za-z])", "_", name)
     return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII).lower()
 
 

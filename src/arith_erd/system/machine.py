@@ -36,10 +36,15 @@ def device_name(device: "torch.device") -> str:
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """``4575d76``, with ``-dirty`` where files were changed since; None outside a git checkout."""
-    git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
+    """``4575d76``, with ``-dirty`` where files were changed or added since; None outside a git checkout."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(checkout), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
     with contextlib.suppress(OSError):
-        return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or None
+        if revision := git("describe", "--always", "--exclude=*"):
+            return f"{revision}-dirty" if git("status", "--porcelain") else revision
     return None
 
 

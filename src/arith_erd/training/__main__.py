@@ -3,6 +3,7 @@
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..runs.kept import NOTHING
+from ..runs.provenance import skipped
 from ..system.files import require_writable
 from ..system.threads import settle_threads
 
@@ -19,9 +20,9 @@ def disk(job: Job) -> str | None:
 @entry_point("train", remark=disk)
 def main(job: Job) -> None:
     runs = job.runs()
-    if all(run.finished for run in runs):
+    if all(run.finished for run in runs) and not job.overwrite:
         for run in runs:
-            print(f"{run.path}: finished already, skipped")
+            print(skipped(run))
         return
     require_writable("runs_dir", job.runs_dir)
     settle_threads()

@@ -18,11 +18,17 @@ class ResumePoint(Checkpoint):
     """Writes ``last.ckpt`` every few epochs and when a signal asks the run to stop; the one before stays beside it.
 
     On a stop it prints where the same command continues.
+
+    Args:
+        run: whose ``last.ckpt`` it is.
+        every_n_epochs: from one checkpoint to the next.
+        at_end: also after the last epoch, for a longer run to continue from.
     """
 
-    def __init__(self, run: Run, every_n_epochs: int = 1) -> None:
+    def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
         self.run = run
         self.every_n_epochs = every_n_epochs
+        self.at_end = at_end
         self.next_time = "starts again"
         """What the same command will do."""
 
@@ -47,9 +53,10 @@ class ResumePoint(Checkpoint):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         epoch = trainer.current_epoch + 1
-        if epoch % self.every_n_epochs == 0 or signals.asked():
+        is_last = epoch == trainer.max_epochs or trainer.should_stop
+        if epoch % self.every_n_epochs == 0 or (is_last and self.at_end) or signals.asked():
             self.save(trainer, f"epoch {epoch + 1}")
-            if epoch == trainer.max_epochs or trainer.should_stop:
+            if is_last:
                 self.next_time = "will write the summary"
             signals.check()
 

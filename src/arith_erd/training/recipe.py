@@ -66,9 +66,17 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
         values = [torch.nn.Parameter(x[replicas].clone().to(device)) for x in start]
         optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
         for gradient in gradients:
-            for value, g in zip(values, gradient, strict=True):
-                value.grad = g[replicas].to(value)
-            optimizer.step()
+            called: list[bool] = []
+
+            def closure(gradient: list[torch.Tensor] = gradient, called: list[bool] = called) -> float:
+                for value, g in zip(values, gradient, strict=True):
+                    value.grad = g[replicas].to(value)
+                called.append(True)
+                return 0.0
+
+            optimizer.step(closure)  # as Lightning does
+            if len(called) != 1:
+                raise RuntimeError("expected a step(closure) that calls the closure once, as those of torch do")
         return [value.detach().cpu() - x[replicas] for value, x in zip(values, start, strict=True)]
 
     together = updates(slice(0, 2))

@@ -4,6 +4,7 @@ import errno
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import lightning as L
 import torch
@@ -11,7 +12,8 @@ import torch
 from ..config.job import Job
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import Row, Run
+from ..runs import Row, Run, overwriting
+from ..runs.provenance import skipped
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import require_writable, write_atomically
@@ -21,6 +23,7 @@ from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
 from .conditions import Conditions
 from .finish import describe, draw_curves, parameters, save_weights, summarise, write_summary
+from .longer import continue_shorter
 from .resume import Resumption, find_checkpoint
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
@@ -44,8 +47,13 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs(capacity)
     for pack in packs:
-        if pack.run.finished:
-            print(f"{pack.run.path}: finished already, skipped")
+        overwriting.settle(pack.run)
+        if job.overwrite and pack.run.path.exists():
+            train_pack(replace(pack, at=overwriting.successor(pack.run)))
+            overwriting.settle(pack.run)
+            print(f"{pack.run.path}: the new run has replaced the old one")
+        elif pack.run.finished:
+            print(skipped(pack.run))
         else:
             train_pack(pack)
     return [pack.run for pack in packs]
@@ -73,12 +81,15 @@ def train_pack(job: Job) -> None:
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(f"{run.path}: finished already, skipped")
+            print(skipped(run))
             return
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
         checkpoint = find_checkpoint(run, module, trainer)
+        if checkpoint is None and job.at is None:
+            continue_shorter(job, module, trainer)
+            checkpoint = find_checkpoint(run, module, trainer)
         run.create(job.resolved)
         replicas = f"{len(job.seeds)} replica(s), seeds {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}, on {device_name(device)}")
@@ -94,6 +105,8 @@ def train_pack(job: Job) -> None:
 
         # Finish.
         write_summary(job, module.pack, data, summaries, conditions)
+        if not job.checkpoint.keep_last:
+            run.checkpoint.unlink(missing_ok=True)
     for summary in summaries:
         print(describe(summary))
     if conditions.varied:
@@ -103,13 +116,13 @@ def train_pack(job: Job) -> None:
 def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
     """What happens around an epoch, in order: who has ended, rows and kept weights, then the checkpoint that counts."""
     run, stop_at = job.run, job.trainer.stop_at
-    title = f"{run.name} ({len(job.seeds)} replica{'s' if len(job.seeds) > 1 else ''})"
+    title = f"{job.name} ({len(job.seeds)} replica{'s' if len(job.seeds) > 1 else ''})"
     return [
         *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),
         KeepRows(run, logger),
         KeepWeights(run, job.checkpoint.keep),
         EpochProgress(title),
-        ResumePoint(run, job.checkpoint.every_n_epochs),
+        ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last),
     ]
 
 
@@ -118,7 +131,7 @@ def logged(logger: Logger, job: Job) -> Iterator[list[Row]]:
     """Tell the logger of the start and, however the block ends, of the end; yields the list of summaries to fill."""
     summaries: list[Row] = []
     try:
-        logger.start(job.run.name, job.seeds, job.resolved, job.run.path)
+        logger.start(job.name, job.seeds, job.resolved, job.run.path)
         yield summaries
     finally:
         logger.finish(summaries)

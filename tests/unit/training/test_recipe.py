@@ -180,10 +180,23 @@ class Unit(torch.optim.SGD):
     """Gradient descent along the direction of the gradient of each tensor."""
 
     def step(self, closure=None):
+        closure()
         for group in self.param_groups:
             for p in group["params"]:
                 p.grad /= p.grad.norm()
-        return super().step(closure)
+        return super().step()
+
+
+class Deaf(torch.optim.SGD):
+    """It does not ask for the gradients, and so would never train."""
+
+    def step(self, closure=None):
+        return super().step()
+
+
+def test_optimizer_that_never_asks_for_gradients_is_refused():
+    with pytest.raises(RuntimeError, match="calls the closure once"):
+        replicas_are_independent(Deaf, CPU)
 
 
 @pytest.mark.parametrize("make", [torch.optim.Adafactor, Unit], ids=["Adafactor", "unit norm"])
