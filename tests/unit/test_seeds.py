@@ -27,7 +27,7 @@ SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, m
         (f"0-{MAX_SEEDS - 1}", tuple(range(MAX_SEEDS))),
     ],
 )
-def test_what_people_type(spec, seeds):
+def test_common_mistakes_get_a_helpful_line(spec, seeds):
     assert parse_seeds(spec) == seeds
 
 
@@ -84,7 +84,7 @@ def test_every_spelling_of_a_pack_has_one_canonical_form(seeds, random):
     ],
     ids=lambda spec: repr(spec)[:20],
 )
-def test_a_bad_spec_is_refused_with_the_key_and_the_value(spec):
+def test_bad_spec_names_key_and_value(spec):
     with pytest.raises(UserError) as refused:
         parse_seeds(spec)
     message = str(refused.value)
@@ -104,7 +104,7 @@ def test_any_text_is_seeds_or_a_short_error(text):
     assert all(0 <= seed <= MAX_SEED for seed in seeds)
 
 
-def test_a_range_of_millions_is_refused_at_once():
+def test_range_of_millions_is_refused_at_once():
     with pytest.raises(UserError, match=f"at most {MAX_SEEDS} seeds"):
         parse_seeds("0-99999999")
 

@@ -34,7 +34,9 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         published: whether the paper's number applies, which is for addition at seven bits with the encoder-decoder,
             two INLP iterations on the value at ``dec.3``.
     """
-    rows, note = bounded(rows, ("site", "concept", "method"))
+    rows, panels_left_out = bounded(rows, ("site",))
+    rows, lines_left_out = bounded(rows, ("concept", "method"))
+    note = panels_left_out or lines_left_out
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
     down = -(-len(sites) // across)

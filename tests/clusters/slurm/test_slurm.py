@@ -49,7 +49,7 @@ def test_jobs_that_are_asked_to_leave_requeue_themselves(conf: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("packs", [1, 2])  # a single job is no array
-def test_a_node_without_what_a_job_needs_is_its_cause_in_the_table(conf: str, tmp_path: Path, packs: int) -> None:
+def test_node_lacking_a_requirement_is_named_in_the_table(conf: str, tmp_path: Path, packs: int) -> None:
     sweep = Sweep(conf, tmp_path, packs)
     assert sweep.submit(overrides=["trainer.accelerator=gpu"]) == 1, sweep.output
     table = (tmp_path / "output.txt").read_text()

@@ -42,7 +42,7 @@ def build(node, kind: type = object):
 # Every option
 
 
-def test_the_groups_are_those_of_the_design():
+def test_groups_are_those_of_the_design():
     assert set(options("task")) >= {"add", "mul", "random_output"}
     assert set(options("split")) >= {"random", "vs_t", "vs_v"}
     assert set(MODELS) >= {"transformer", "nanogpt"}
@@ -114,7 +114,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
 
 @pytest.mark.parametrize("ablation", [name for name in ABLATIONS if name != "none"])
 @pytest.mark.parametrize("model", MODELS)
-def test_an_ablation_changes_the_network_and_nothing_else(model, ablation):
+def test_ablation_changes_only_the_network(model, ablation):
     if (model, ablation) in IMPOSSIBLE:
         return
     full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]).resolved for name in ("none", ablation))
@@ -196,7 +196,7 @@ def test_each_task_is_trained_as_long_as_it_takes(task, epochs):
     assert compose("train", [f"task={task}"]).trainer.max_epochs == epochs
 
 
-def test_nothing_is_left_to_interpolate():
+def test_resolved_config_has_no_interpolations():
     assert "${" not in str(compose("train").resolved) + str(compose("probe").resolved)
 
 
@@ -244,7 +244,7 @@ def test_bad_values_are_refused_by_key_and_value(key, config):
 
 
 @pytest.mark.parametrize(("typed", "key"), OTHERS)
-def test_whatever_else_is_wrong_is_refused_by_its_key(typed, key):
+def test_any_wrong_value_is_refused_by_its_key(typed, key):
     with pytest.raises(UserError) as refused:
         compose("train", typed.split())
     message = str(refused.value)
@@ -265,7 +265,7 @@ def test_bad_names_and_needs_of_a_probe(override):
         compose("probe", [override])
 
 
-def test_every_key_that_is_checked_here_has_a_value_that_it_refuses():
+def test_every_checked_key_refuses_some_value():
     groups = {"data": Data, "trainer": Training, "pack": Packing, "checkpoint": Checkpointing}
     closed = {f"{group}.{f.name}" for group, kind in groups.items() for f in fields(kind)}
     opened = {f"{group}.{key}" for group, rules in OPEN.items() for key in rules}
@@ -273,7 +273,7 @@ def test_every_key_that_is_checked_here_has_a_value_that_it_refuses():
 
 
 @pytest.mark.parametrize(("typed", "hint"), [("taks=mul", "task"), ("modle=nanogpt", "model"), ("spilt=vs_t", "split")])
-def test_a_misspelt_group_is_recognised(typed, hint):
+def test_misspelt_group_is_recognised(typed, hint):
     with pytest.raises(UserError, match=rf"^\w+: no such key; did you mean {hint}\?$"):
         compose("train", [typed])
 
@@ -287,7 +287,7 @@ def test_a_misspelt_group_is_recognised(typed, hint):
         ("ablation", {"note": "mine"}, "ablation.note"),
     ],
 )
-def test_a_key_that_nothing_reads_is_refused_also_in_a_file(group, extra, key, config):
+def test_unread_keys_in_files_are_refused(group, extra, key, config):
     config[group] |= extra
     with pytest.raises(UserError, match=rf"^{re.escape(key)}: no such key; (did you mean|expected one of) "):
         read_job(config)
@@ -296,14 +296,14 @@ def test_a_key_that_nothing_reads_is_refused_also_in_a_file(group, extra, key, c
 @pytest.mark.parametrize(
     ("group", "key"), [("model", "gradient_clip"), ("model", "net"), ("trainer", "max_epochs"), (None, "split")]
 )
-def test_a_missing_key_is_named(group, key, config):
+def test_missing_key_is_named(group, key, config):
     del (config[group] if group else config)[key]
     with pytest.raises(UserError, match=rf"{key}: missing; expected a value for it"):
         read_job(config)
 
 
 @pytest.mark.parametrize("target", ["arith_erd.models.Transformer", "arith_erd.tasks.Add", "torch.optim.Adam"])
-def test_a_split_of_another_kind_is_refused(target, config):
+def test_target_of_another_group_is_refused_as_split(target, config):
     config["split"] = {"name": "x", "_target_": target}
     with pytest.raises(UserError, match=target):
         read_job(config)
@@ -373,18 +373,18 @@ def test_other_modules_are_not_reached_through_allowed_ones(target):
 
 
 @pytest.mark.parametrize("target", ["arith_erd.tasks.Div", "arith_erd.nowhere.Add", "torch.optim.Foo"])
-def test_a_target_that_does_not_exist_is_a_short_error(target):
+def test_missing_target_is_one_line(target):
     with pytest.raises(UserError, match=target):
         build({"_target_": target})
 
 
-def test_what_a_constructor_refuses_is_a_short_error():
+def test_constructor_errors_become_one_line():
     with pytest.raises(UserError, match=r"^task\.bits=1: expected"):
         build({"_target_": "arith_erd.tasks.Add", "bits": 1})
     with pytest.raises(UserError, match=r"^arith_erd\.tasks\.Add: .*carry"):
         build({"_target_": "arith_erd.tasks.Add", "carry": 1})
 
 
-def test_an_optimizer_that_does_not_take_its_options_is_a_short_error(train):
+def test_optimizer_refusing_its_options_is_one_line(train):
     with pytest.raises(UserError, match=r"Adafactor.*betas"):
         train("model.optimizer._target_=torch.optim.Adafactor")

@@ -51,7 +51,7 @@ def is_clean(network: Network) -> bool:
 
 
 @torch.no_grad()
-def test_the_last_embeddings_are_what_the_head_reads(data: tuple[Tensor, Tensor]) -> None:
+def test_last_embeddings_are_what_the_head_reads(data: tuple[Tensor, Tensor]) -> None:
     for kind in KINDS:
         network = make(kind)
         x = embeddings(network, *data, ["dec.3"])["dec.3"]
@@ -65,7 +65,7 @@ def test_the_last_embeddings_are_what_the_head_reads(data: tuple[Tensor, Tensor]
 
 
 @torch.no_grad()
-def test_the_last_encoder_embedding_is_what_the_decoder_reads(data: tuple[Tensor, Tensor]) -> None:
+def test_last_encoder_embedding_is_what_the_decoder_reads(data: tuple[Tensor, Tensor]) -> None:
     network = make("transformer")
     x = embeddings(network, *data, ["enc.3"])["enc.3"]
     torch.testing.assert_close(x, network.encode(data[0]).flatten(1))
@@ -78,7 +78,7 @@ def same(logits: Tensor, expected: Tensor, site: str) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "site"), EVERY_SITE)
-def test_the_original_embedding_gives_the_original_logits(kind: str, site: str, data: tuple[Tensor, Tensor]) -> None:
+def test_original_embedding_gives_the_original_logits(kind: str, site: str, data: tuple[Tensor, Tensor]) -> None:
     network = make(kind)
     x = embeddings(network, *data, [site])[site]
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_the_original_embedding_gives_the_original_logits(kind: str, site: str, 
 
 
 @pytest.mark.parametrize(("kind", "site"), EVERY_SITE)
-def test_a_partial_forward_equals_a_whole_one_with_the_embedding_replaced(
+def test_partial_forward_equals_a_whole_one_with_the_embedding_replaced(
     kind: str, site: str, data: tuple[Tensor, Tensor]
 ) -> None:
     network = make(kind)
@@ -125,7 +125,7 @@ def test_every_site_of_other_examples_gives_their_logits(kind: str, data: tuple[
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_site_through_which_everything_passes_hides_the_input(kind: str, data: tuple[Tensor, Tensor]) -> None:
+def test_site_through_which_everything_passes_hides_the_input(kind: str, data: tuple[Tensor, Tensor]) -> None:
     network = make(kind)
     for site in ("dec.3", "logits"):
         assert_patched(network, [site], data)
@@ -139,9 +139,7 @@ def test_a_site_through_which_everything_passes_hides_the_input(kind: str, data:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_rows_of_every_pattern_sum_to_one_and_no_query_sees_the_future(
-    kind: str, data: tuple[Tensor, Tensor]
-) -> None:
+def test_rows_of_every_pattern_sum_to_one_and_no_query_sees_the_future(kind: str, data: tuple[Tensor, Tensor]) -> None:
     network = make(kind)
     patterns = [site for site in network.sites() if site.endswith("pattern")]
     with capture(network, patterns) as outputs:
@@ -154,7 +152,7 @@ def test_the_rows_of_every_pattern_sum_to_one_and_no_query_sees_the_future(
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_heads_of_an_attention_add_up_to_its_output(kind: str, data: tuple[Tensor, Tensor]) -> None:
+def test_heads_of_an_attention_add_up_to_its_output(kind: str, data: tuple[Tensor, Tensor]) -> None:
     network = make(kind)
     results = [site for site in network.sites() if site.endswith(".result")]
     outs = [site.removesuffix(".result") + "_out" for site in results]
@@ -178,7 +176,7 @@ def test_sites_are_named_in_the_order_in_which_they_are_computed(kind: str, data
 
 
 @pytest.mark.parametrize(("kind", "site"), EVERY_LAYER)
-def test_a_continuation_reads_nothing_below_its_site_again(kind: str, site: str, data: tuple[Tensor, Tensor]) -> None:
+def test_continuation_does_not_rerun_layers_below_its_site(kind: str, site: str, data: tuple[Tensor, Tensor]) -> None:
     network = make(kind)
     x = embeddings(network, *data, [site])[site]
     rest = Continuation(network, site, *data)
@@ -193,7 +191,7 @@ def test_a_continuation_reads_nothing_below_its_site_again(kind: str, site: str,
     assert torch.equal(rest(x), before)
 
 
-def test_a_replacement_leaves_the_prompt_of_a_decoder_only_network_alone(data: tuple[Tensor, Tensor]) -> None:
+def test_replacement_leaves_the_prompt_of_a_decoder_only_network_alone(data: tuple[Tensor, Tensor]) -> None:
     network = make("nanogpt")
     with torch.no_grad(), capture(network, ["dec.1"]) as outputs:
         network(*data)
@@ -226,7 +224,7 @@ def test_hooks_go_even_when_the_forward_fails(data: tuple[Tensor, Tensor]) -> No
     assert is_clean(network)
 
 
-def test_an_unknown_site_is_answered_with_those_there_are(data: tuple[Tensor, Tensor]) -> None:
+def test_unknown_site_lists_the_known_ones(data: tuple[Tensor, Tensor]) -> None:
     network = make("nanogpt")
     for attempt in (
         lambda: embeddings(network, *data, ["dec.1", "enc.1"]),
@@ -238,7 +236,7 @@ def test_an_unknown_site_is_answered_with_those_there_are(data: tuple[Tensor, Te
     assert is_clean(network)
 
 
-def test_a_replacement_that_does_not_fit_is_refused(data: tuple[Tensor, Tensor]) -> None:
+def test_replacement_that_does_not_fit_is_refused(data: tuple[Tensor, Tensor]) -> None:
     network = make("transformer")
     for shape in ((64, 5, 16), (64, 4, 15), (1, 4, 16)):
         with pytest.raises(ValueError, match=r"does not fit dec\.1"), replace(network, "dec.1", torch.zeros(shape)):

@@ -28,7 +28,7 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
 @pytest.mark.parametrize("positional_encoding", [True, False])
-def test_a_branch_answers_as_the_whole_sequence_with_its_tokens(kind, positional_encoding, data):
+def test_branch_equals_running_the_whole_sequence_with_its_tokens(kind, positional_encoding, data):
     network = make(kind, positional_encoding=positional_encoding)
     prompt, answer_in = data
     generator = torch.Generator().manual_seed(1)
@@ -55,7 +55,7 @@ def test_branches_that_do_not_fit_into_one_pass_are_decoded_in_several(data, mon
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
-def test_the_neutral_token_has_the_mean_embedding_and_the_head_does_not_notice(kind, data):
+def test_neutral_token_has_the_mean_embedding_and_the_head_does_not_notice(kind, data):
     network = make(kind)
     prompt, answer_in = data
     before = network(prompt, answer_in)

@@ -35,7 +35,7 @@ def test_carries_from_the_prefix_need_no_exchange_between_tokens_of_the_prompt()
 
 
 @pytest.mark.slow
-def test_an_encoder_that_looks_for_carries_holds_other_tokens():
+def test_encoder_that_looks_for_carries_holds_other_tokens():
     assert evidence("lookahead_carry", 0).moved_in_prompt > 0.2
 
 
@@ -69,7 +69,7 @@ def test_shares_weigh_positions_by_their_couples():
     ("iia", "control", "span", "passes"), [(1.0, 0.6, 60, True), (0.8, 0.5, 60, False), (1.0, 0.95, 60, False),
                                            (1.0, 0.6, 1, False)]
 )  # fmt: skip
-def test_a_subspace_passes_only_beyond_its_controls(iia, control, span, passes):
+def test_subspace_passes_only_beyond_its_controls(iia, control, span, passes):
     controls = {"iia_random_max": 0.5, "iia_flipped_max": control, "iia_untrained": 0.4}
     found = Found(1, span, Subspace(torch.eye(4)[:, :1]), True, iia, iia, iia, 0.5, 1.0, 1.0, 1.0, controls)
     assert Searched("carry", "dec.3", "4", found).passes == passes

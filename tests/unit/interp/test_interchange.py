@@ -35,7 +35,7 @@ def logits_of(network: Network, runs: ForcedRuns, prompts: np.ndarray, prefixes:
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
-def test_an_embedding_exchanged_with_itself_changes_no_logit(kind):
+def test_embedding_exchanged_with_itself_changes_no_logit(kind):
     network = make(kind)
     runs = ForcedRuns.of(network, PAIRS, layers(network))
     itself = Couples(COUPLES.base, COUPLES.base)
@@ -49,7 +49,7 @@ def test_an_embedding_exchanged_with_itself_changes_no_logit(kind):
 
 
 @pytest.mark.parametrize(("kind", "site"), [(Transformer, "enc.2"), (Transformer, "dec.2"), (NanoGPT, "dec.2")])
-def test_everything_exchanged_gives_the_other_pairs_logits(kind, site):
+def test_exchanging_everything_gives_the_other_pairs_logits(kind, site):
     network = make(kind)
     runs = ForcedRuns.of(network, PAIRS, [site])
     prefixes = COUPLES.base if site.startswith("enc.") else COUPLES.source
@@ -57,7 +57,7 @@ def test_everything_exchanged_gives_the_other_pairs_logits(kind, site):
     torch.testing.assert_close(runs.exchange(site, COUPLES, None), expected, atol=1e-5, rtol=0)
 
 
-def test_the_whole_space_is_the_whole_embedding():
+def test_whole_space_is_the_whole_embedding():
     network = make(Transformer)
     runs = ForcedRuns.of(network, PAIRS, ["dec.1"])
     whole = runs.exchange("dec.1", COUPLES, 2)
@@ -106,7 +106,7 @@ def test_exchanged_variables_in_a_network_that_holds_both_at_one_place():
     assert set(rows.loc[rows["family"] == "carry_only", "answer"]) <= {1, 2, 3}  # no carry enters bit 0
 
 
-def test_an_encoder_is_read_at_every_bit_of_the_answer():
+def test_encoder_is_read_at_every_bit_of_the_answer():
     rows = pd.DataFrame(transmissions(make(Transformer), PAIRS, ["enc.2", "dec.1"], sample=8))
     encoder = rows[rows["site"] == "enc.2"]
     assert set(encoder["position"]) == set(range(7))

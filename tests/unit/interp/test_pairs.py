@@ -77,7 +77,7 @@ def test_bit_t_is_xor_and_carry_and_the_parity_of_a_column_and_its_carry():
         assert (pairs.values["answer"] == pairs.values[partial] >> t).all()
 
 
-def test_the_variables_of_3_plus_5():
+def test_variables_of_3_plus_5():
     variables = {name: x[0].tolist() for name, x in Add(3).variables([3], [5]).items()}
     assert variables == {
         "a_bit": [1, 1, 0, 0],
@@ -104,7 +104,7 @@ def test_predictions_of_1_plus_4_in_3_plus_5():
 
 
 @pytest.mark.parametrize("order", ["reverse", "plain"])
-def test_an_exchanged_token_is_an_operand_with_another_bit(order):
+def test_exchanged_token_is_an_operand_with_another_bit(order):
     pairs = CausalTask(Add(3, prompt_order=order))
     base, source = [3 * 8 + 5], [0 * 8 + 7]
     place = 5  # bit 1 of b, in the middle of its three
@@ -112,7 +112,7 @@ def test_an_exchanged_token_is_an_operand_with_another_bit(order):
     assert pairs.exchange_token(3, base, source)[0].tolist() == to_bits(8, 4).tolist()  # the operator
 
 
-def test_what_a_task_lacks_is_named():
+def test_missing_concept_is_named():
     with pytest.raises(UserError, match=r"probe\.variable=carry: expected variables of task mul: a_bit, .*product"):
         require_variables(Mul(3), ["carry", "product"])
     with pytest.raises(UserError, match=r"task\.completion_order=plain: expected reverse"):

@@ -12,14 +12,14 @@ TASK = Add(3)
 PAIRS = CausalTask(TASK)
 
 
-def test_a_network_that_reads_the_prompt_alone_changes_nothing():
+def test_network_reading_only_the_prompt_ignores_the_prefix():
     readings = read_prefixes(FromPrompt(TASK), PAIRS)
     assert (readings.clean == PAIRS.examples.completion).all()
     for reading in readings.changed:
         assert (reading.tokens == readings.clean[:, reading.position]).all()
 
 
-def test_a_carry_read_off_the_last_token_follows_a_lie_where_a_carry_propagates():
+def test_prefix_carry_follows_a_wrong_last_token_only_where_a_carry_propagates():
     readings = read_prefixes(FromLastToken(TASK), PAIRS)
     assert (readings.clean == PAIRS.examples.completion).all()
     for reading in readings.changed:
@@ -57,13 +57,13 @@ def test_prefixes_are_those_that_were_given():
             assert not wrong[:, -1].any()
 
 
-def test_a_single_inverted_last_token_is_off_by_one_half():
+def test_inverting_the_last_token_is_off_by_one_half():
     (flip,) = (r for r in read_prefixes(FromPrompt(TASK), PAIRS).changed if (r.position, r.intervention) == (2, "flip"))
     assert (np.abs(distance(PAIRS, flip.prefix)) == 0.5).all()
     assert (hypotheses(PAIRS, flip.prefix)["remainder"] == -1).all()
 
 
-def test_a_remainder_is_the_parity_of_what_is_left_rounded():
+def test_remainder_is_the_parity_of_what_is_left_rounded():
     generator = np.random.default_rng(0)
     for t in (1, 2, 3):
         prefix = generator.integers(2, size=(64, t))
@@ -73,7 +73,7 @@ def test_a_remainder_is_the_parity_of_what_is_left_rounded():
         assert (hypotheses(PAIRS, prefix)["remainder"] == expected).all()
 
 
-def test_a_product_has_no_carry_to_be_read_and_no_strata():
+def test_product_has_no_carry_to_be_read_and_no_strata():
     pairs = CausalTask(Mul(3))
     assert set(strata(pairs, 2)) == {"all"}
     assert set(hypotheses(pairs, np.zeros((64, 2), dtype=np.int64))) == {"prompt_only", "remainder"}

@@ -27,7 +27,7 @@ def search() -> Search:
 
 
 @pytest.mark.parametrize(("variable", "index"), [("carry", 0), ("xor", 1)])
-def test_a_planted_direction_is_found(search, variable, index):
+def test_planted_direction_is_found(search, variable, index):
     (found,) = search.at("dec.1", 2, variable, [1])
     cosine = found.subspace.directions[:, 0].float() @ search.network.basis[:, index]
     assert abs(cosine) >= 0.99
@@ -39,14 +39,14 @@ def test_a_planted_direction_is_found(search, variable, index):
     assert found.controls["distance"] < 1
 
 
-def test_a_planted_direction_is_found_from_a_random_start(search):
+def test_planted_direction_is_found_from_a_random_start(search):
     place = search.place("dec.1", 2)
     start = torch.randn(CHANNELS, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     found = align(place._lessons(place.exams("carry")[0]), place.x, 1, start, steps=150, lr=0.1)
     assert abs(found.directions[:, 0].float() @ search.network.basis[:, 0]) >= 0.99
 
 
-def test_the_sum_needs_both_directions_and_the_smallest_rank_is_chosen(search):
+def test_smallest_sufficient_rank_is_chosen(search):
     one, two, three = search.at("dec.1", 2, "sum", [1, 2, 3])
     assert one.iia < 0.9
     assert two.iia == three.iia == 1
@@ -63,7 +63,7 @@ def test_sets_of_couples_share_no_operand(search):
     assert not operands[1] & operands[2]
 
 
-def test_the_same_seed_finds_the_same(search):
+def test_same_seed_finds_the_same(search):
     again = Search(InDirections(TASK), PAIRS, ["dec.1"], BUDGET)
     first, second = (s.at("dec.1", 3, "carry", [1])[0] for s in (search, again))
     assert torch.equal(first.subspace.directions, second.subspace.directions)
@@ -100,7 +100,7 @@ def test_natural_states_are_natural():
     assert off > 5 * own > 0
 
 
-def test_an_untrained_network_is_another_one_and_leaves_the_first_alone():
+def test_untrained_copy_does_not_change_the_trained_network():
     network = Transformer(9, 5, d_model=16, num_heads=2, num_layers=1).eval()
     before = {name: p.clone() for name, p in network.named_parameters()}
     fresh, again = untrained(network, 1), untrained(network, 1)
@@ -125,7 +125,7 @@ def test_places_that_make_no_sense_are_refused(search):
         align([], search.place("dec.1", 1).x, 9, torch.zeros(8, 1))
 
 
-def test_a_subspace_leaves_the_rest_alone():
+def test_exchanging_a_subspace_keeps_its_complement():
     base, source = np.zeros((2, 3)), np.ones((2, 3))
     first = Subspace(torch.eye(3)[:, :1])
     exchanged = first.exchange(torch.as_tensor(base), torch.as_tensor(source))

@@ -41,7 +41,7 @@ def test_running_on_from_any_stage_gives_the_same_logits(network, inputs):
 
 
 @torch.no_grad()
-def test_a_stream_taken_whole_from_other_pairs_gives_their_logits_from_the_last_encoder_stage_on(inputs):
+def test_stream_taken_whole_from_other_pairs_gives_their_logits_from_the_last_encoder_stage_on(inputs):
     torch.manual_seed(0)
     stages = Stages(Transformer(7, 4, d_model=16, num_heads=2, num_layers=2).eval())
     states, logits = stages.run(*inputs)

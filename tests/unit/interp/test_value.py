@@ -22,7 +22,7 @@ def dosed(network, methods=("slope", "leace", "centroids")) -> pd.DataFrame:
     return pd.DataFrame(doses(network, PAIRS, ["dec.1"], methods, [1, 2, 8], sample=60))
 
 
-def test_one_number_follows_every_dose_in_every_reading():
+def test_erd_follows_every_dose_with_every_direction():
     rows = dosed(OneNumber(TASK))
     assert len(rows) == 3 * 3 * 2
     assert (rows["answer"] > 0.95).all()
@@ -30,7 +30,7 @@ def test_one_number_follows_every_dose_in_every_reading():
     assert (rows["random"] < 0.5).all()
 
 
-def test_a_learned_subspace_follows_a_dose():
+def test_learned_subspace_follows_a_dose():
     budget = Budget(train=128, validation=40, test=40, steps=20)
     rows = pd.DataFrame(doses(OneNumber(TASK), PAIRS, ["dec.1"], ["das"], [2], sample=40, budget=budget))
     assert set(rows["method"]) == {"das"}
@@ -42,7 +42,7 @@ def test_carries_do_not_follow_a_dose():
     assert (rows["answer"] < 0.2).all()
 
 
-def test_one_number_can_be_read_at_any_position():
+def test_value_is_readable_at_any_position():
     for network, right in ((OneNumber(TASK), True), (InDirections(TASK), False)):
         rows = pd.DataFrame(transfers(network, PAIRS, ["dec.1"], ["slope"], sample=100))
         other = rows[rows["pair"] == "other"]
@@ -62,13 +62,13 @@ def fitted() -> tuple[torch.Tensor, torch.Tensor]:
     return x, values
 
 
-def test_the_slope_is_what_a_unit_of_the_value_adds(fitted):
+def test_slope_is_what_a_unit_of_the_value_adds(fitted):
     x, values = fitted
     step = slope(whiten(x), values)(np.array([3]), 2)
     torch.testing.assert_close(step, torch.tensor([[2.0, 4, 0, 0]], dtype=torch.float64), atol=0.05, rtol=0)
 
 
-def test_a_reading_moves_by_the_dose_along_the_direction_of_the_slope(fitted):
+def test_moving_along_the_slope_moves_the_reading_by_the_dose(fitted):
     x, values = fitted
     one, other = (make(whiten(x), values)(np.array([3]), 5)[0] for make in (slope, reading))
     assert float(one @ other / one.norm() / other.norm()) == pytest.approx(1)

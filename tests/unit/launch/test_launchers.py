@@ -10,7 +10,7 @@ INSTALLED = {"slurm": "submitit", "ray_gpus": "ray"}
 
 
 @pytest.mark.parametrize("launcher", PLUGINS)
-def test_without_its_plugin_it_says_how_to_get_it(launcher, cli):
+def test_missing_plugin_names_the_install_command(launcher, cli):
     if importlib.util.find_spec(INSTALLED[launcher]):
         pytest.skip(f"{INSTALLED[launcher]} is installed")
     result = cli("train.py", "-m", f"hydra/launcher={launcher}", "seed=0,1")
@@ -27,7 +27,7 @@ def test_without_its_plugin_it_says_how_to_get_it(launcher, cli):
         ("-m seed=0,1 fail_fast=true", "fail_fast=true: hydra/launcher=slurm starts jobs at once; expected fail_fast"),
     ],
 )
-def test_a_wrong_option_is_one_line(arguments, said, cli):
+def test_wrong_option_is_one_line(arguments, said, cli):
     pytest.importorskip("submitit", reason=PLUGINS["slurm"])
     result = cli("train.py", *arguments.split(), "hydra/launcher=slurm")
     assert result.returncode == 1

@@ -25,7 +25,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
     return read_queue("paper", 1, [f"runs_dir={tmp_path_factory.mktemp('runs')}"])
 
 
-def test_the_queue_of_the_paper_begins_with_what_is_worth_most_seed_by_seed(paper: list[Entry]) -> None:
+def test_queue_of_the_paper_begins_with_what_is_worth_most_seed_by_seed(paper: list[Entry]) -> None:
     assert [entry.title for entry in paper[:6]] == [
         *(f"split=vs_v task=add model=transformer seed={seed}" for seed in range(5)),
         "split=vs_v task=add model=nanogpt seed=0",
@@ -35,12 +35,12 @@ def test_the_queue_of_the_paper_begins_with_what_is_worth_most_seed_by_seed(pape
     assert all(len(entry.job.seeds) == 1 for entry in paper)
 
 
-def test_an_unknown_list_is_answered_with_those_there_are() -> None:
+def test_unknown_queue_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"^queue=papers: expected paper"):
         read_queue("papers", None)
 
 
-def test_the_cost_is_what_is_left_at_the_measured_time_of_an_epoch(trained_pack) -> None:
+def test_printed_cost_is_remaining_epochs_times_measured_epoch_time(trained_pack) -> None:
     measured = timings(trained_pack.path.parent)
     ((kind, seconds),) = measured.items()
     rows = trained_pack.metrics()
@@ -52,7 +52,7 @@ def test_the_cost_is_what_is_left_at_the_measured_time_of_an_epoch(trained_pack)
     assert cost(entry, {}) is None
 
 
-def test_a_run_that_fails_leaves_the_others_alone_and_the_limit_stops_before_the_next(
+def test_failed_run_does_not_stop_the_queue_but_the_time_limit_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], paper: list[Entry]
 ) -> None:
     entries = paper[:3]
@@ -71,7 +71,7 @@ def test_a_run_that_fails_leaves_the_others_alone_and_the_limit_stops_before_the
     assert not started
 
 
-def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"^1$"):
         queue.main(["paper", "--hours", "-1"])
     assert capsys.readouterr().err.startswith("error: --hours=-1.0: expected a number above 0")

@@ -80,7 +80,7 @@ def test_one_failed_job_leaves_the_others_running(command, ran, capsys):
     assert said.err == "error: job 1 (seed=1): no such thing\n"
 
 
-def test_a_bug_in_one_job_is_one_line_that_names_the_file_with_its_traceback(command, ran, capsys):
+def test_bug_in_one_job_is_one_line_that_names_the_file_with_its_traceback(command, ran, capsys):
     assert command(fails_for(0, error=ZeroDivisionError("by zero\nand more")), "-m", "seed=0,1") == 1
     assert ran == ["0", "1"]
     said = capsys.readouterr()
@@ -91,7 +91,7 @@ def test_a_bug_in_one_job_is_one_line_that_names_the_file_with_its_traceback(com
     assert f"job 0: internal error: ZeroDivisionError: by zero; the traceback is in {file}\n" in said.out
 
 
-def test_the_table_names_the_file_that_already_holds_the_traceback(command, capsys, tmp_path):
+def test_table_names_the_traceback_file(command, capsys, tmp_path):
     error = RuntimeError("on fire")
     error.add_note(f"see {tmp_path}/error.txt")
     assert command(fails_for(0, error=error), "-m", "seed=0,1") == 1
@@ -99,7 +99,7 @@ def test_the_table_names_the_file_that_already_holds_the_traceback(command, caps
     assert f"job 0: internal error: RuntimeError: on fire; the traceback is in {tmp_path}/error.txt\n" in said.out
 
 
-def test_the_same_command_again_runs_what_is_missing(command, ran, capsys):
+def test_same_command_again_runs_what_is_missing(command, ran, capsys):
     command(fails_for(1, error=UserError("not yet")), "-m", "seed=0,1,2")
     ran.clear()
     capsys.readouterr()
@@ -113,7 +113,7 @@ def test_the_same_command_again_runs_what_is_missing(command, ran, capsys):
     assert verdicts(capsys.readouterr().out) == {"seed=0": "skipped", "seed=1": "finished", "seed=2": "skipped"}
 
 
-def test_fail_fast(command, ran, capsys):
+def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
     assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2,3", "fail_fast=true") == 1
     assert ran == ["0", "1"]
     expected = {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished", "seed=3": "not finished"}
@@ -121,7 +121,7 @@ def test_fail_fast(command, ran, capsys):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_the_whole_sweep(command, ran, capsys, number):
+def test_signal_ends_the_whole_sweep(command, ran, capsys, number):
     def run(job: TrainJob) -> None:
         if job.seeds == (1,):
             os.kill(os.getpid(), number)
@@ -143,7 +143,7 @@ BAD_LATER = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_LATER)
-def test_a_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
+def test_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
     assert command(finish, "-m", *arguments) == 1
     assert not ran
     said = capsys.readouterr()
@@ -159,20 +159,20 @@ def test_presets_are_checked_with_their_sweep(command, ran, capsys):
     assert not ran
 
 
-def test_without_m_there_is_no_table(command, capsys):
+def test_single_run_prints_no_sweep_table(command, capsys):
     assert command(finish, "seed=3") == 0
     assert not capsys.readouterr().out
     assert command(fails_for(3, error=UserError("no such thing")), "seed=3") == 1
     assert capsys.readouterr().err == "error: no such thing\n"
 
 
-def test_a_bug_without_m_is_one_line_and_exit_status_70(command, capsys):
+def test_bug_in_single_run_is_one_line_and_exit_status_70(command, capsys):
     assert command(fails_for(3, error=ZeroDivisionError("x")), "seed=3") == 70
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"error: internal error: ZeroDivisionError: x; the traceback is in \S+", line)
 
 
-def test_a_job_that_is_killed_each_time_does_not_keep_the_others_from_running(command, tmp_path):
+def test_job_that_is_killed_each_time_does_not_keep_the_others_from_running(command, tmp_path):
     """The second command takes it last, and is killed when the others have finished."""
 
     def out_of_memory(job: TrainJob) -> None:
@@ -191,13 +191,13 @@ def test_a_job_that_is_killed_each_time_does_not_keep_the_others_from_running(co
         assert sum(Run(path).finished for path in (tmp_path / "runs").iterdir()) == finished
 
 
-def test_a_sweep_leaves_no_file_of_its_own(command, tmp_path, monkeypatch):
+def test_sweep_leaves_no_temporary_file(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command(finish, "-m", "seed=0,1") == 0
     assert {path.name for path in tmp_path.iterdir()} <= {"runs"}
 
 
-def test_the_table_fits_80_columns(command, capsys):
+def test_table_fits_80_columns(command, capsys):
     long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
     axes = ("split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
     assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == 1
@@ -206,7 +206,7 @@ def test_the_table_fits_80_columns(command, capsys):
     assert table.count("lr=0.0001") == 4  # folded, never cut off
 
 
-def test_a_failed_job_keeps_nothing_alive(command):
+def test_failed_job_leaves_no_process_alive(command):
     """Its exception would hold every frame, and a model in one of them."""
 
     class Model:
@@ -236,7 +236,7 @@ class Stub:
         self.runs = lambda: runs
 
 
-def test_the_status_of_jobs_run_elsewhere_is_read_from_their_run_directories(tmp_path: Path, config, capsys):
+def test_status_of_jobs_run_elsewhere_is_read_from_their_run_directories(tmp_path: Path, config, capsys):
     """Whatever the cluster says: one finished, one failed and left a traceback, one was killed."""
     finished, failed, killed = (Run(tmp_path / name) for name in ("finished", "failed", "killed"))
     for run in (failed, killed):

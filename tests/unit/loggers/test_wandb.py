@@ -173,7 +173,7 @@ def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
         (no_to_every_key, "the server refused the API key"),
     ],
 )
-def test_online_with_a_broken_server_continues_offline(online, home, server, answer, why):
+def test_broken_server_continues_offline(online, home, server, answer, why):
     result = online(WANDB_API_KEY=KEY, WANDB_BASE_URL=server(answer))
     assert result.returncode == 0, result.stderr
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("W&B")]
@@ -217,7 +217,7 @@ def test_what_keeps_wandb_from_starting_is_one_line_and_training_continues(
     assert len(line) < 300
 
 
-def test_a_project_may_be_a_number(home):
+def test_project_may_be_a_number(home):
     """``logger.project=3`` on the command line."""
     logger = Wandb(project=3)  # type: ignore[arg-type]
     logger.start("a-run", (0,), {}, home)
@@ -226,7 +226,7 @@ def test_a_project_may_be_a_number(home):
     assert records(log)["run"][0]["project"] == "3"
 
 
-def test_a_panic_of_the_service_does_not_reach_the_terminal(home, capfd):
+def test_panic_of_the_service_does_not_reach_the_terminal(home, capfd):
     """The service inherits its standard error, where Go prints a panic, from the process that starts it."""
     wandb.teardown()
     logger = Wandb()

@@ -162,7 +162,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path, container: str) -> No
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_a_truncated_file_is_refused_in_one_line(tmp_path: Path, kept: float) -> None:
+def test_truncated_file_is_refused_in_one_line(tmp_path: Path, kept: float) -> None:
     path = saved(tmp_path, synthetic_state())
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole))])

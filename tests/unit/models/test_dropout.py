@@ -84,7 +84,7 @@ def test_neighbours_are_independent(p, lag):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_the_two_halves_of_a_hash_are_independent(p):
+def test_two_halves_of_a_hash_are_independent(p):
     """One 32-bit number decides on element i and on element i + N / 2."""
     for place in PLACES:
         mask = kept(place, p)

@@ -66,7 +66,7 @@ def read() -> pd.DataFrame:
     return measure(Amnesic([subject(Add(3))], site="dec.1", iterations=1, controls=10))
 
 
-def test_a_row_for_each_concept_and_method(read):
+def test_row_for_each_concept_and_method(read):
     assert tuple(read.columns) == Amnesic.columns
     assert list(zip(read["concept"], read["method"], strict=True)) == [
         (c, m) for c in Add(3).concept_names for m in METHODS
@@ -75,7 +75,7 @@ def test_a_row_for_each_concept_and_method(read):
     assert (read["seq_acc_before"] == 1).all()
 
 
-def test_an_answer_that_hangs_on_a_concept_does_not_survive_its_erasure(read):
+def test_erasing_a_needed_concept_destroys_the_answer(read):
     bits = read[read["concept"] == "completion_bits"]
     assert (bits["seq_acc_after"] < 0.3).all()
     assert (bits["seq_acc_after_unseen"] < 0.3).all()
@@ -106,7 +106,7 @@ def test_controls_are_shared_by_erasures_of_the_same_rank(read):
     assert read["variance_removed"].between(0, 1).all()
 
 
-def test_the_same_seed_gives_the_same_rows():
+def test_same_seed_gives_the_same_rows():
     def rows(seed: int) -> pd.DataFrame:
         return measure(Amnesic([subject(Add(3))], "dec.1", ["value", "carries"], "leace", controls=5, seed=seed))
 
@@ -127,7 +127,7 @@ def test_every_site_of_a_real_network(make):
     assert rows.equals(measure(probe))
 
 
-def test_an_erasure_in_one_replica_is_its_own():
+def test_erasure_in_one_replica_does_not_touch_others():
     task = Add(3)
     two = measure(Amnesic([subject(task, seed=s) for s in (4, 7)], "dec.1", "value", "leace", controls=2))
     assert list(two["seed"]) == [4, 7]
@@ -142,7 +142,7 @@ def test_probe_error_of_numbers_and_of_bits():
     assert probe_error(bits, torch.full((2, 2), 0.5 + 1e-12)) == 0.75
 
 
-def test_the_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
+def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
     for task, linear in ((Add(3), True), (Mul(3), False), (Add3(2), True), (Add(1, base=10), True), (Sub(3), False)):
         pairs = task.examples()
         concepts = {name: torch.as_tensor(z) for name, z in task.concepts(*pairs.operands.T).items()}
@@ -194,7 +194,7 @@ def test_embeddings_that_are_not_finite():
 
 
 @pytest.mark.parametrize("sites", [1, 5])
-def test_the_figure_has_a_panel_for_each_site(read, sites):
+def test_figure_has_a_panel_for_each_site(read, sites):
     rows = pd.concat([read.assign(site=f"dec.{i}") for i in range(1, sites + 1)])
     rows = pd.concat([rows, rows.assign(seed=1, seq_acc_after=0.1)])
     figure = Amnesic([subject(Add(3))], "dec.1").figure(rows)
@@ -207,7 +207,7 @@ def test_the_figure_has_a_panel_for_each_site(read, sites):
     assert file.tell() < 300_000
 
 
-def test_the_table_has_a_line_for_each_erasure(read):
+def test_table_has_a_line_for_each_erasure(read):
     table = Amnesic([subject(Add(3))], "dec.1").table(read)
     assert len(table) == len(read)
     assert table["accuracy"].iloc[2] == f"{read['seq_acc_after'].iloc[2]:.1%}"
@@ -226,7 +226,7 @@ def test_published_number_is_drawn_only_where_it_applies(read, task, site, drawn
 
 @pytest.mark.slow
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
-def test_the_authors_weights_keep_answering_after_inlp_of_the_value():
+def test_authors_weights_keep_answering_after_inlp_of_the_value():
     task = Add()
     site = Site(subject(task, load_official(OFFICIAL / "add_model", task)), "dec.3")
     value = torch.as_tensor(task.examples().answer)[:, None]

@@ -26,5 +26,5 @@ def test_weights_of_others_are_named():
     assert question(*OWN).items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
 
 
-def test_the_authors_weights_need_no_name():
+def test_authors_weights_need_no_name():
     assert set(question("checkpoint=add.pt", "task=add")) == {"folder"}

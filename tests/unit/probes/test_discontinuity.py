@@ -43,7 +43,7 @@ def test_counts_of_other_tasks_compare_all_rows(task: Task) -> None:
     np.testing.assert_array_equal(change_counts(task), counts)
 
 
-def test_the_papers_cell() -> None:
+def test_papers_cell() -> None:
     """Appendix A: at seven bits, two flipped bits change three bits of the sum in 27.9% of the cases."""
     start = time.process_time()
     probe = Discontinuity(Add())
@@ -55,7 +55,7 @@ def test_the_papers_cell() -> None:
     np.testing.assert_allclose(rows.groupby("input_bits")["percent"].sum(), 100)
 
 
-def test_the_figure_writes_every_cell_that_occurs() -> None:
+def test_figure_writes_every_cell_that_occurs() -> None:
     probe = Discontinuity(Mul(3))
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
     figure = probe.figure(rows)

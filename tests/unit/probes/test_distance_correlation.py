@@ -39,7 +39,7 @@ def measure(*subjects: Subject) -> pd.DataFrame:
 
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
-def test_the_authors_weights_give_the_authors_correlations() -> None:
+def test_authors_weights_give_the_authors_correlations() -> None:
     expected = json.loads((OFFICIAL / "expected.json").read_text())["distance_correlation"]["values"]
     task = Add()
     rows = measure(Subject("official", 0, task, load_official(OFFICIAL / "add_model", task), None))
@@ -109,7 +109,7 @@ def test_every_replica_and_site_has_its_rows() -> None:
     assert np.allclose(yellow[3], yellow[5])
 
 
-def test_a_decoder_that_sees_no_input_has_no_correlation_and_still_a_figure() -> None:
+def test_decoder_without_input_has_no_correlation_but_a_figure() -> None:
     subject = untrained(Add(3), attention=False)
     rows = measure(subject)
     assert rows.loc[rows["stack"] == "dec", "correlation"].isna().all()
@@ -118,7 +118,7 @@ def test_a_decoder_that_sees_no_input_has_no_correlation_and_still_a_figure() ->
 
 
 @pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
-def test_the_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> None:
+def test_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> None:
     subjects = [untrained(Add(3), architecture, seed) for seed in range(3)]
     probe = DistanceCorrelation(subjects)
     rows = measure(*subjects)
@@ -137,7 +137,7 @@ def test_the_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> No
     assert png.tell() < 300_000
 
 
-def test_the_table_has_a_line_for_each_site_and_method() -> None:
+def test_table_has_a_line_for_each_site_and_method() -> None:
     subject = untrained(Add(3))
     table = DistanceCorrelation([subject]).table(measure(subject))
     assert len(table) == 2 * (4 + 2 + 2)
@@ -155,7 +155,7 @@ def test_scaled_bits_follow_the_value_without_any_network() -> None:
     assert cells["input", "in", "value"] == pytest.approx(0.339, abs=0.0005)
 
 
-def test_yellow_cells_are_the_papers() -> None:
+def test_yellow_cells_mark_the_papers_values() -> None:
     rows = measure(untrained(Mul(7)))
     cells = rows[rows["method"] == "pearson"].set_index(["stack", "level", "space"])["correlation"]
     assert cells["output", "out", "value"] == pytest.approx(0.323, abs=0.0005)

@@ -46,7 +46,7 @@ def measure(*subjects: Subject) -> pd.DataFrame:
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
 
 
-def test_a_known_error_is_reported_in_value_and_in_bits() -> None:
+def test_known_error_is_reported_in_value_and_in_bits() -> None:
     examples = TASK.examples()
     answer = np.where((examples.a == 3) & (examples.b == 5), 7, examples.answer)
     (row,) = measure(parrot(TASK, answer)).to_dict("records")
@@ -63,7 +63,7 @@ def test_a_known_error_is_reported_in_value_and_in_bits() -> None:
     }
 
 
-def test_a_known_error_in_base_10_and_of_three_operands() -> None:
+def test_known_error_in_base_10_and_of_three_operands() -> None:
     task = Add(2, base=10)
     examples = task.examples()
     subject = parrot(task, np.where((examples.a == 47) & (examples.b == 85), 122, examples.answer))
@@ -110,7 +110,7 @@ def test_subsets_are_those_of_the_split() -> None:
     assert table["wrong"].to_dict() == {"train": 48, "validation": 16}
 
 
-def test_a_token_that_is_no_bit_is_an_error_even_where_the_value_is_right() -> None:
+def test_non_bit_token_is_an_error_even_if_the_value_is_right() -> None:
     completion = TASK.examples().completion.copy()
     completion[0, 2] = UNUSED  # 0 + 0: reads as 0
     rows = measure(Subject("parrot", 0, TASK, Parrot(TASK, completion), None))
@@ -138,7 +138,7 @@ def test_without_errors_there_are_no_rows_and_the_figure_says_so() -> None:
     assert Errors(subjects).table(rows)["wrong"].tolist() == [0, 0]
 
 
-def test_the_figure_tells_near_misses_from_flipped_bits() -> None:
+def test_figure_tells_near_misses_from_flipped_bits() -> None:
     examples = TASK.examples()
     rows = measure(parrot(TASK, np.where(examples.answer > 0, examples.answer - 1, 0)))
     figure = Errors([parrot(TASK, examples.answer)]).figure(rows)
@@ -165,5 +165,5 @@ def test_independent_flips_have_the_stated_mean(mean: float) -> None:
     assert probability @ np.arange(1, 9) == pytest.approx(mean)
 
 
-def test_octaves() -> None:
+def test_octaves_double_the_dose() -> None:
     assert octave(np.array([0, 1, -1, 2, -3, 4, 7, 8, -255, 256])).tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 8, 9]

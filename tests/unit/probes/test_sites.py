@@ -50,13 +50,13 @@ def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decid
     draws(probe, rows)
 
 
-def test_a_network_without_attention_is_refused_by_name() -> None:
+def test_network_without_attention_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"^probe=attention: untrained has no attention"):
         Attention([untrained(Transformer, Add(3), attention=False)])
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_lens_of_the_last_layer_is_the_network(model: type[Network]) -> None:
+def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -> None:
     probe = LogitLens([untrained(model, Add(3))], pairs=None)
     rows = measured(probe)
     last = rows[rows["site"] == "dec.2"]
@@ -81,7 +81,7 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
 
 
 @pytest.mark.parametrize("corruption", ["bit", "pair"])
-def test_a_corrupted_pair_differs_as_it_should(corruption: str) -> None:
+def test_corrupted_pair_differs_in_the_chosen_digit(corruption: str) -> None:
     task = Add(4)
     clean = task.examples()
     other = corrupt(task, clean, corruption, seed=0)
@@ -91,7 +91,7 @@ def test_a_corrupted_pair_differs_as_it_should(corruption: str) -> None:
 
 
 @pytest.mark.parametrize("task", [Add3(2), Sub(2, base=10), ModAdd(4, modulus=11)], ids=lambda task: task.name)
-def test_a_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
+def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
     clean = task.examples()
     other = corrupt(task, clean, "bit", seed=0)
     assert ((clean.prompt != other.prompt).sum(axis=1) == 1).all()

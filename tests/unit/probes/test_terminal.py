@@ -14,7 +14,7 @@ def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def test_a_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> None:
+def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> None:
     intervals = {f"in token {i}": ["13.123 [12.001, 14.002]", f"22.{i}"] for i in range(5)}
     lines = shown(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}))
     assert max(map(len, lines)) <= 80
@@ -26,12 +26,12 @@ def test_a_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> 
     assert "…" not in text
 
 
-def test_a_table_that_fits_is_one_block() -> None:
+def test_table_that_fits_is_one_block() -> None:
     table = pd.DataFrame({"epoch": ["1", "2"], "dec.1": ["1.0%", "2.0%"], "dec.2": ["3.0%", "-0.5"]})
     assert shown(table) == ["epoch  dec.1  dec.2", "1      1.0%   3.0%", "2      2.0%   -0.5"]
 
 
-def test_a_single_column_that_is_too_wide_is_printed_whole() -> None:
+def test_single_column_that_is_too_wide_is_printed_whole() -> None:
     assert shown(pd.DataFrame({"seed": ["1"], "nearest": ["7" * 100]}))[1] == "1     " + "7" * 100
 
 

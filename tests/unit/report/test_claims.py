@@ -25,7 +25,7 @@ def set_accuracy(run, epoch: int, seed: int, value: float) -> None:
     rows.to_csv(run.path / "metrics.csv", index=False)
 
 
-def test_a_verdict_follows_the_numbers_in_metrics_csv(synthetic) -> None:
+def test_verdict_follows_the_numbers_in_metrics_csv(synthetic) -> None:
     run = synthetic.run("split=vs_v", reach=None, final=0.93)
     assert one(synthetic, "fig3-add-vs_v").verdict == "reproduced"
     for seed in range(5):
@@ -35,7 +35,7 @@ def test_a_verdict_follows_the_numbers_in_metrics_csv(synthetic) -> None:
     assert changed.estimate.value == pytest.approx(0.90)
 
 
-def test_a_verdict_follows_the_numbers_in_summary_json(synthetic) -> None:
+def test_verdict_follows_the_numbers_in_summary_json(synthetic) -> None:
     run = synthetic.run(summary={"val_mae": 0.01})
     assert one(synthetic, "add-mae").verdict == "reproduced"
     summary = run.summary()
@@ -45,7 +45,7 @@ def test_a_verdict_follows_the_numbers_in_summary_json(synthetic) -> None:
     assert one(synthetic, "add-mae").verdict == "differs"
 
 
-def test_a_verdict_follows_the_rows_of_a_probe(synthetic) -> None:
+def test_verdict_follows_the_rows_of_a_probe(synthetic) -> None:
     run = synthetic.run()
     path = synthetic.erasures(run.path, range(5))
     assert one(synthetic, "appD-before").verdict == "reproduced"
@@ -110,20 +110,20 @@ def test_range_of_a_median_takes_five_seeds(synthetic) -> None:
     assert (result.estimate.interval, result.verdict) == ((39, 44), "reproduced")
 
 
-def test_a_replica_in_two_packs_counts_once(synthetic) -> None:
+def test_replica_in_two_packs_counts_once(synthetic) -> None:
     synthetic.run("split=vs_v", seeds="0-4", reach=None, final=0.93)
     synthetic.run("split=vs_v", seeds="0", reach=None, final=0.93)
     assert one(synthetic, "fig3-add-vs_v").n == 5
 
 
-def test_of_runs_that_differ_in_length_the_one_that_ended_there_counts(synthetic) -> None:
+def test_run_of_the_exact_length_is_preferred(synthetic) -> None:
     synthetic.run("split=vs_v", seeds="0", epochs=150, reach=100.0, final=1.0)
     synthetic.run("split=vs_v", seeds="0", epochs=50, reach=None, final=0.93)
     result = one(synthetic, "fig3-add-vs_v")
     assert (result.n, result.estimate.value) == (1, pytest.approx(0.93))
 
 
-def test_a_longer_run_serves_where_there_is_no_other(synthetic) -> None:
+def test_longer_run_is_used_when_no_exact_one_exists(synthetic) -> None:
     synthetic.run(epochs=150, reach=39.0)
     assert one(synthetic, "fig1-add").n == 5
     assert one(synthetic, "add-mae").n == 0  # the summary is of epoch 150
@@ -148,7 +148,7 @@ def test_with_most_seeds_censored_the_median_is_a_bound(synthetic) -> None:
     assert result.verdict == "differs"  # all of them later than 39 and a quarter
 
 
-def test_where_bounds_leave_it_open_the_claim_is_inconclusive(synthetic) -> None:
+def test_undecided_bounds_are_inconclusive(synthetic) -> None:
     synthetic.run(epochs=50, reach=40.0)
     synthetic.run("task.prompt_order=plain", epochs=50, reach=None, final=0.8)
     result = one(synthetic, "figC6-add-prompt")  # 50 / 40 is within a quarter of 1, and any more is not
@@ -157,7 +157,7 @@ def test_where_bounds_leave_it_open_the_claim_is_inconclusive(synthetic) -> None
     assert "would not decide it" in result.cause
 
 
-def test_a_trial_too_short_to_get_there_is_no_censored_seed(synthetic) -> None:
+def test_trial_too_short_is_not_a_censored_seed(synthetic) -> None:
     synthetic.run(seeds="0", epochs=50, reach=39.0)
     synthetic.run(seeds="1-5", epochs=2, reach=None, final=0.01)
     result = one(synthetic, "table3-add-none")
@@ -168,7 +168,7 @@ def test_a_trial_too_short_to_get_there_is_no_censored_seed(synthetic) -> None:
     assert "was to end at epoch 100" in early.cause
 
 
-def test_a_run_that_stopped_at_its_aim_was_to_go_on(synthetic) -> None:
+def test_stopped_at_aim_resumes_with_a_higher_aim(synthetic) -> None:
     stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
     synthetic.run("ablation=one_head", epochs=26, reach=[24.0, 25.0, 25.0, 26.0, 24.0], settings=stop)
     assert one(synthetic, "table3-add-one_head").n == 5
@@ -224,7 +224,7 @@ def test_difference_within_seed_noise_is_inconclusive(synthetic) -> None:
 
 
 @pytest.mark.parametrize("options", [{"task.bits": 4}, {"task.prompt_order": "plain"}])
-def test_a_probe_of_another_task_meets_no_claim(synthetic, options: dict) -> None:
+def test_probe_of_another_task_matches_no_claim(synthetic, options: dict) -> None:
     synthetic.tables("add")
     good = one(synthetic, "appendixA-cell")
     assert (good.verdict, good.n, good.exact) == ("reproduced", 1, True)
@@ -243,14 +243,14 @@ def test_rows_without_recorded_settings_meet_no_claim(synthetic) -> None:
     assert "does not record (no probe.json)" in result.cause
 
 
-def test_the_known_cause_is_given_with_the_device(synthetic) -> None:
+def test_known_cause_is_given_with_the_device(synthetic) -> None:
     synthetic.run()
     result = one(synthetic, "add-minutes")
     assert result.verdict == "differs"
     assert result.cause == "the paper had a Titan RTX, these runs a CPU, 1 thread"
 
 
-def test_with_everything_there_nothing_is_left_but_the_4000_epochs(whole: Path, whole_report) -> None:
+def test_full_results_leave_only_the_4000_epochs_open(whole: Path, whole_report) -> None:
     paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
     assert found.problems == {}
     long_runs = [paper.command(make, whole) for make in ("fig2_4000", "figC6")]
@@ -269,7 +269,7 @@ def test_with_everything_there_nothing_is_left_but_the_4000_epochs(whole: Path, 
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ") and "---" not in line)
 
 
-def test_an_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
+def test_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
     paper = load_paper()
     found = collect(synthetic.root, paper.setup)
     verdicts = evaluate(paper, found)

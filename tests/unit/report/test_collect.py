@@ -17,7 +17,7 @@ def read(runs) -> Collection:
     return collect(runs.root, load_paper().setup)
 
 
-def test_a_row_a_seed_with_settings_and_final_numbers(synthetic) -> None:
+def test_row_a_seed_with_settings_and_final_numbers(synthetic) -> None:
     synthetic.run("task=mul", "model=nanogpt", seeds="0-1,7", epochs=20, reach=9.0, final=[0.97, 0.98, 0.99])
     found = read(synthetic)
     table = found.replicas
@@ -31,7 +31,7 @@ def test_a_row_a_seed_with_settings_and_final_numbers(synthetic) -> None:
     assert found.problems == {}
 
 
-def test_a_replica_that_stands_in_two_packs_counts_once(synthetic) -> None:
+def test_replica_in_two_packs_counts_once_in_tables(synthetic) -> None:
     synthetic.run(seeds="0-4")
     synthetic.run(seeds="0")
     synthetic.run(seeds="3-6")
@@ -40,7 +40,7 @@ def test_a_replica_that_stands_in_two_packs_counts_once(synthetic) -> None:
     assert found.metrics.groupby("replica").size().tolist() == [50] * 7
 
 
-def test_the_finished_copy_of_a_replica_is_the_one_that_counts(synthetic) -> None:
+def test_finished_copy_of_a_replica_is_preferred(synthetic) -> None:
     unfinished = synthetic.run(seeds="0-4", epochs=25, finished=False)
     finished = synthetic.run(seeds="0", epochs=50)
     assert unfinished.name != finished.name
@@ -51,7 +51,7 @@ def test_the_finished_copy_of_a_replica_is_the_one_that_counts(synthetic) -> Non
     assert len(found.unfinished) == 4
 
 
-def test_a_longer_run_of_the_same_replica_is_another_configuration_of_one_trajectory(synthetic) -> None:
+def test_longer_run_of_the_same_replica_is_another_configuration_of_one_trajectory(synthetic) -> None:
     synthetic.run(seeds="0", epochs=50)
     synthetic.run(seeds="0", epochs=150)
     synthetic.run(seeds="0", epochs=50, settings={"model.optimizer.lr": 0.01})
@@ -97,7 +97,7 @@ def damage(run, name: str, text: str | None) -> None:
         ("summary.json", '{"seeds": [{"seed": 0, "val_mae": "none"}]}', "summary.json"),
     ],
 )
-def test_a_damaged_run_is_named_and_the_others_count(synthetic, name: str, text: str | None, says: str) -> None:
+def test_damaged_run_is_named_and_the_others_count(synthetic, name: str, text: str | None, says: str) -> None:
     good = synthetic.run(seeds="0")
     bad = synthetic.run("task=mul", seeds="0")
     damage(bad, name, text)
@@ -108,7 +108,7 @@ def test_a_damaged_run_is_named_and_the_others_count(synthetic, name: str, text:
     assert found.replicas.loc[found.replicas["finished"], "run"].tolist() == [good.name]
 
 
-def test_an_accuracy_above_one_is_damage(synthetic) -> None:
+def test_accuracy_above_one_is_damage(synthetic) -> None:
     run = synthetic.run(seeds="0", epochs=3, reach=None, final=0.5)
     text = (run.path / "metrics.csv").read_text().splitlines()
     text[2] = text[2].replace(text[2].split(",")[4], "51.2")
@@ -116,7 +116,7 @@ def test_an_accuracy_above_one_is_damage(synthetic) -> None:
     assert "no fraction from 0 to 1" in read(synthetic).problems[run.name]
 
 
-def test_a_line_that_was_cut_off_costs_that_line_only(synthetic) -> None:
+def test_truncated_line_loses_only_that_line(synthetic) -> None:
     run = synthetic.run(seeds="0", epochs=9, finished=False)
     with (run.path / "metrics.csv").open("a") as file:
         file.write("10,0,0.5,0.6")
@@ -126,7 +126,7 @@ def test_a_line_that_was_cut_off_costs_that_line_only(synthetic) -> None:
     assert found.metrics["epoch"].max() == 9
 
 
-def test_a_run_before_its_first_epoch_is_unfinished(synthetic) -> None:
+def test_run_before_its_first_epoch_is_unfinished(synthetic) -> None:
     run = synthetic.run(seeds="0-1", epochs=2, finished=False)
     (run.path / "metrics.csv").unlink()
     found = read(synthetic)
@@ -134,7 +134,7 @@ def test_a_run_before_its_first_epoch_is_unfinished(synthetic) -> None:
     assert found.metrics.empty
 
 
-def test_a_summary_of_other_seeds_is_damage(synthetic) -> None:
+def test_summary_of_other_seeds_is_damage(synthetic) -> None:
     run = synthetic.run(seeds="0-2")
     summary = run.summary()
     summary["seeds"] = summary["seeds"][:2]
@@ -157,7 +157,7 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}
 
 
-def test_a_reference_is_not_taken_for_the_authors_weights(synthetic) -> None:
+def test_reference_is_not_taken_for_the_authors_weights(synthetic) -> None:
     description = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
     sheet = json.loads(description.read_text())
     sheet["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
@@ -167,7 +167,7 @@ def test_a_reference_is_not_taken_for_the_authors_weights(synthetic) -> None:
     assert set(rows["departs"]) == {"reference=erd, seeds=0"}
 
 
-def test_a_probe_of_two_packs_counts_a_replica_once(synthetic) -> None:
+def test_replica_in_two_probed_packs_counts_once(synthetic) -> None:
     for seeds in ("0-2", "2-4"):
         run = synthetic.run(seeds=seeds)
         numbers = range(3) if seeds == "0-2" else range(2, 5)
@@ -177,7 +177,7 @@ def test_a_probe_of_two_packs_counts_a_replica_once(synthetic) -> None:
     assert sorted(rows["seed"].unique()) == [*range(5)]
 
 
-def test_a_probe_that_is_no_table_is_named(synthetic) -> None:
+def test_unreadable_probe_table_is_named(synthetic) -> None:
     run = synthetic.run(seeds="0")
     synthetic.probe(run.path, "amnesic", pd.DataFrame({"site": ["dec.3"]}))
     empty = synthetic.probe(run.path, "errors", pd.DataFrame({"seed": [0]}))
@@ -200,7 +200,7 @@ def mutated(text: bytes, rng: np.random.Generator) -> bytes:
     return kinds[rng.integers(len(kinds))]
 
 
-def test_whatever_bytes_are_there_the_rest_is_read(synthetic) -> None:
+def test_unreadable_bytes_do_not_hide_the_rest(synthetic) -> None:
     good = synthetic.run(seeds="0", epochs=5, reach=None, final=0.5)
     bad = synthetic.run("task=mul", seeds="0-1", epochs=5, reach=None, final=0.5)
     synthetic.erasures(bad.path, (0, 1))
@@ -216,7 +216,7 @@ def test_whatever_bytes_are_there_the_rest_is_read(synthetic) -> None:
         path.write_bytes(files[path])
 
 
-def test_an_empty_folder_is_an_empty_collection(synthetic) -> None:
+def test_empty_folder_is_an_empty_collection(synthetic) -> None:
     found = read(synthetic)
     assert found.replicas.empty
     assert found.metrics.empty
@@ -224,7 +224,7 @@ def test_an_empty_folder_is_an_empty_collection(synthetic) -> None:
     assert found.problems == {}
 
 
-def test_a_run_without_validation_examples_is_finished(synthetic) -> None:
+def test_run_without_validation_examples_is_finished(synthetic) -> None:
     run = synthetic.run(seeds="0-1", epochs=5, reach=None, final=0.5)
     rows = pd.read_csv(run.path / "metrics.csv").assign(val_seq_acc=np.nan, val_token_acc=np.nan)
     rows.to_csv(run.path / "metrics.csv", index=False, na_rep="nan")
@@ -233,7 +233,7 @@ def test_a_run_without_validation_examples_is_finished(synthetic) -> None:
     assert found.unfinished.empty
 
 
-def test_a_model_that_the_paper_does_not_have_is_named_and_nothing_more(synthetic) -> None:
+def test_unpublished_model_is_named_without_paper_numbers(synthetic) -> None:
     synthetic.run(seeds="0", settings={"model": {"name": "mlp", "net": {}, "optimizer": {}}, "model.name": "nanogpt"})
     config_file = next(synthetic.root.glob("*/config.yaml"))
     config_file.write_text(config_file.read_text().replace("name: nanogpt", "name: mlp"))
@@ -266,7 +266,7 @@ def test_rows_without_a_description_are_read_by_their_own_columns(synthetic) -> 
     assert len(probe_tables(found)) == 3
 
 
-def test_a_probe_of_ones_own_gets_a_table(synthetic) -> None:
+def test_users_own_probe_gets_a_table(synthetic) -> None:
     run = synthetic.run(seeds="0-2")
     rows = pd.DataFrame({"seed": [0, 1, 2], "site": "dec.1", "share": [0.5, 0.6, 0.7]})
     target = run.path / "probes" / "mine"
@@ -278,7 +278,7 @@ def test_a_probe_of_ones_own_gets_a_table(synthetic) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"name": "x", "columns": {"nowhere": "text"}}'])
-def test_a_damaged_description_is_named(synthetic, text: str) -> None:
+def test_damaged_description_is_named(synthetic, text: str) -> None:
     run = synthetic.run(seeds="0")
     path = synthetic.correlations(run.path, (0,))
     path.with_name("probe.json").write_text(text)

@@ -58,7 +58,7 @@ def dry_run() -> dict[str, Any]:
     return json.loads(capture[0])
 
 
-def test_the_dry_run_is_what_it_was(dry_run) -> None:
+def test_dry_run_equals_the_golden_one(dry_run) -> None:
     """``UPDATE_GOLDEN=1 pytest tests/unit/report/test_dashboard.py`` writes it anew: read the difference."""
     found = meaning(dry_run)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -88,7 +88,7 @@ def test_panels_name_what_is_logged(dry_run) -> None:
             assert (config["groupAgg"], config["groupArea"], config["aggregate"]) == ("mean", "minmax", True)
 
 
-def test_the_workspace_has_its_sections_and_groups(dry_run) -> None:
+def test_workspace_has_its_sections_and_groups(dry_run) -> None:
     section = dry_run["workspace"]["spec"]["section"]
     names = [part["name"] for part in section["panelBankConfig"]["sections"]]
     assert names == ["Sequence accuracy", "Token accuracy", "Loss", "Probes", "Final numbers"]
@@ -96,7 +96,7 @@ def test_the_workspace_has_its_sections_and_groups(dry_run) -> None:
     assert keys == ["task.value.name", "split.value.name", "model.value.name", "ablation.value.name"]
 
 
-def test_the_report_has_the_papers_figures(dry_run) -> None:
+def test_report_has_the_papers_figures(dry_run) -> None:
     blocks = dry_run["report"]["spec"]["blocks"]
     headings = [block["children"][0]["text"] for block in blocks if block["type"] == "heading"]
     starts = ("Figure 1", "Figure 2", "Figure 3", "Figure E.8", "Figure 4", "Table 3", "Figure C.6", "Appendix D")
@@ -121,7 +121,7 @@ def test_runs_of_a_figure_are_grouped_by_what_its_claims_compare(dry_run) -> Non
     assert ["ablation.value.name"] in groups
 
 
-def test_without_a_login_saving_is_refused_in_one_line(monkeypatch, tmp_path: Path, capsys) -> None:
+def test_saving_without_login_is_refused(monkeypatch, tmp_path: Path, capsys) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))

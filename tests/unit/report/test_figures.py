@@ -62,7 +62,7 @@ def test_appendix_a_writes_the_papers_cell(drawn) -> None:
     assert "27.9" in {text.get_text() for text in drawn["appendixA"].axes[0].texts}
 
 
-def test_a_line_is_the_median_over_seeds(synthetic) -> None:
+def test_line_is_the_median_over_seeds(synthetic) -> None:
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
     figure = draw(collect(synthetic.root, load_paper().setup), "fig1")["fig1"]
@@ -71,7 +71,7 @@ def test_a_line_is_the_median_over_seeds(synthetic) -> None:
     assert "not run" in {text.get_text() for text in figure.axes[1].texts}
 
 
-def test_no_figure_is_made_of_what_is_only_there_for_comparison(synthetic) -> None:
+def test_comparison_runs_alone_draw_no_figure(synthetic) -> None:
     synthetic.run(seeds="0")
     figures = draw(collect(synthetic.root, load_paper().setup))
     assert {name for name, figure in figures.items() if figure is not None} == {"fig1", "table3"}
@@ -89,7 +89,7 @@ def test_curves_come_from_finished_runs_that_got_there(synthetic) -> None:
     assert sorted(set(curves(found, 1000, task="add")["seed"])) == [4]
 
 
-def test_a_long_curve_keeps_its_ends_and_few_points(synthetic) -> None:
+def test_long_curve_is_thinned_and_keeps_its_ends(synthetic) -> None:
     synthetic.run("task=random_output", seeds="0", epochs=1000, reach=None, final=0.3)
     epochs = curves(collect(synthetic.root, load_paper().setup), 4000, task="random_output")["epoch"].to_numpy()
     assert epochs[0] == 1

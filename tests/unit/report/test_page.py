@@ -98,14 +98,14 @@ def page(browser: Browser, whole_report) -> Browser:
     return browser
 
 
-def test_it_loads_without_a_word_on_the_console(page: Browser) -> None:
+def test_page_loads_without_console_output(page: Browser) -> None:
     assert page.run("return document.readyState") == "complete"
     assert page.console() == []
     loaded = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [name for name in loaded if not name.startswith("data:")] == []
 
 
-def test_the_filter_shows_the_claims_of_one_verdict(page: Browser, whole_report) -> None:
+def test_filter_shows_the_claims_of_one_verdict(page: Browser, whole_report) -> None:
     counts = Counter(result.verdict for result in whole_report.results)
     assert len(counts) == 4
     for verdict, count in counts.items():
@@ -121,7 +121,7 @@ def test_the_filter_shows_the_claims_of_one_verdict(page: Browser, whole_report)
     assert len(page.visible("tr[data-verdict]")) == len(whole_report.results)
 
 
-def test_the_switch_shows_one_figure_at_a_time(page: Browser) -> None:
+def test_switch_shows_one_figure_at_a_time(page: Browser) -> None:
     names = page.run("return [...document.querySelectorAll('#switch button')].map(b => b.dataset.for)")
     assert len(names) == 10
     assert page.visible("[data-figure]") == ["figure-fig1"]
@@ -136,7 +136,7 @@ def test_the_switch_shows_one_figure_at_a_time(page: Browser) -> None:
     assert page.visible("[data-figure]") == ["figure-fig1"]
 
 
-def test_it_fits_a_phone(page: Browser) -> None:
+def test_page_fits_a_phone(page: Browser) -> None:
     page.devtools("Emulation.setDeviceMetricsOverride", **PHONE)
     page.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.run("document.querySelectorAll('[data-figure]').forEach(f => { f.hidden = false; })")
@@ -149,7 +149,7 @@ def test_it_fits_a_phone(page: Browser) -> None:
     assert page.run(overflowing) == []
 
 
-def test_it_is_dark_where_the_reader_wants_that(page: Browser) -> None:
+def test_page_follows_the_readers_dark_mode(page: Browser) -> None:
     ground = {}
     for scheme in ("light", "dark"):
         page.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -158,7 +158,7 @@ def test_it_is_dark_where_the_reader_wants_that(page: Browser) -> None:
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 23)"}
 
 
-def test_the_report_of_nothing_works_too(browser: Browser, empty_report) -> None:
+def test_empty_report_works(browser: Browser, empty_report) -> None:
     browser.console()
     browser.open(empty_report.out / "index.html")
     assert browser.visible("[data-figure]") == ["figure-fig1"]

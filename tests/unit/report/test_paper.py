@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_paper(claim: str, says: str) -> None:
     assert CLAIMS[claim].text == says
 
 
-def test_the_known_errata_stand_beside_their_claims() -> None:
+def test_known_errata_stand_beside_their_claims() -> None:
     assert "4000" in CLAIMS["fig2-train"].erratum
     assert "authors' own weights" in CLAIMS["appD-after"].erratum
 
@@ -120,7 +120,7 @@ def test_every_command_names_options_that_exist(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("model.optimizer.lr", 0.01), ("task.bits", 5), ("split.seed", 1), ("model.gradient_clip", 1.0)]
 )
-def test_a_setting_that_is_not_the_papers_is_named(configuration_of, key: str, value: float) -> None:
+def test_setting_that_departs_from_the_paper_is_named(configuration_of, key: str, value: float) -> None:
     config = configuration_of("task=mul")
     assert departures(settings(config), load_paper().setup) == []
     *groups, last = key.split(".")
@@ -128,7 +128,7 @@ def test_a_setting_that_is_not_the_papers_is_named(configuration_of, key: str, v
     assert departures(settings(config), load_paper().setup) == [f"{key}={value}"]
 
 
-def test_a_command_points_at_the_folder_that_was_read() -> None:
+def test_printed_command_names_the_folder_that_was_read() -> None:
     paper = load_paper()
     assert paper.command("fig3", Path("runs")) == "python train.py -m experiment=fig3"
     assert paper.command("fig3", Path("/data/my runs")).endswith(" runs_dir='/data/my runs'")
@@ -149,7 +149,7 @@ def test_a_command_points_at_the_folder_that_was_read() -> None:
         ({"statement": ""}, "statement"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(change: dict, says: str, tmp_path: Path) -> None:
+def test_mistake_in_the_file_is_named(change: dict, says: str, tmp_path: Path) -> None:
     raw = yaml.safe_load(PAPER.read_text().partition("      - id: fig1-mul\n")[0])  # the first claim alone
     raw["sections"][0]["claims"][0] |= change
     path = tmp_path / "paper.yaml"

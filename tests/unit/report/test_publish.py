@@ -94,7 +94,7 @@ def test_publishing_writes_tables_figures_and_blocks(synthetic, tmp_path: Path) 
     assert text.endswith("<!-- results:end -->\nbelow\n")
 
 
-def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys) -> None:
+def test_missing_folder_is_one_line(tmp_path: Path, capsys) -> None:
     with pytest.raises(SystemExit, match="1"):
         main([str(tmp_path / "nowhere"), f"--results={tmp_path}"])
     assert capsys.readouterr().err.count("\n") == 1

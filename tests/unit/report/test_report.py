@@ -28,7 +28,7 @@ def test_everything_is_written(whole_report) -> None:
     assert of_runs[["ours", "low", "high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
-def test_an_empty_folder_gives_a_report_that_says_what_to_run(empty_report) -> None:
+def test_empty_folder_gives_a_report_that_says_what_to_run(empty_report) -> None:
     claims = load_paper().claims
     total = sum(claim.kind == "result" and not claim.same_as for claim in claims)
     checks = sum(claim.kind == "setup" for claim in claims)
@@ -58,7 +58,7 @@ def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, 
     ("runs", "out", "says"),
     [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out=")],
 )
-def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
+def test_unreadable_or_unwritable_files_are_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit, match="1"):
@@ -96,7 +96,7 @@ class Addresses(HTMLParser):
         self.found += [value or "" for key, value in attrs if key in loads]
 
 
-def test_the_page_loads_nothing(small) -> None:
+def test_page_loads_nothing(small) -> None:
     page = (small[1] / "index.html").read_text()
     addresses = Addresses()
     addresses.feed(page)
@@ -106,7 +106,7 @@ def test_the_page_loads_nothing(small) -> None:
     assert "url(" not in page
 
 
-def test_the_same_runs_give_the_same_report_and_nothing_old_stays(small, tmp_path: Path) -> None:
+def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
     runs, first = small
     build(runs, tmp_path)
     files = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
@@ -117,7 +117,7 @@ def test_the_same_runs_give_the_same_report_and_nothing_old_stays(small, tmp_pat
     assert not list((tmp_path / "figures").iterdir())
 
 
-def test_the_page_opens_with_the_runs_that_are_there(small) -> None:
+def test_page_opens_with_the_runs_that_are_there(small) -> None:
     page = (small[1] / "index.html").read_text()
     runs, claims = page.index('<section id="runs">'), page.index('<section id="claims">')
     assert runs < claims
@@ -139,7 +139,7 @@ def test_500_seeds_take_less_than_20_seconds(synthetic, tmp_path: Path) -> None:
     assert time.process_time() - start < 20
 
 
-def test_a_reader_who_has_seen_enough_is_no_error(cli, tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(cli, tmp_path: Path) -> None:
     """``| head``: standard output is a pipe that nobody reads."""
     code = """
 import os, sys

@@ -43,16 +43,16 @@ def changed(config, key):
 
 
 @pytest.mark.parametrize("key", [key for key, _ in leaves(CONFIG) if key.startswith(HARMLESS)])
-def test_the_name_ignores_what_cannot_change_the_weights(key):
+def test_name_ignores_what_cannot_change_the_weights(key):
     assert run_name(changed(CONFIG, key)) == run_name(CONFIG)
 
 
 @pytest.mark.parametrize("key", [key for key, _ in leaves(CONFIG) if not key.startswith(HARMLESS)])
-def test_the_name_tells_apart_whatever_can_change_the_weights(key):
+def test_name_tells_apart_whatever_can_change_the_weights(key):
     assert run_name(changed(CONFIG, key)) != run_name(CONFIG)
 
 
-def test_the_keys_that_do_not_matter_are_these_and_no_others():
+def test_keys_that_do_not_matter_are_these_and_no_others():
     ignored = {key for key, _ in leaves(CONFIG) if run_name(changed(CONFIG, key)) == run_name(CONFIG)}
     assert {key.split(".")[0] for key in ignored} == {
         "logger",
@@ -71,13 +71,13 @@ def test_the_keys_that_do_not_matter_are_these_and_no_others():
     }
 
 
-def test_the_name_is_readable(config):
+def test_name_is_readable(config):
     assert run_name({**config, "seed": "0-4"}).startswith("add-random-transformer-none-seed0-4-")
     assert len(run_name(config).rpartition("-")[2]) == 8
 
 
 @pytest.mark.parametrize("spec", [[0, 1, 2, 3, 4], "4,0-3", [3, "0-2", 4], "0,1,2,3,4"])
-def test_one_pack_has_one_name_however_it_is_spelt(spec, config):
+def test_spellings_of_one_pack_share_a_name(spec, config):
     assert run_name({**config, "seed": spec}) == run_name({**config, "seed": "0-4"})
 
 
@@ -86,14 +86,14 @@ def test_another_pack_has_another_name(spec, config):
     assert run_name({**config, "seed": spec}) != run_name({**config, "seed": "0-4"})
 
 
-def test_a_name_is_a_file_name_however_many_seeds(config):
+def test_name_fits_a_file_name_for_any_number_of_seeds(config):
     many = {**config, "seed": list(range(0, 4000, 2))}
     assert len(run_name(many)) < 120
     assert run_name(many) != run_name({**config, "seed": list(range(0, 4002, 2))})
     assert set(run_name({**config, "seed": "0-4,7,9"})) <= set("abcdefghijklmnopqrstuvwxyz_0123456789-+")
 
 
-def test_the_name_owes_nothing_to_the_order_of_keys(config):
+def test_name_ignores_the_order_of_keys(config):
     backwards = {key: dict(reversed(v.items())) if isinstance(v, dict) else v for key, v in reversed(config.items())}
     assert run_name(backwards) == run_name(config)
 
@@ -105,7 +105,7 @@ def test_keys_that_came_later_count_only_where_they_changed(config):
     assert run_name(config | {"task": config["task"] | {"base": 3}}) != run_name(config)
 
 
-def test_the_name_of_the_default_run_is_that_of_the_first_version():
+def test_name_of_the_default_run_is_that_of_the_first_version():
     assert run_name(compose("train").resolved) == "add-random-transformer-none-seed0-a7f42b33"
 
 
@@ -146,20 +146,20 @@ def test_metrics_come_back(tmp_path_factory, first, second):
     assert len(run.metrics()) == len(first)
 
 
-def test_the_columns_are_those_of_the_design():
+def test_columns_are_those_of_the_design():
     assert ",".join(METRICS) == (
         "epoch,seed,train_loss,train_token_acc,train_seq_acc,val_token_acc,val_seq_acc,seconds"
     )
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(METRICS) + "\none,0,0,0,0,0,0,0\n"])
-def test_other_columns_are_refused(text, tmp_path):
+def test_rows_with_other_columns_are_refused(text, tmp_path):
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(UserError, match=r"metrics\.csv: not the columns epoch,"):
         Run(tmp_path).metrics()
 
 
-def test_a_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tmp_path, config):
+def test_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tmp_path, config):
     run = Run(tmp_path / "run")
     run.create(config)
     assert not run.finished
@@ -177,7 +177,7 @@ def test_a_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(
 @pytest.mark.parametrize(
     "text", ["", "{", "null", "[]", "{}", '{"status": "finished"}', '{"status": "running", "seeds": [{"seed": 0}]}']
 )
-def test_a_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_path, config):
+def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_path, config):
     run = Run(tmp_path)
     run.create(config)
     run.weights(0).touch()
@@ -185,7 +185,7 @@ def test_a_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tm
     assert not run.finished
 
 
-def test_the_configuration_comes_back(tmp_path, config):
+def test_configuration_comes_back(tmp_path, config):
     run = Run(tmp_path / "run")
     run.create(config)
     assert run.config() == config
@@ -193,14 +193,14 @@ def test_the_configuration_comes_back(tmp_path, config):
 
 
 @pytest.mark.parametrize("text", [None, "- 1\n- 2\n", "a: [", "\udcff"])
-def test_a_folder_that_is_not_a_run_is_refused(text, tmp_path):
+def test_folder_that_is_not_a_run_is_refused(text, tmp_path):
     if text is not None:
         (tmp_path / "config.yaml").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=str(tmp_path)):
         Run(tmp_path).config()
 
 
-def test_nothing_is_made_before_create(tmp_path, config):
+def test_run_directory_is_created_only_by_create(tmp_path, config):
     run = Run(tmp_path / "runs" / run_name(config))
     assert run.metrics() == []
     assert not run.finished

@@ -44,7 +44,7 @@ def job_of(tmp_path):
     )
 
 
-def test_a_plan_already_begun_is_reused_however_much_memory_is_free(job_of):
+def test_pack_plan_already_begun_is_reused(job_of):
     first = job_of("0-19").packs(lambda job: 11)
     assert [pack.resolved["seed"] for pack in first] == ["0-7", "8-15", "16-19"]
     assert {pack.pack.part_of for pack in first} == {"0-19"}
@@ -52,24 +52,24 @@ def test_a_plan_already_begun_is_reused_however_much_memory_is_free(job_of):
     assert job_of("0-19").packs(never) == job_of("0-19").packs() == first
 
 
-def test_one_pack_that_has_begun_is_not_split(job_of):
+def test_pack_that_has_begun_is_not_split(job_of):
     begin(job_of("0-19"))
     assert job_of("0-19").packs(never) == [job_of("0-19")]
 
 
-def test_a_run_of_the_first_seeds_alone_splits_nothing(job_of):
+def test_run_of_the_first_seeds_does_not_split_the_pack(job_of):
     for seeds in ("0", "0-1"):
         begin(job_of(seeds))
     assert job_of("0-19").packs(lambda job: 20) == [job_of("0-19")]
 
 
-def test_a_pack_that_never_ended_an_epoch_may_be_split_after_all(job_of):
+def test_pack_without_a_finished_epoch_may_be_split(job_of):
     job = job_of("0-3")
     job.run.create(job.resolved)
     assert len(job.packs(lambda job: 2)) == 2
 
 
-def test_a_number_and_a_single_seed_ask_no_device(job_of):
+def test_integer_pack_size_and_single_seed_query_no_device(job_of):
     assert job_of("0").packs(never) == [job_of("0")]
     packs = job_of("0-4", "pack.max_replicas=2").packs(never)
     assert [pack.seeds for pack in packs] == [(0, 1), (2, 3), (4,)]

@@ -20,7 +20,7 @@ def tables():
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("name", SPLITS)
-def test_a_quarter_of_the_table_is_held_out(name, bits, tables):
+def test_quarter_of_the_table_is_held_out(name, bits, tables):
     held_out = SPLITS[name](tables[bits])
     assert held_out.dtype == bool
     assert held_out.shape == (4**bits,)

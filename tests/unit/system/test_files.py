@@ -33,7 +33,7 @@ def test_several_writers_of_one_file_all_succeed(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
+def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
     with pytest.raises(OSError, match=r"No space left on device: '\S+/rows\.csv'$"), replacing(tmp_path / "rows.csv"):
         raise OSError(28, "No space left on device")  # as Pillow does: without a name
     (tmp_path / "folder").mkdir()
@@ -41,7 +41,7 @@ def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
         write_atomically(tmp_path / "folder", "")
 
 
-def test_a_folder_that_others_could_have_prepared_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_folder_that_others_could_have_prepared_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ours = own_folder(tmp_path / "cache")
     assert ours == own_folder(ours) == tmp_path / "cache"
@@ -54,13 +54,13 @@ def test_a_folder_that_others_could_have_prepared_is_not_used(tmp_path: Path, mo
         assert other.stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_that_can_be_made_is_left_unmade(tmp_path):
+def test_checking_a_folder_does_not_create_it(tmp_path):
     require_writable("runs_dir", tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("inside", ["", "/sub", "/sub/sub"])
-def test_a_folder_that_cannot_be_made_is_refused(inside, tmp_path):
+def test_folder_that_cannot_be_created_is_refused(inside, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"^out=.*file.*: cannot be written .*; expected a folder"):
         require_writable("out", f"{tmp_path}/file{inside}")

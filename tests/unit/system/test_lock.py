@@ -30,13 +30,13 @@ def holder(tmp_path):
         process.kill()
 
 
-def test_the_second_is_told_who_holds_it(holder, tmp_path):
+def test_second_process_names_the_holder(holder, tmp_path):
     named = rf"^.*run: in use by process {holder.pid} on {socket.gethostname()}; "
     with pytest.raises(UserError, match=named), holding(tmp_path / "run"):
         pytest.fail("held twice")
 
 
-def test_the_lock_dies_with_its_holder(holder, tmp_path):
+def test_lock_is_released_when_its_holder_dies(holder, tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with holding(tmp_path / "run"):
@@ -44,7 +44,7 @@ def test_the_lock_dies_with_its_holder(holder, tmp_path):
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
-def test_a_lock_that_is_another_file_is_refused_and_that_file_unchanged(tmp_path, link):
+def test_lock_that_is_another_file_is_refused_and_that_file_unchanged(tmp_path, link):
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "run").mkdir()
     link(tmp_path / "precious", tmp_path / "run" / ".lock")
@@ -53,13 +53,13 @@ def test_a_lock_that_is_another_file_is_refused_and_that_file_unchanged(tmp_path
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_one_after_the_other(tmp_path):
+def test_holder_releases_the_lock_for_the_next(tmp_path):
     for _ in range(2):
         with holding(tmp_path / "run"):
             pass
 
 
-def test_a_file_system_without_locks_is_used_without(tmp_path, monkeypatch, capsys):
+def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
     def unsupported(*_):
         raise OSError(95, "Operation not supported")
 

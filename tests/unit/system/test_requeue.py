@@ -31,7 +31,7 @@ def test_sigusr1_requeues_under_slurm(slurm):
     assert slurm() == "requeue 42\n"
 
 
-def test_a_task_of_an_array_requeues_itself_alone(slurm, monkeypatch):
+def test_task_of_an_array_requeues_itself_alone(slurm, monkeypatch):
     """The last task of an array has the id of the whole array, which would requeue those that run, too."""
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "42")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
@@ -40,7 +40,7 @@ def test_a_task_of_an_array_requeues_itself_alone(slurm, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_other_signals_do_not(slurm, number):
+def test_other_signals_do_not_requeue(slurm, number):
     requeue(number)
     assert slurm() is None
 
@@ -51,7 +51,7 @@ def test_sigterm_does_in_the_grace_time_of_a_preemption(slurm, monkeypatch):
     assert slurm() == "requeue 42\n"
 
 
-def test_a_cancelled_job_stays_dead(slurm, monkeypatch):
+def test_cancelled_job_is_not_requeued(slurm, monkeypatch):
     monkeypatch.setenv("JOB", "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14")
     requeue(signal.SIGTERM)
     assert slurm() is None
@@ -63,7 +63,7 @@ def test_nothing_is_requeued_where_there_is_no_slurm(slurm, monkeypatch):
     assert slurm() is None
 
 
-def test_a_slurm_that_does_not_requeue_is_one_line(monkeypatch, capsys):
+def test_slurm_without_requeue_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     monkeypatch.setenv("PATH", "")
     requeue(signal.SIGUSR1)

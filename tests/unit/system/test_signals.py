@@ -32,7 +32,7 @@ def handlers_as_before():
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 128 + signal.SIGUSR1), (signal.SIGINT, 130)]
 )
-def test_the_exit_status_names_the_signal(number, status):
+def test_exit_status_names_the_signal(number, status):
     with pytest.raises(Preempted) as stop, signals_caught():
         send(number)
     assert (stop.value.code, stop.value.signal) == (status, number)
@@ -49,7 +49,7 @@ def stopped():
     return run
 
 
-def test_a_step_is_finished_first(stopped):
+def test_current_step_finishes_first(stopped):
     done = []
 
     def work():
@@ -63,7 +63,7 @@ def test_a_step_is_finished_first(stopped):
     assert done == ["the step"]
 
 
-def test_nothing_is_forgotten_at_the_end_of_the_last_step(stopped):
+def test_signal_after_the_last_step_is_kept(stopped):
     def work():
         with deferred():
             send(signal.SIGTERM)
@@ -72,7 +72,7 @@ def test_nothing_is_forgotten_at_the_end_of_the_last_step(stopped):
     stopped(work)
 
 
-def test_no_job_can_catch_it(stopped):
+def test_job_code_cannot_catch_the_interrupt(stopped):
     def work():
         with contextlib.suppress(Exception):
             send(signal.SIGTERM)
@@ -81,7 +81,7 @@ def test_no_job_can_catch_it(stopped):
     stopped(work)
 
 
-def test_a_signal_that_was_ignored_stays_ignored():
+def test_signal_that_was_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with signals_caught():
@@ -121,7 +121,7 @@ each_other = pytest.mark.parametrize("other", signals.OTHERS)
 
 
 @each_other
-def test_another_is_called_between_two_steps_and_the_program_goes_on(listener, other):
+def test_third_party_handler_runs_between_steps_and_training_continues(listener, other):
     with signals_caught(), deferred():
         send(other)
         assert signals.asked()
@@ -134,7 +134,7 @@ def test_another_is_called_between_two_steps_and_the_program_goes_on(listener, o
 
 
 @each_other
-def test_another_is_called_in_a_step_that_takes_too_long(listener, other):
+def test_third_party_handler_runs_when_a_step_exceeds_the_grace_period(listener, other):
     with signals_caught(), deferred():
         send(other)
         send(other)
@@ -142,7 +142,7 @@ def test_another_is_called_in_a_step_that_takes_too_long(listener, other):
         assert listener.heard == [other]
 
 
-def test_two_others_are_both_called(listener):
+def test_two_third_party_handlers_both_run(listener):
     with signals_caught(), deferred():
         for number in signals.OTHERS:
             send(number)
@@ -150,7 +150,7 @@ def test_two_others_are_both_called(listener):
         assert sorted(listener.heard) == sorted(signals.OTHERS)
 
 
-def test_another_is_called_in_its_turn_when_blocks_are_nested(listener):
+def test_third_party_handler_runs_after_nested_blocks(listener):
     with signals_caught(), deferred():
         with deferred():
             send(signal.SIGUSR2)
@@ -159,7 +159,7 @@ def test_another_is_called_in_its_turn_when_blocks_are_nested(listener):
 
 
 @pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_for_us_counts_after_anothers_was_called(listener, stopped, ours):
+def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours):
     def work():
         with deferred():
             send(signal.SIGUSR2)
@@ -171,7 +171,7 @@ def test_a_signal_for_us_counts_after_anothers_was_called(listener, stopped, our
     assert listener.heard == [signal.SIGUSR2]
 
 
-def test_another_is_not_disturbed(listener, stopped):
+def test_third_party_handler_is_left_alone(listener, stopped):
     """While it puts the job back into the queue, say: not by an alarm, not by its own signal once more."""
 
     def busy():
@@ -193,7 +193,7 @@ def test_another_is_not_disturbed(listener, stopped):
 
 
 @pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
-def test_what_another_raises_ends_the_block(listener, error):
+def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
     def ends():
         if isinstance(error, SystemExit):
             send(signal.SIGTERM)  # too late: this is the end, and with that status
@@ -210,7 +210,7 @@ def test_what_another_raises_ends_the_block(listener, error):
     assert raised.value is error
 
 
-def test_another_gives_no_longer_grace_to_a_step_that_takes_too_long(cli):
+def test_third_party_handler_does_not_extend_the_grace_period(cli):
     code = """
 import os, signal, sys, time
 from arith_erd.system import signals
@@ -231,7 +231,7 @@ with signals.signals_caught(), signals.deferred():
 # Blocks in blocks, second signals, long steps
 
 
-def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):
+def test_nested_block_keeps_the_outer_handlers(stopped):
     def work():
         with signals_caught():
             pass
@@ -241,7 +241,7 @@ def test_an_inner_block_leaves_the_handlers_to_the_outer_one(stopped):
     stopped(work)
 
 
-def test_a_step_that_takes_too_long_is_left(cli, monkeypatch):
+def test_step_longer_than_the_grace_period_is_abandoned(cli, monkeypatch):
     code = """
 import os, signal, time
 from arith_erd.system import signals
@@ -255,7 +255,7 @@ with signals.signals_caught(), signals.deferred():
     assert not result.stderr
 
 
-def test_a_second_interrupt_is_out_at_once(cli):
+def test_second_interrupt_exits_immediately(cli):
     code = """
 import os, signal, time
 from arith_erd.system import signals

@@ -38,9 +38,7 @@ def eight(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"cpu__cfs_quota_us": "300000\n", "cpu__cfs_period_us": "100000\n"}, 3),
     ],
 )
-def test_a_quota_of_the_control_group_limits_the_processors(
-    tmp_path: Path, files: dict[str, str], processors: int
-) -> None:
+def test_cgroup_quota_limits_the_processors(tmp_path: Path, files: dict[str, str], processors: int) -> None:
     assert usable_processors(container(tmp_path, **files)) == processors
 
 
@@ -53,7 +51,7 @@ def test_affinity_limits_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("eight")
-def test_what_the_environment_says_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_take_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container(tmp_path, cpu_max="200000 100000")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
@@ -63,6 +61,6 @@ def test_what_the_environment_says_is_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("eight")
-def test_a_free_machine_is_left_to_torch(tmp_path: Path) -> None:
+def test_idle_machine_keeps_torchs_thread_count(tmp_path: Path) -> None:
     settle_threads(tmp_path)
     assert "OMP_NUM_THREADS" not in os.environ

@@ -90,7 +90,7 @@ def test_rows_of_any_operands(case):
 
 
 @given(any_tasks())
-def test_the_table_holds_every_combination_once_first_operand_slowest(task):
+def test_table_holds_every_combination_once_first_operand_slowest(task):
     shape = (task.limit,) * task.operands
     assert (task.shape, task.size) == (shape, math.prod(shape))
     if task.size > 1024:  # the orders are the same at every size
@@ -116,7 +116,7 @@ def test_every_row_of_the_papers_tables(task_class, prompt_order, completion_ord
 
 @pytest.mark.parametrize("task_class", PAPERS)
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_the_table_has_each_pair_once(task_class, bits):
+def test_table_has_each_pair_once(task_class, bits):
     task = task_class(bits)
     examples = task.examples()
     assert len(examples) == 4**bits
@@ -159,7 +159,7 @@ def test_decode_inverts_the_completion(case):
     np.testing.assert_array_equal(decoded, examples.answer)
 
 
-def test_another_number_of_operands_is_refused():
+def test_wrong_number_of_operands_is_refused():
     with pytest.raises(ValueError, match=r"^add3 takes 3 operands, received 2$"):
         Add3(3).examples([1], [2])
 
@@ -188,7 +188,7 @@ def test_carries_of_the_whole_binary_table(bits):
     assert Add(bits).carries(examples.a, examples.b).tolist() == [ripple(pair, bits, 2) for pair in pairs]
 
 
-def test_the_last_carry_is_the_top_bit_of_the_sum():
+def test_last_carry_is_the_top_bit_of_the_sum():
     concepts = Add(7).concepts(*np.divmod(np.arange(4**7), 2**7))
     np.testing.assert_array_equal(concepts["carries"][:, -1], concepts["completion_bits"][:, -1])
 

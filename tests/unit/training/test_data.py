@@ -29,7 +29,7 @@ def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, 
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 49])
-def test_an_epoch_shows_each_replica_every_training_example_once(data, epoch):
+def test_epoch_shows_each_replica_every_training_example_once(data, epoch):
     batches = epoch_of(data, epoch=epoch)
     for index in range(3):
         seen = [row for prompt, completion in batches for row in examples(prompt[index], completion[index])]
@@ -37,7 +37,7 @@ def test_an_epoch_shows_each_replica_every_training_example_once(data, epoch):
 
 
 @pytest.mark.parametrize(("batch_size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
-def test_the_last_smaller_batch_is_there(data, batch_size, sizes):
+def test_last_smaller_batch_is_kept(data, batch_size, sizes):
     batches = TrainBatches(*data.train, SEEDS, batch_size, step=lambda: 0)
     assert [prompt.shape for prompt, _ in batches] == [(3, size, 9) for size in sizes]
     assert [completion.shape for _, completion in batches] == [(3, size, 5) for size in sizes]
@@ -45,7 +45,7 @@ def test_the_last_smaller_batch_is_there(data, batch_size, sizes):
 
 
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_a_replica_sees_the_batches_of_its_seed_alone(data, epoch):
+def test_replica_sees_the_batches_of_its_seed_alone(data, epoch):
     packed = epoch_of(data, epoch=epoch)
     for index, seed in enumerate(SEEDS):
         for (prompt, completion), (p, c) in zip(packed, epoch_of(data, [seed], epoch), strict=True):
@@ -53,13 +53,13 @@ def test_a_replica_sees_the_batches_of_its_seed_alone(data, epoch):
             assert torch.equal(completion[index], c[0])
 
 
-def test_the_order_is_another_one_for_each_seed_and_epoch(data):
+def test_order_is_another_one_for_each_seed_and_epoch(data):
     batches = TrainBatches(*data.train, SEEDS, 40, step=lambda: 0)
     orders = {tuple(batches.order(seed, epoch).tolist()) for seed in range(10) for epoch in range(10)}
     assert len(orders) == 100
 
 
-def test_the_order_owes_nothing_to_the_global_generator_nor_to_what_was_iterated_before(data):
+def test_order_depends_only_on_seed_and_epoch(data):
     torch.manual_seed(0)
     first, second = epoch_of(data, epoch=0), epoch_of(data, epoch=1)
     torch.manual_seed(1)
@@ -68,7 +68,7 @@ def test_the_order_owes_nothing_to_the_global_generator_nor_to_what_was_iterated
 
 
 @pytest.mark.parametrize("taken", [0, 1, 4])
-def test_an_interrupted_epoch_goes_on_with_the_batches_that_are_left(data, taken):
+def test_interrupted_epoch_continues_with_the_remaining_batches(data, taken):
     left = list(TrainBatches(*data.train, SEEDS, 40, step=lambda: 2 * 5 + taken))
     whole = epoch_of(data, epoch=2)[taken:]
     assert all(torch.equal(x, y) for a, b in zip(left, whole, strict=True) for x, y in zip(a, b, strict=True))
@@ -100,7 +100,7 @@ def test_evaluation_keeps_its_last_smaller_batch(data):
 
 @pytest.mark.parametrize("replicas", [1, 5, 15, 64, 1000])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
+def test_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
     """A compiled pack has a compilation for each."""
     size = evaluation_batch_size(torch.device(device), replicas)
     assert size >= 256
@@ -108,7 +108,7 @@ def test_the_papers_subsets_are_evaluated_in_batches_of_one_size(device, replica
 
 
 @pytest.mark.parametrize(("answer", "number"), [(True, 64), (False, 0)])
-def test_a_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
+def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
     job = compose("train", ["task.bits=3", "split.fraction=0.5"])
     job = replace(job, split=lambda examples: np.full(len(examples), answer))
     given = r"split=random split\.fraction=0\.5 split\.seed=0"

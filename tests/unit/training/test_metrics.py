@@ -46,7 +46,7 @@ def test_accuracies_are_what_counting_says(pairs):
         assert metric.compute().reshape(-1).tolist() == pytest.approx(expected)
 
 
-def test_reset_forgets():
+def test_reset_clears_all_counts():
     metric = SequenceAccuracy(2)
     metric.update(torch.zeros(2, 3, 4), torch.zeros(3, 4))
     metric.reset()
@@ -54,7 +54,7 @@ def test_reset_forgets():
     assert metric.compute().tolist() == [0, 0]
 
 
-def test_a_replica_is_not_judged_by_the_others():
+def test_each_replica_is_measured_alone():
     predicted = torch.tensor([[[3, 4]], [[3, 3]], [[4, 4]]])
     metrics = TokenAccuracy(3), SequenceAccuracy(3)
     for metric in metrics:

@@ -157,7 +157,7 @@ def test_one_batch_for_all_equals_a_copy_for_each(network, seeds, batch):
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_replica_as_a_plain_network_gives_the_same_logits(network, batch):
+def test_extracted_replica_gives_the_same_logits(network, batch):
     pack = Pack(builder(network), SEEDS)
     prompt, answer_in = batch[0], shift_right(batch[1])
     with torch.no_grad():
@@ -178,7 +178,7 @@ def test_replica_states_are_copies_and_make_up_the_stack(network):
     assert torch.equal(torch.stack(states), stack)
 
 
-def test_a_checkpoint_of_a_pack_holds_parameters_only():
+def test_checkpoint_of_a_pack_holds_parameters_only():
     pack = Pack(builder(Transformer), SEEDS)
     assert set(pack.state_dict()) == {f"stacked.{name}" for name, _ in pack.stacked.named_parameters()}
     assert all(stack.shape[0] == 3 for stack in pack.state_dict().values())
@@ -262,7 +262,7 @@ def test_one_optimizer_of_a_pack_is_one_for_each_replica(network, optimizer, cli
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_the_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
+def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
     pack = Pack(builder(network, dropout=0.0), SEEDS)
     loss = LitPack(pack, torch.optim.SGD).training_step(batch, 0)
     expected = [
@@ -276,7 +276,7 @@ def test_the_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
 
 
 @pytest.mark.slow
-def test_a_compiled_pack_has_the_losses_and_gradients_of_an_eager_one(batch):
+def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch):
     """Three replicas only, since compiling is slow; a pack of one differs in nothing but the size of an axis."""
     packs = [Pack(builder(Transformer, num_layers=1), SEEDS, compile=compile) for compile in (False, True)]
     for pack in packs:

@@ -23,12 +23,12 @@ from tests.tiny import LEARNS
 
 
 @pytest.mark.parametrize("model", ["transformer", "nanogpt"])
-def test_the_same_seed_twice_is_bit_identical(train_in, tmp_path, model):
+def test_same_seed_twice_is_bit_identical(train_in, tmp_path, model):
     overrides = (f"model={model}", "seed=0-1")
     assert_same(train_in(tmp_path / "first", *overrides), train_in(tmp_path / "second", *overrides))
 
 
-def test_the_global_generators_do_not_matter(train_in, tmp_path):
+def test_global_generators_do_not_matter(train_in, tmp_path):
     runs = []
     for seed in (0, 1):
         torch.manual_seed(seed)
@@ -38,7 +38,7 @@ def test_the_global_generators_do_not_matter(train_in, tmp_path):
 
 
 @pytest.mark.parametrize("model", ["transformer", "nanogpt"])
-def test_a_pack_equals_its_seeds_alone(train, model):
+def test_pack_equals_its_seeds_alone(train, model):
     overrides = (f"model={model}", "trainer.max_epochs=1")
     packed = train(*overrides, "seed=[0,2,7]")
     for row in packed.metrics():
@@ -85,7 +85,7 @@ def test_each_step_has_its_own_dropout_and_evaluation_none(train, monkeypatch):
     assert steps == [0, 1, 2, None, None, 3, 4, 5, None, None]
 
 
-def test_the_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
+def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     """Not over its batches, of which the last is smaller."""
     losses, original = [], LitPack.training_step
 
@@ -116,7 +116,7 @@ def test_dropout_is_off_when_accuracy_is_measured(train):
 # The run directory
 
 
-def test_a_run_directory_holds_what_the_design_lists(trained_pack):
+def test_run_directory_holds_what_the_design_lists(trained_pack):
     assert (trained_pack.path / ".lock").is_file()  # by whoever trains; nobody does any more
     files = {
         path.relative_to(trained_pack.path).as_posix() for path in trained_pack.path.rglob("[!.]*") if path.is_file()
@@ -141,7 +141,7 @@ def test_metrics_have_a_row_for_each_epoch_and_seed(trained_pack):
     assert all(row["seconds"] > 0 and math.isfinite(row["train_loss"]) for row in rows)
 
 
-def test_the_summary_says_what_the_design_lists(trained_pack):
+def test_summary_says_what_the_design_lists(trained_pack):
     summary = trained_pack.summary()
     assert {"status", "params", "epochs", "wall_seconds", "train_flops", "device", "versions", "seeds"} <= set(summary)
     assert summary["status"] == "finished"
@@ -156,7 +156,7 @@ def test_the_summary_says_what_the_design_lists(trained_pack):
             assert entry[key] == last[key]
 
 
-def test_what_the_summary_had_decoded_is_what_decoding_everything_gives(trained_pack):
+def test_summary_equals_decoding_everything(trained_pack):
     for entry in trained_pack.summary()["seeds"]:
         subject = load_run(trained_pack.path, entry["seed"])
         examples = subject.task.examples()
@@ -210,7 +210,7 @@ def test_without_stop_at_a_run_goes_on(train, monkeypatch):
     assert train("trainer.max_epochs=3").summary()["epochs"] == 3
 
 
-def test_a_stopped_run_is_not_trained_further(train, monkeypatch):
+def test_run_stopped_by_stop_at_is_not_trained_further(train, monkeypatch):
     accuracies(monkeypatch, {0: [0.5, 0.97, 0.97, 0.97]})
     overrides = ("trainer.max_epochs=4", "trainer.stop_at=0.95")
     stopped = train(*overrides)
@@ -225,14 +225,14 @@ def test_a_stopped_run_is_not_trained_further(train, monkeypatch):
 # Loss that is no number
 
 
-def test_a_loss_that_explodes_names_epoch_and_seed(train, runs_dir):
+def test_loss_that_explodes_names_epoch_and_seed(train, runs_dir):
     with pytest.raises(UserError, match=r"the loss became (nan|inf) in epoch \d, seed 4; .*model\.optimizer\.lr"):
         train("model=nanogpt", "model.optimizer.lr=1e30", "seed=4")
     (run,) = (Run(path) for path in runs_dir.iterdir())
     assert not run.finished
 
 
-def test_the_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monkeypatch):
+def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monkeypatch):
     original = LitPack.on_train_epoch_start
 
     def poisoned(self):
@@ -263,7 +263,7 @@ def test_compilation_is_for_cuda_unless_asked_for(option, device):
     assert wants_compile(option, torch.device(device)) is (device == "cuda" if option == "auto" else option)
 
 
-def test_a_sweep_compiles_every_pack(train, monkeypatch):
+def test_sweep_compiles_every_pack(train, monkeypatch):
     """Two packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no C++: it is about the counting
     with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
@@ -271,7 +271,7 @@ def test_a_sweep_compiles_every_pack(train, monkeypatch):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
 
 
-def test_a_device_that_is_not_there_is_a_short_error(train, runs_dir):
+def test_missing_device_is_one_line(train, runs_dir):
     if torch.cuda.is_available():
         pytest.skip("there is one here")
     with pytest.raises(UserError, match=r"^trainer\.accelerator=cuda"):
