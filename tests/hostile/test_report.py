@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from arith_erd.config.compose import CONF
 from arith_erd.errors import UserError
+from arith_erd.plots.erasures import COLUMNS
 from arith_erd.plots.sheet import MAX_COLUMNS, MAX_ROWS, Sheet
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate
@@ -73,11 +74,9 @@ def correlations() -> pd.DataFrame:
 
 
 def erasures() -> pd.DataFrame:
-    names = [(0, concept, "dec.3", method, 2) for concept in ("value", "carries") for method in ("inlp", "leace")]
-    rows = pd.DataFrame(names, columns=["seed", "concept", "site", "method", "iterations"])
-    numbers = ["rank", "variance_removed", "probe_error_before", "probe_error_after", "seq_acc_before"]
-    controls = [f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")]
-    return rows.assign(**dict.fromkeys([*numbers, *controls, "seq_acc_after_unseen", "seq_acc_after"], 0.5))
+    names = [(0, concept, "dec.3", method) for concept in ("value", "carries") for method in ("inlp", "leace")]
+    rows = pd.DataFrame(names, columns=["seed", "concept", "site", "method"])
+    return rows.assign(**{column: 0.5 for column, kind in COLUMNS.items() if kind is float and column != "seed"})
 
 
 def discontinuities() -> pd.DataFrame:

@@ -14,7 +14,7 @@ from ..system.files import require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
-from .paper import PaperFigure, load_paper
+from .paper import load_paper
 
 DPI = 130
 
@@ -48,9 +48,8 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
     with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # other reports may run at the same time
         new = Path(private)
         (new / "figures").mkdir()
-        figures: dict[str, tuple[PaperFigure, str | None]] = {}
-        for about, figure in paper_figures(paper, found, results):
-            figures[about.name] = about, _save(figure, new / "figures" / about.name)
+        drawn = paper_figures(paper, found, results)
+        figures = {about.name: (about, _save(figure, new / "figures" / about.name)) for about, figure in drawn}
         (new / "claims.md").write_text(page.markdown(results, paper, named))
         (new / "claims.csv").write_text(tables.spreadsheet(tables.claims_table(results, found, paper, named)))
         (new / "runs.csv").write_text(tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
