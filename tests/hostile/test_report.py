@@ -49,10 +49,6 @@ TEXTS = [
 ]
 
 
-def sized(column: str, values: list[Any]) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    return lambda rows: rows.iloc[[0]].drop(columns=column).merge(pd.Series(values, name=column), how="cross")
-
-
 CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "all of it": lambda rows: rows,
     "one row": lambda rows: rows.iloc[:1],
@@ -62,8 +58,8 @@ CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "nothing known": lambda rows: rows.assign(**{rows.columns[-1]: float("nan")}),
     "numbers without end": lambda rows: rows.assign(**{rows.columns[-1]: float("inf")}),
     "large numbers": lambda rows: rows.assign(**{rows.columns[-1]: 1e300}),
-    "20,000 places": lambda rows: sized(rows.columns[2], range(20_000))(rows),
-    "3,000 names": lambda rows: sized(rows.columns[1], [f"{i}$" for i in range(3_000)])(rows),
+    "20,000 places": lambda rows: rows.iloc[[0] * 20_000].assign(**{rows.columns[2]: range(20_000)}),
+    "3,000 names": lambda rows: rows.iloc[[0] * 3_000].assign(**{rows.columns[1]: [f"{i}$" for i in range(3_000)]}),
 }
 
 
@@ -80,8 +76,7 @@ def erasures() -> pd.DataFrame:
 
 
 def discontinuities() -> pd.DataFrame:
-    cells = [("add", i, j, 10.0) for i in range(4) for j in range(4)]
-    return pd.DataFrame(cells, columns=["task", "input_bits", "output_bits", "percent"])
+    return pd.DataFrame({"task": "add", "input_bits": range(9), "output_bits": range(9), "percent": 10.0})
 
 
 PROBES = {"distance_correlation": correlations, "amnesic": erasures, "discontinuity": discontinuities}
@@ -106,15 +101,12 @@ def spoken(world: World, texts: dict[str, str]) -> None:
     rows = correlations().assign(stack=texts["stack"], level=texts["level"])
     foreign(world, "distance_correlation", rows, name=texts["probe"], across=("level", "space"))
     foreign(world, "amnesic", erasures().assign(concept=texts["concept"], method=texts["method"]))
-    mine = world.file(f"probes/{name_of(texts['folder'])}")
+    folder, name = ("n" + re.sub("[/\ud800]", "_", texts[place])[:60] for place in ("folder", "run"))
+    mine = world.file(f"probes/{folder}")
     mine.mkdir(parents=True)
     rows = pd.DataFrame({"seed": [0], texts["header"]: [texts["cell"]], "x": 0.5})
     rows.to_csv(mine / "rows.csv", index=False, errors="surrogatepass")
-    world.run.path.rename(world.run.path.with_name(name_of(texts["run"])))
-
-
-def name_of(text: str) -> str:
-    return "n" + re.sub("[/\0\ud800]", "_", text)[:60]
+    world.run.path.rename(world.run.path.with_name(name))
 
 
 PLACES = ("run", "device", "version", "note", "column", "setting", "stack", "level", "probe", "concept", "method",
@@ -172,21 +164,20 @@ def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> Non
         foreign(world, probe, CHANGES[change](rows()))
     paper = load_paper()
     found = collect(world.folder / "runs", paper.setup)
-    results = evaluate(paper, found)
+    by_id = {result.claim.id: result for result in evaluate(paper, found)}
     cells = [str(cell) for table in probe_tables(found) for cell in table.cells.to_numpy().ravel()]
     assert len(cells) < 3 * (MAX_ROWS + 1) * (MAX_COLUMNS + 9)
     assert any(cell.startswith("... at most") for cell in cells) == (change in ("20,000 places", "3,000 names"))
     for about in paper.figures:
         if about.name in ("fig4", "appendixA", "appendixD"):
-            figure = DRAWN[about.name](paper, about, found, {result.claim.id: result for result in results})
+            figure = DRAWN[about.name](paper, about, found, by_id)
             assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
 
 
 def test_folders_without_a_readable_run_are_described(fresh) -> None:
     world = fresh()
     world.file("config.yaml").write_bytes(b"\xff{")
-    deep = world.folder / "runs" / "/".join("d" * 60)
-    deep.mkdir(parents=True)
+    (world.folder / "runs" / "/".join("d" * 60)).mkdir(parents=True)
     found, _ = build(world.folder / "runs", world.folder / "report")
     assert len(found.problems) == 2
     assert "folders more than 50 deep are not read" in (world.folder / "report" / "index.html").read_text()

@@ -155,9 +155,8 @@ def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame
 
 def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
     """Rows about a task alone, or about weights that came without a run."""
-    named = dict(zip(("task", "split"), folder.split("-")[1:], strict=False))
+    named: dict[str, str] = dict(zip(("task", "split"), folder.split("-")[1:], strict=False))
     if sheet.settings:
         named = {group: str(sheet.settings[group]["name"]) for group in ("task", "split") if group in sheet.settings}
     source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-    task, split = named.get("task", ""), named.get("split", "")
-    return rows.assign(source=source, task=task, split=split, replica=-1, experiment=folder)
+    return rows.assign(source=source, **{"task": "", "split": ""} | named, replica=-1, experiment=folder)

@@ -70,8 +70,7 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10)
-    rows = rows[rows["method"] == "pearson"]
+    rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10).query("method == 'pearson'")
     ours, theirs = (
         {title: part for task, title in TASKS.items() if len(part := of[of["task"] == task])}
         for of in (rows[rows["source"] == OURS], rows[rows["source"] == GIVEN])
@@ -88,10 +87,8 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10)
-    rows = rows[(rows["site"] == "dec.3") & (rows["task"] == "add")]
-    ours = rows[rows["source"] == OURS]
-    shown = ours if len(ours) else rows
+    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10).query("site == 'dec.3' and task == 'add'")
+    shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
     whose = "" if len(ours) else ", the authors' weights"

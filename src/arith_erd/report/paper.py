@@ -154,8 +154,8 @@ def _claim(entry: Mapping[str, Any], section: str, commands: Mapping[str, str]) 
     runs = {key: measure.pop(key) for key in ("runs", "minus", "over", "more_than") if key in measure}
     way = MEASURES.get(measure.pop("from", ""))
     keys = {f.name for f in fields(way)} if way else set()  # type: ignore[arg-type]
-    typed = {f.name for f in fields(Claim)} - {"section", "lowest", "highest", "runs", "minus", "over", "more_than"}
-    unknown = set(told) - typed
+    internal = {"section", "lowest", "highest", "runs", "minus", "over", "more_than"}
+    unknown = set(told) - ({f.name for f in fields(Claim)} - internal)
     for wrong, what in (
         (bool(unknown), f"no such key: {', '.join(sorted(unknown))}"),
         (isinstance(entry.get("value"), bool) or not isinstance(entry.get("value"), int | float), "value: a number"),

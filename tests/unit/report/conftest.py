@@ -39,18 +39,21 @@ TOKEN_CURVE, VALUE_CURVE = (0.96, 0.82, 0.61, 0.74, 0.8, 0.96), (0.25, 0.74, 0.8
 
 
 @cache
-def _default() -> dict[str, Any]:
-    return compose("train").resolved
+def _composed(*overrides: str) -> dict[str, Any]:
+    return compose("train", overrides).resolved
 
 
 def configuration(*overrides: str) -> dict[str, Any]:
     """What ``train.py`` would make of ``task=mul``, ``ablation=one_head`` or ``task.prompt_order=plain``; Hydra would
     take a quarter of a second for each."""
-    config = copy.deepcopy(_default())
+    config = copy.deepcopy(_composed())
     for override in overrides:
         key, value = override.split("=")
         if "." in key:
             put(config, key, value)
+            continue
+        if key == "model":  # with the optimiser that its file chooses
+            config["model"] = copy.deepcopy(_composed(override)["model"])
             continue
         option = yaml.safe_load((CONF / key / f"{value}.yaml").read_text())
         if key == "ablation":
