@@ -36,13 +36,11 @@ SUMMARIES = {
     "an integer of 5000 digits": ('{"params": ' + "9" * 5000 + "}", "summary.json"),
     "null": ("null", "summary.json"),
     "a number": ("3", "summary.json"),
-}
-
-
-SUMMARIES |= {
     "nothing": ("", "summary.json"),
     "not finished": ('{"status": "running", "seeds": []}', "summary.json"),
 }
+
+
 PLACES = (
     *("config.yaml", "metrics.csv", "summary.json", "last.ckpt", "previous.ckpt", "error.txt", "curves.png", ".lock"),
     *(".attempt", "weights", "weights/seed=0.safetensors", "probes", "probes/errors", "probes/errors/rows.csv"),

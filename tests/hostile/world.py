@@ -165,10 +165,8 @@ Cause = Callable[[int, Random], Attack]
 """The n-th attack of a cause; what is not enumerated by n is drawn."""
 
 
-def pick(table: Mapping[str, Entry] | Sequence[Entry], n: int) -> tuple[str, Entry]:
+def pick(table: Mapping[str, Entry], n: int) -> tuple[str, Entry]:
     """Entry n of a table, beginning again at its end, and its name."""
-    if not isinstance(table, Mapping):
-        table = {str(entry): entry for entry in table}
     return list(table.items())[n % len(table)]
 
 
