@@ -99,10 +99,13 @@ def _subspace(searched: Searched) -> dict[str, Any]:
 def _sentences(evidence: Evidence) -> list[str]:
     """What the evidence beside the signature shows."""
     moved = evidence.moved_in_prompt
-    sentences = [
-        f"the prompt's positions hold {'something' if moved >= MOVED else 'nothing'} about each other that the answer "
-        f"uses: exchanging one or all between runs with the same token there changes at most {moved:.1%} of the answers"
-    ]
+    sentences = []
+    if math.isfinite(moved):
+        what = "something" if moved >= MOVED else "nothing"
+        sentences.append(
+            f"the prompt's positions hold {what} about each other that the answer uses: exchanging one or all between "
+            f"runs with the same token there changes at most {moved:.1%} of the answers"
+        )
     if not evidence.dosed.empty:
         followed = max(0.0, evidence.followed)
         sentences.append(f"{followed:.0%} of the whole answers follow a moved sum, by the worst dose at the best site")

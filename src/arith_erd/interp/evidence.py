@@ -81,8 +81,12 @@ class Evidence:
 
     @property
     def moved_in_prompt(self) -> float:
-        """The largest share of answers that change with what the prompt's positions hold about each other."""
-        return max(self.share(test, stage) for test in ("elsewhere", "mosaic") for stage in self.stages(test))
+        """The largest share of answers that change with what the prompt's positions hold about each other.
+
+        NaN for a single layer without an encoder, where the prompt has no position behind any stage.
+        """
+        shares = [self.share(test, stage) for test in ("elsewhere", "mosaic") for stage in self.stages(test)]
+        return max(shares, default=float("nan"))
 
     @property
     def followed(self) -> float:
