@@ -8,6 +8,9 @@ import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.card import NO_VERDICT
+from arith_erd.interp.causal import CausalTask
+from arith_erd.interp.evidence import Evidence
+from arith_erd.interp.exchange import exchanges
 from arith_erd.interp.subject import Subject, load_references
 from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
@@ -19,7 +22,11 @@ def measured(probe: Mechanism) -> pd.DataFrame:
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
 
 
-def test_card_of_a_reference_names_its_algorithm() -> None:
+def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
+    def only_exchanges(network, task, *options):
+        return Evidence(list(exchanges(network, CausalTask(task), sample=28)), pd.DataFrame(), [])
+
+    monkeypatch.setattr("arith_erd.probes.mechanism.gather", only_exchanges)
     probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=128, steps=0)
     rows = measured(probe)
     whole = json.loads(probe.files()["card.json"])
