@@ -1,4 +1,4 @@
-"""A card says where it is calibrated. What else it says of known networks is in ``tests/unit/probes/test_mechanism.py``."""
+"""A card says where it is calibrated. The rest is in ``tests/unit/probes/test_mechanism.py``."""
 
 import pytest
 
