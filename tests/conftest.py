@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[1]
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
-# A background job of a shell ignores Ctrl-C, and so would the programs that the tests start.
+# A background job of a shell ignores Ctrl-C, and one under nohup SIGHUP; so would the programs that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # products this small only wait for each other on more
 

@@ -25,6 +25,8 @@ class Stream(StrEnum):
     """The order of the examples, indexed by epoch: `training.data.TrainBatches.order`."""
     DROPOUT = "dropout"
     """The replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it with step, site, element."""
+    REFERENCE = "reference"
+    """The variant of a network written by hand, followed by its name: `models.references.reference`."""
 
 
 def parse_seeds(spec: object) -> tuple[int, ...]:

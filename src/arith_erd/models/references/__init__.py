@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import bad_value, require_integer
-from ...seeds import MAX_SEED, derive
+from ...seeds import MAX_SEED, Stream, derive
 from .decoys import erd_decoy, lookahead_carry_decoy, prefix_carry_decoy
 from .erd import erd
 from .lookahead_carry import lookahead_carry
@@ -51,7 +51,7 @@ def reference(name: str, seed: int = 0) -> Reference:
     if name not in programs:
         raise bad_value("reference", name, ", ".join(programs))
     require_integer("seed", seed, 0, MAX_SEED)
-    rng = np.random.default_rng(derive(seed, f"reference {name}"))
+    rng = np.random.default_rng(derive(seed, f"{Stream.REFERENCE} {name}"))
     return compile_program(programs[name](rng), rng)
 
 
