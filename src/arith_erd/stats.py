@@ -53,8 +53,9 @@ def _skewness(centred: Floats) -> float:
 def contrast(terms: Sequence[Mean]) -> Interval | None:
     """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
 
-    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``, for samples without skewness Student's t itself. Degrees of
-    freedom are Welch's and Satterthwaite's. The correction is Hall's transformation of the t statistic (On the Removal
+    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``, for samples without skewness Student's t itself. The degrees of
+    freedom are those of the smallest sample, n - 1: never more than Welch's, whose interval covers 91.7% where a
+    skewed sample is compared with one that varies less. The correction is Hall's transformation of the t statistic (On the Removal
     of Skewness by Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum:
     of one sample its skewness over the square root of n. The interval is what the transformation maps to the usual
     quantiles. At five seeds it covers at least 92% where seeds are as skewed as an exponential distribution, where
@@ -69,7 +70,7 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
     total = sum(variances)
     if total == 0 or not math.isfinite(total):
         return (middle, middle) if total == 0 else None
-    freedom = total**2 / sum(v**2 / (term.n - 1) for v, term in zip(variances, terms, strict=True))
+    freedom = min(term.n for term in terms) - 1
     third = sum((term.weight * term.deviation) ** 3 * term.skewness / term.n**2 for term in terms)
     quantile = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
     below, above = (_unskewed(side, third / total**1.5) * math.sqrt(total) for side in (quantile, -quantile))

@@ -29,10 +29,13 @@ def test_mean_without_skewness_has_students_t_interval() -> None:
     assert mean_interval(sample) == pytest.approx((expected.low, expected.high))
 
 
-def test_difference_of_means_without_skewness_has_welchs_t_interval() -> None:
+def test_difference_of_means_without_skewness_has_a_t_interval_no_narrower_than_welchs() -> None:
     one, other = [0.91, 0.93, 0.95, 0.97, 0.99], [0.8, 0.7, 0.9]
-    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert contrast([Mean.of(one), Mean.of(other, -1.0)]) == pytest.approx((expected.low, expected.high))
+    error = np.hypot(stats.sem(one), stats.sem(other))
+    low, high = contrast([Mean.of(one), Mean.of(other, -1.0)])
+    assert ((low + high) / 2, (high - low) / 2) == pytest.approx((0.15, stats.t.ppf(0.975, df=2) * error))
+    welch = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert low <= welch.low < welch.high <= high
 
 
 def test_ends_of_a_skewed_samples_interval_are_quantiles_of_halls_transformation() -> None:
@@ -126,7 +129,7 @@ def coverage(root: Path):
 
 
 def test_every_interval_in_use_covers_at_least_92_percent_at_five_seeds(coverage) -> None:
-    """Three standard errors of 1,200 samples are 2.3%, and the means of skewed seeds are covered in 92.6%."""
+    """Two standard errors of 1,200 samples are 1.5%; the least that 10,000 samples gave is 92.5%."""
     for (interval, name), share in coverage.items():
         if interval != "mean, Student's t":
             assert share >= 0.92 - 0.012, (interval, name)

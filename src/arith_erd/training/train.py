@@ -35,7 +35,7 @@ def train(job: Job) -> list[Run]:
     >>> from arith_erd import compose
     >>> tiny = ["task.bits=2", "trainer.max_epochs=1", "model.net.num_layers=1", "trainer.accelerator=cpu"]
     >>> (run,) = train(compose("train", tiny))  # doctest: +ELLIPSIS
-    runs/add-random-transformer-none-seed0-...
+    runs/add-random-transformer-none-bits2-layers1-ep1-seed0-...
     >>> run.finished, run.metrics()[-1]["epoch"]
     (True, 1)
 
