@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--overhead", action="store_true", help="also measure what a checkpoint costs an epoch")
     options = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and then by the runs too
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
     failed = [not ok for ok in figures(options, folder)]
     if any(failed):
