@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.config.compose import CONF, compose, resolve
 from arith_erd.config.job import Job as TrainJob
-from arith_erd.config.job import read_job
+from arith_erd.config.read import read_job
 from arith_erd.report.collect import departures
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import settings

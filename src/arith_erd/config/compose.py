@@ -16,7 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import UserError, bad_value
 from .build import trust
 from .explain import GROUPS, RECIPE, explain
-from .job import Job, ProbeJob, read_job, read_probe_job
+from .job import Job, ProbeJob
+from .read import read_job, read_probe_job
 from .rules import SWITCH, leaves, no_such_key
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from pathlib import Path
 
-from ..config.job import Job, read_run
+from ..config.job import Job
+from ..config.read import read_run
 from ..errors import UserError, bad_value
 from ..runs import Run
 from .subject import Subject, load_run

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..config.job import read_run
+from ..config.read import read_run
 from ..errors import UserError, require_integer
 from ..models.authors_weights import load_official
 from ..models.network import Network

@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..config.compose import CONF, compose
-from ..config.job import Job, read_run
+from ..config.job import Job
+from ..config.read import read_run
 from ..errors import UserError, bad_value
 from ..runs import Run
 from ..seeds import format_seeds

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..config.job import ProbeJob, read_run
+from ..config.job import ProbeJob
+from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import Run

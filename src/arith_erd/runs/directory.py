@@ -167,7 +167,7 @@ class Run:
                 inside.remove("wandb")
 
     def config(self) -> dict[str, Any]:
-        """The resolved configuration of the run, unchecked; `config.job.read_run` makes a job of it.
+        """The resolved configuration of the run, unchecked; `config.read.read_run` makes a job of it.
 
         Raises:
             UserError: if there is none, or it is not a YAML mapping.

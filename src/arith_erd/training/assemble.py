@@ -10,7 +10,8 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from ..config.job import Job, Training
+from ..config.groups import Training
+from ..config.job import Job
 from ..errors import UserError
 from ..system.files import own_folder
 from . import memory, recipe

@@ -14,7 +14,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from arith_erd.bits import START
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
-from arith_erd.config.job import Checkpointing, Data, Packing, Training, read_job
+from arith_erd.config.groups import Checkpointing, Data, Packing, Training
+from arith_erd.config.read import read_job
 from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject

@@ -13,7 +13,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
-from arith_erd.config.job import Job, Schedule
+from arith_erd.config.groups import Schedule
+from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.losses import Loss
 from arith_erd.models import Network
