@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..system.boundary import one_line_errors
-from ..system.files import require_writable
+from ..system.files import naming, require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
@@ -45,7 +45,7 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # other reports may run at the same time
+    with naming(out), tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # several may run at once
         new = Path(private)
         (new / "figures").mkdir()
         drawn = paper_figures(paper, found, results)

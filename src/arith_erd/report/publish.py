@@ -17,7 +17,6 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from ..errors import UserError
 from ..runs import Run
 from ..stats import MIN_SEEDS
 from ..system.boundary import one_line_errors
@@ -119,8 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with one_line_errors():
         for runs in options.runs:
-            if not runs.is_dir():
-                raise UserError(f"{runs}: no such folder; expected one of run directories")
             print("\n".join(f"kept {name}" for name in keep(runs, options.results)))
         publish(options.results)
         for path, name, block in blocks(options.results):

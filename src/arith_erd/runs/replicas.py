@@ -140,10 +140,9 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
     Raises:
         UserError: if the configuration or the metrics cannot be read.
     """
+    config = run.config()
     try:
-        seeds, facts = _of_the_configuration(run.config())
-    except UserError:
-        raise
+        seeds, facts = _of_the_configuration(config)
     except UNREADABLE as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
     metrics = _metrics(run)

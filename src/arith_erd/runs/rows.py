@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..system.files import read_text, write_atomically
+from ..system.files import naming, read_text, write_atomically
 
 METRICS = (
     "epoch",
@@ -53,7 +53,7 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
 
 def append_metrics(path: Path, rows: Iterable[Row]) -> None:
     """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
-    with path.open("a") as file:
+    with naming(path), path.open("a") as file:
         file.write("".join(_line(row) + "\n" for row in rows))
         file.flush()
         os.fsync(file.fileno())

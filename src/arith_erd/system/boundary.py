@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from ..errors import UserError, first_line, printable
@@ -78,15 +78,15 @@ class LastingStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError:
-            self._discard()
-            return len(text)
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
 
     def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, write: Callable[[], object]) -> None:
         try:
-            self._stream.flush()
+            write()
         except OSError:
             self._discard()
 

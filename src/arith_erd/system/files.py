@@ -58,6 +58,19 @@ def read_text(path: Path, largest: int = 2**30) -> str:
 
 
 @contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An `OSError` of the block names ``path``. Else a failed write names no file, or a temporary one.
+
+    Raises:
+        OSError: naming ``path``.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
+
+
+@contextlib.contextmanager
 def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
@@ -73,13 +86,12 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """
     beside = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:
-        yield beside
-        _flush(beside)
-        if previous is not None and path.is_file():
-            path.replace(previous)
-        beside.replace(path)
-    except OSError as error:  # some libraries name no file, or the temporary one
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
+        with naming(path):
+            yield beside
+            _flush(beside)
+            if previous is not None and path.is_file():
+                path.replace(previous)
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not every file system can flush a folder
