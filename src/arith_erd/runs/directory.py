@@ -19,7 +19,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ import yaml
 
 from ..errors import UserError
 from ..system.files import read_text, remove_partial_files, write_atomically
+from .kept import Keep
 from .rows import Row, append_metrics, read_metrics, write_metrics
 
 FINISHED = "finished"
@@ -92,6 +93,11 @@ class Run:
     def kept_epochs(self, seed: int) -> list[int]:
         """The epochs after which the weights of a replica were kept, ascending."""
         return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
+
+    def missing_epochs(self, keep: Keep, seeds: Sequence[int], last: int) -> list[int]:
+        """The epochs up to ``last`` that ``keep`` asks for, and after which the weights of some seed were not kept."""
+        there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
+        return [epoch for epoch in keep.until(last) if epoch not in there]
 
     def drop_kept_after(self, epoch: int) -> None:
         """Remove weights that were kept after later epochs: the run resumes from an earlier one."""

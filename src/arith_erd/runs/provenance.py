@@ -1,21 +1,29 @@
-"""Which code a finished run was trained by."""
+"""What a finished run that is not trained again may lack: the code of today, weights over time."""
 
 from ..errors import UserError, printable
 from ..system.machine import commit
 from .directory import Run
+from .kept import NOTHING, Keep
 
 
-def skipped(run: Run) -> str:
-    """The line for a finished run that is not trained again; it says so if other code had trained it."""
+def skipped(run: Run, keep: Keep = NOTHING) -> str:
+    """The line for a finished run that is not trained again.
+
+    It says so if other code had trained it, or if it lacks weights that ``keep`` asks for.
+    """
     line = f"{run.path}: finished already, skipped"
     try:
-        then = run.summary()["versions"]["commit"]
+        summary = run.summary()
+        then, seeds = summary["versions"]["commit"], [row["seed"] for row in summary["seeds"]]
+        missing = run.missing_epochs(keep, seeds, summary["epochs"]) if keep != NOTHING else []
     except (UserError, KeyError, TypeError):
         return line
     now = commit()
-    if then is None or now is None or (then == now and not now.endswith("-dirty")):
-        return line
-    return f"{line}; trained at commit {_described(then)}, this is {_described(now)}"
+    if then is not None and now is not None and (then != now or now.endswith("-dirty")):
+        line += f"; trained at commit {_described(then)}, this is {_described(now)}"
+    if missing:
+        line += f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
+    return line
 
 
 def _described(commit: object) -> str:

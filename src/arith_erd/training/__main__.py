@@ -22,7 +22,7 @@ def main(job: Job) -> None:
     runs = job.runs()
     if all(run.finished for run in runs) and not job.overwrite:
         for run in runs:
-            print(skipped(run))
+            print(skipped(run, job.checkpoint.keep))
         return
     require_writable("runs_dir", job.runs_dir)
     settle_threads()

@@ -52,8 +52,7 @@ class Resumption(L.Callback):
     def _report_missing(self, epochs: int, pl_module: L.LightningModule) -> None:
         """Say which weights are not there: the run began with another ``checkpoint.keep``, or they were deleted."""
         assert isinstance(pl_module, LitPack)
-        there = set.intersection(*(set(self.run.kept_epochs(seed)) for seed in pl_module.pack.seeds))
-        if missing := [epoch for epoch in self.keep.until(epochs) if epoch not in there]:
+        if missing := self.run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
             print(f"{self.run.path}: weights of {len(missing)} earlier epoch(s) were not kept, and cannot be any more")
 
     @contextmanager

@@ -53,7 +53,7 @@ def train(job: Job) -> list[Run]:
             overwriting.settle(pack.run)
             print(f"{pack.run.path}: the new run has replaced the old one")
         elif pack.run.finished:
-            print(skipped(pack.run))
+            print(skipped(pack.run, job.checkpoint.keep))
         else:
             train_pack(pack)
     return [pack.run for pack in packs]
@@ -81,7 +81,7 @@ def train_pack(job: Job) -> None:
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(skipped(run))
+            print(skipped(run, job.checkpoint.keep))
             return
 
         # Resume, or start.

@@ -6,6 +6,7 @@ import pytest
 
 from arith_erd.runs import METRICS, Run
 from arith_erd.runs.__main__ import age, main
+from arith_erd.runs.kept import Keep
 from arith_erd.runs.listing import list_runs
 from arith_erd.runs.provenance import skipped
 from arith_erd.system import lock
@@ -90,3 +91,16 @@ def test_finished_run_of_other_code_says_so(tmp_path, config, monkeypatch, then,
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.provenance.commit", lambda: now)
     assert skipped(run) == f"{run.path}: finished already, skipped{said}"
+
+
+def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path, config, monkeypatch):
+    """Two of the three epochs asked for are not there; of one the file of a seed is missing."""
+    run = Run(tmp_path / "run")
+    run.create(config)
+    run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
+    for epoch, seed in ((1, 0), (1, 1), (2, 0)):
+        run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
+        run.weights(seed, epoch).touch()
+    assert "it kept no weights of 2 epoch(s): overwrite=true" in skipped(run, Keep("all"))
+    assert "overwrite" not in skipped(run)
+    assert "overwrite" not in skipped(run, Keep("every", 4))
