@@ -93,6 +93,8 @@ def train_pack(job: Job) -> None:
         run.create(job.resolved)
         replicas = f"{len(job.seeds)} replica(s), seeds {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}, on {device_name(device)}")
+        if module.pack.compiled:
+            print(f"{run.path}: compiling, which takes minutes the first time", flush=True)
 
         # Train.
         with logged(logger, job) as summaries:
