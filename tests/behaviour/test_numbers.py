@@ -53,6 +53,28 @@ def readme() -> list[str]:
     ]
 
 
+def held_out() -> list[str]:
+    """How training and held-out accuracy part where a square of values is held out: seed 0 of both models."""
+    large, small = (
+        pd.read_csv(next(RESULTS.glob(f"runs/add-vs_v-{model}-none-seed0-*")) / "metrics.csv").set_index("epoch")
+        for model in ("transformer", "nanogpt")
+    )
+    held, trained = large["val_seq_acc"], large["train_seq_acc"]
+    late = slice(held[held == 1].index[0], 50)
+    assert held.iloc[-1] == small["val_seq_acc"].iloc[-1] == 1
+    assert trained[late].min() > 0.999
+    assert small["val_seq_acc"][6:].min() > 0.998
+    published = [claims().loc[f"{figure}-add-vs_v", "paper_says"] for figure in ("fig3", "figE8")]
+    return [
+        f"{int(says('vs_v-examples').split()[0].replace(',', '')):,} in the middle",
+        f"fewer of them: {published[0]}, and nanoGPT {published[1]}.",
+        f"after epoch 22 it answers {trained[22]:.1%} of the pairs",
+        f"it was trained on and {held[22]:.1%} of those kept out",
+        f"in epochs {late.start} to 50 the latter fall to {held[late].min():.1%} at worst",
+        f"{small['train_seq_acc'][5]:.1%} and {small['val_seq_acc'][5]:.1%} after epoch 5, and all from epoch 6 on",
+    ]
+
+
 def found() -> list[str]:
     learned, epochs, ratio = says("fig1-add"), claims().loc["table3-add-none"], says("figE7-add-efficiency")
     median, averaged, published = (f"{float(epochs[key]):.0f}" for key in ("ours", "averaged_curve", "paper"))
@@ -71,6 +93,7 @@ def found() -> list[str]:
     assert (probe("amnesic").query("method == 'inlp'")["seq_acc_after"] > 0.9995).all()
     fresh = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv")
     return [
+        *held_out(),
         f"on {(fresh['verdict'] == fresh['expected']).sum()} of {len(fresh)} networks",
         f"All five Transformers reach {learned.split()[0]} of the pairs that they never saw within 50 epochs",
         f"half of them are at 95% by epoch {median} (the paper: {published})",
