@@ -1,5 +1,6 @@
 """Whatever strangers' runs and probes say: the report is made, draws a bounded part of it, and passes nothing on."""
 
+import json
 import os
 import re
 import shutil
@@ -18,13 +19,14 @@ from hypothesis import strategies as st
 
 from arith_erd.config.compose import CONF
 from arith_erd.errors import UserError
+from arith_erd.plots.cards import Card
 from arith_erd.plots.erasures import COLUMNS
 from arith_erd.plots.sheet import MAX_COLUMNS, MAX_ROWS, Sheet
+from arith_erd.plots.svg import svg_of
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
 from arith_erd.report.figures import DRAWN
-from arith_erd.report.page import svg_of
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
 
@@ -82,6 +84,30 @@ def discontinuities() -> pd.DataFrame:
 PROBES = {"distance_correlation": correlations, "amnesic": erasures, "discontinuity": discontinuities}
 
 
+def cards() -> pd.DataFrame:
+    names = (
+        "flip_propagate",
+        "carry",
+        "value",
+        "exchange_carry",
+        "exchange_neither",
+        "exchange_mosaic",
+        "subspace_carry",
+    )
+    rows = [(0, name, stage, str(t), 0.5) for name in names for stage in ("", "dec.1", "dec.1.self") for t in range(5)]
+    return pd.DataFrame(rows, columns=["seed", "component", "stage", "position", "value"])
+
+
+def card_of(text: str) -> dict[str, Any]:
+    """A card that says one thing wherever it can."""
+    bits = [
+        {"position": t, "needs_prefix": 0.5, "transmits": [text, "carry"], "appears": {"carry": text}} for t in (1, 2)
+    ]
+    of_seed = {"seed": 0, "network": text, "verdict": text, "nearest": text, "distance": 1, "distances": {text: 1}}
+    of_seed |= {"accuracy": 1, "reasons": [text], "evidence": [text], "bits": bits}
+    return {"verdict": text, "calibrated": True, "expected": {text: {"carry": [0.5, None]}}, "seeds": [of_seed]}
+
+
 def foreign(world: World, probe: str, rows: pd.DataFrame, name: str = "", **layout: Any) -> None:
     """The answer of a probe about the authors' weights, with the paper's settings."""
     folder = world.folder / "runs" / "probes" / f"{probe}-add"
@@ -102,6 +128,9 @@ def spoken(world: World, texts: dict[str, str]) -> None:
     foreign(world, "distance_correlation", rows, name=texts["probe"], across=("level", "space"))
     foreign(world, "amnesic", erasures().assign(concept=texts["concept"], method=texts["method"]))
     folder, name = ("n" + re.sub("[/\ud800]", "_", texts[place])[:60] for place in ("folder", "run"))
+    foreign(world, "mechanism", cards().assign(stage=texts["stage"]))
+    card = world.folder / "runs" / "probes" / "mechanism-add" / "card.json"
+    card.write_text(json.dumps(card_of(texts["verdict"])))
     mine = world.file(f"probes/{folder}")
     mine.mkdir(parents=True)
     rows = pd.DataFrame({"seed": [0], texts["header"]: [texts["cell"]], "x": 0.5})
@@ -110,7 +139,7 @@ def spoken(world: World, texts: dict[str, str]) -> None:
 
 
 PLACES = ("run", "device", "version", "note", "column", "setting", "stack", "level", "probe", "concept", "method",
-          "folder", "header", "cell")  # fmt: skip
+          "folder", "header", "cell", "verdict")  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -172,6 +201,16 @@ def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> Non
         if about.name in ("fig4", "appendixA", "appendixD"):
             figure = DRAWN[about.name](paper, about, found, by_id)
             assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_cards_of_any_shape_are_drawn_in_part_or_refused(change: str) -> None:
+    try:
+        card = Card.read(json.dumps(card_of("erd")), CHANGES[change](cards()))
+    except ValueError as error:
+        assert str(error).startswith("card.json: ")  # noqa: PT017  (either is fine, and neither may be another error)
+    else:
+        assert len(svg_of(card.draw(), "card")) < 1_000_000
 
 
 def test_folders_without_a_readable_run_are_described(fresh) -> None:

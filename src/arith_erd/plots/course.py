@@ -1,19 +1,20 @@
 """The course of a probe over the epochs of training: one measure, with one line per site or other key."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from .sheet import INTEGER, TEXT, Sheet, tabulate
-from .style import canvas, headline, legend_below, seeds_text, tidy
+from .style import INK, canvas, headline, legend_below, seeds_text, tidy
 
-MAX_PANELS = 6
+MAX_PANELS, MAX_SEEDS = 6, 20
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -27,6 +28,8 @@ class Course:
     """Of the vertical axis."""
     unit: str = "number"
     """Of the value, as in `Sheet`."""
+    by_seed: bool = False
+    """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
 
     @classmethod
     def of(
@@ -73,17 +76,21 @@ class Course:
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
         return tabulate(self.table, Sheet("", columns, across=across))
 
-    def draw(self, title: str) -> Figure:
-        """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands."""
-        panels = list(self.table["panel"].unique())
-        across = min(len(panels), 3)
+    def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
+        """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
+
+        Args:
+            title: of the figure; the number of seeds follows.
+            reached: the epoch at which each seed reached 95%, None if it did not. These epochs are marked.
+        """
+        panels = [*self._panels()]
+        across = min(len(panels), 3 if len(panels) <= 9 else 5)
         down = -(-len(panels) // across)
         figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         names = list(self.table["line"].unique())
         looks = {name: self._look(i, len(names)) for i, name in enumerate(names)}
-        for ax, panel in zip(grid.flat, panels, strict=False):
-            rows = self.table[self.table["panel"] == panel]
+        for ax, (panel, rows) in zip(grid.flat, panels, strict=False):
             for name, of_line in rows.groupby("line", sort=False):
                 by_epoch = of_line.groupby("epoch")["value"]
                 median = by_epoch.median()
@@ -93,15 +100,25 @@ class Course:
                 marker = "o" if len(median) <= 20 else ""
                 ax.plot(median.index, median, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
             tidy(ax)
-            headline(ax, panel)
+            headline(ax, panel, _mark(ax, [reached.get(seed) for seed in rows["seed"].unique()]) if reached else "")
             self._scale(ax)
         for ax in grid.flat[len(panels) :]:
             ax.set_visible(False)
         for row in grid:
             row[0].set_ylabel(self.label)
-        figure.suptitle(f"{title}, {seeds_text(self.table)}", fontsize=11)
+        seeds = self.table["seed"].nunique()
+        left_out = f", {MAX_SEEDS} of them drawn" if self.by_seed and seeds > MAX_SEEDS else ""
+        figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
         legend_below(figure, columns=min(len(names), 6 if across > 1 else 4))
         return figure
+
+    def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """The heading of each panel, and its rows."""
+        if self.by_seed:
+            seeds = self.table["seed"].unique()[:MAX_SEEDS]
+            yield from ((f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in seeds)
+        else:
+            yield from ((str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False))
 
     @staticmethod
     def _look(place: int, names: int) -> dict[str, Any]:
@@ -123,6 +140,16 @@ class Course:
         if self.unit == "accuracy":
             ax.set_ylim(-0.03, 1.03)
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
+    """Mark the epochs at which seeds reached 95%, and say of one seed which it is."""
+    for epoch in reached:
+        if epoch is not None:
+            ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)), label="a seed reaches 95%", zorder=1)
+    if len(reached) > 1:
+        return ""
+    return "95% not reached" if reached[0] is None else f"95% at epoch {reached[0]}"
 
 
 def _number(value: Any) -> bool:

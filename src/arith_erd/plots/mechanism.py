@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from .course import Course
 from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, tidy
 
 QUESTIONS = {
@@ -19,7 +20,14 @@ LINES: dict[str, Line] = {"carry": (ORANGE, "s", "--", "carry inverted"), "value
 HELD: dict[str, Line] = {
     "exchange_mosaic": (INK, "D", ":", "prompt: other tokens"),
     "exchange_carry": (ORANGE, "s", "--", "answer: carry"),
-    "exchange_xor": (GREEN, "^", "-", "answer: $a_t$ xor $b_t$"),
+    "exchange_xor": (GREEN, "^", "-", "answer: a_t xor b_t"),
+}
+OVER_TRAINING = {
+    "right": "right",
+    "exchange_xor": "change with a_t xor b_t (exchanged)",
+    "exchange_carry": "change with the carry (exchanged)",
+    "carry": "follow an inverted carry",
+    "value": "follow a moved sum",
 }
 SUBSPACES = {"carry": "carry into t", "xor": "a_t xor b_t", "sum": "bit t of the sum", "sum all": "sum, whole answer"}
 CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -50,7 +58,7 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     above, middle, below = figure.subfigures(3, 1, squeeze=False, height_ratios=heights)[:, 0]
     last = signature["bit"].max()
-    bits = range(1, int(last) + 1) if last == last else range(1, 2)
+    bits = range(1, int(last) + 1) if last >= 1 else range(1, 2)
     for ax, (component, question) in zip(above.subplots(1, len(QUESTIONS)), QUESTIONS.items(), strict=True):
         lines = {f"seed {seed}: {name}": _values(signature, component, bits, seed=seed) for seed, name in
                  verdicts.items()}  # fmt: skip
@@ -69,6 +77,26 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     if of_subspaces is not None:
         _subspaces(of_subspaces, searched)
     return figure
+
+
+def course_of(rows: pd.DataFrame) -> Course:
+    """Of the rows of one epoch, what becomes causal: a panel for each seed, means over bits.
+
+    Moves are scored at each bit's chosen stage, as for the verdict; exchanges count at the stage where most answers
+    change, less those that change when neither carry nor xor differs.
+    """
+    keys = ["seed", "component"]
+    moved = rows[rows["stage"] == ""].groupby(keys)["value"].mean()
+    held = _held(rows).groupby([*keys, "stage"])["value"].mean().groupby(level=keys).max()
+    found = pd.concat([moved, held])
+    lines = [
+        (seed, "", line, found[seed, component])
+        for seed in rows["seed"].unique()
+        for component, line in OVER_TRAINING.items()
+        if (seed, component) in found.index
+    ]
+    table = pd.DataFrame(lines, columns=["seed", "panel", "line", "value"])
+    return Course(table, "share of the answers, mean over bits", by_seed=True)
 
 
 def _held(rows: pd.DataFrame) -> pd.DataFrame:
@@ -134,5 +162,6 @@ def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set(xlim=(0.2, 1.04), ylim=(len(SUBSPACES) - 0.5, -0.5))
     ax.set_xlabel("answers as the variable predicts\n(0.5: nothing exchanged)", fontsize=8.5)
     where = rows.loc[~all_positions, ["stage", "position"]].drop_duplicates()
-    headline(ax, "Subspaces", ", ".join(f"{stage}, t = {t}" for stage, t in where.itertuples(index=False)))
+    places = [f"{stage}, t = {t}" for stage, t in where.itertuples(index=False)]
+    headline(ax, "Subspaces", ", ".join(places) if len(places) <= 2 else f"at {len(places)} places")
     ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.4, -0.32), ncols=2)

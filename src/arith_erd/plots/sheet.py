@@ -112,9 +112,11 @@ def typed(rows: pd.DataFrame) -> pd.DataFrame:
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
-    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal.
+    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal. What is not
+    known is empty.
     """
-    rows = rows.astype({column: str for column in sheet.keys if sheet.columns[column] == TEXT})
+    texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
+    rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
     if sheet.counted:
         return _count(rows, sheet)
     groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
@@ -163,7 +165,9 @@ def _count(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
 
 
 def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """``0.889 [0.871, 0.902]``, ``88.9% [87.1, 90.2]``."""
+    """``0.889 [0.871, 0.902]``, ``88.9% [87.1, 90.2]``; empty if a value is not known."""
+    if np.isnan(values).any():
+        return ""
     scale, sign = (100, "%") if unit == "accuracy" else (1, "")
     digits = DIGITS.get(unit, DIGITS[NUMBER])
     interval = mean_interval(values)

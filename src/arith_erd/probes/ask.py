@@ -14,7 +14,7 @@ from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import Run
+from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from .probe import Probe
@@ -112,7 +112,8 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
             name += "-epochs" if len(epochs) > 1 else f"-epoch={epochs[0]}"
             load = partial(load_seeds, run.path)
             subjects = load(epochs[-1])
-            probe: Probe = OverEpochs(make, load, epochs, title)
+            reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
+            probe: Probe = OverEpochs(make, load, epochs, title, reached)
         else:
             subjects = load_seeds(run.path)
             probe = make(subjects)

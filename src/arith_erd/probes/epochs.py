@@ -23,6 +23,7 @@ class OverEpochs(Probe):
         load: the networks by epoch, 0 for the untrained ones.
         epochs: ascending.
         title: of the figure; the number of seeds follows.
+        reached: the epoch at which each seed reached 95%, None if it did not; the figure marks them.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class OverEpochs(Probe):
         load: Callable[[int], Sequence[Subject]],
         epochs: Sequence[int],
         title: str = "over training",
+        reached: Mapping[int, int | None] | None = None,
     ) -> None:
         self.make = make
         self.load = load
         self.epochs = epochs
         self.title = title
+        self.reached = reached
         self.probe = make(load(epochs[0]))  # refuses its options before anything is measured
         self.columns = ("epoch", *self.probe.columns)
         self.courses: list[Course] = []
@@ -57,7 +60,7 @@ class OverEpochs(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         if len(self.epochs) == 1:
             return self.probe.figure(rows.drop(columns="epoch"))
-        return self.course_over_epochs.draw(self.title)
+        return self.course_over_epochs.draw(self.title, self.reached)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         if len(self.epochs) == 1:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -14,12 +13,13 @@ from ..interp.card import make_card
 from ..interp.causal import require_binary
 from ..interp.evidence import gather
 from ..interp.exchange import ALL
-from ..interp.signature import STEERING, Signature, expected_signatures, measure
+from ..interp.signature import STEERING, expected_signatures, measure
 from ..interp.subject import Subject
 from ..interp.verdict import decide
 from ..models import NanoGPT, Transformer
+from ..plots.cards import expected_rows
 from ..plots.course import Course
-from ..plots.mechanism import draw_mechanism
+from ..plots.mechanism import course_of, draw_mechanism
 from ..tasks import Add, Mul
 from .probe import Probe
 
@@ -42,7 +42,8 @@ class Mechanism(Probe):
     the answer holds the carry and the xor, whether positions of the prompt hold anything about each other, whether
     whole answers follow a moved sum, and which variables a subspace of rank 1 or 2 carries, with all controls.
 
-    The first row of a seed has the verdict, with the distance to the nearest algorithm. Rows with an empty ``stage``
+    The first row of a seed has the verdict, with the distance to the nearest algorithm; ``right`` is the share of right
+    answers. Rows with an empty ``stage``
     are the signature, on which the verdict depends. The others belong to a stage: the informedness of a move (-1 to 1)
     for ``carry``, ``value`` and ``value_of_remainder``, shares for ``exchange_*``, ``dose_*`` and ``subspace_*``.
 
@@ -90,6 +91,7 @@ class Mechanism(Probe):
             values: list[tuple[str, str, str, float]] = []
             if verdict is not None:
                 values.append((f"verdict: {entry['verdict']}", "", ALL, min(verdict.distances.values())))
+            values.append(("right", "", ALL, found.accuracy))
             for component, of_bits in found.components.items():
                 values += [(component, "", str(t), float(x)) for t, x in enumerate(of_bits) if math.isfinite(x)]
             names = {test: component for component, test in STEERING.items()}
@@ -98,16 +100,30 @@ class Mechanism(Probe):
                 yield dict(zip(self.columns, (subject.seed, *row), strict=True))
 
     def files(self) -> dict[str, str]:
-        """``card.json``: the verdict if all seeds have the same, else ``undecided``; and a card for each seed."""
+        """``card.json``: the verdict if all seeds have the same, else ``undecided``; a card for each seed.
+
+        ``expected`` is what each algorithm would do, for the figure.
+        """
         verdicts = {entry["verdict"] for entry in self.cards}
         whole = {
             "task": self.subjects[0].task.name,
             "bits": self.subjects[0].task.bits,
             "verdict": verdicts.pop() if len(verdicts) == 1 else "undecided",
             "calibrated": all(entry["calibrated"] for entry in self.cards),
+            "expected": self._told(),
             "seeds": self.cards,
         }
         return {"card.json": json.dumps(whole, indent=1) + "\n"}
+
+    def _told(self) -> dict[str, dict[str, list[float | None]]]:
+        """What each algorithm would do, algorithm -> component -> by bit; null where it says nothing."""
+        return {
+            algorithm: {
+                name: [round(float(x), 4) if math.isfinite(x) else None for x in values]
+                for name, values in signature.items()
+            }
+            for algorithm, signature in self.expected.items()
+        }
 
     def notes(self) -> list[str]:
         """The reasons for the verdicts and what else was found, in sentences."""
@@ -131,24 +147,13 @@ class Mechanism(Probe):
         )
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The signature behind the verdict, mean over bits: one line per component."""
-        signature = rows[(rows["stage"] == "") & (rows["position"] != ALL)]
-        return Course.of(signature, self.sheet("", signature), "value", "component", label="signature, mean over bits")
+        """What becomes causal, of each seed: `plots.mechanism.course_of`."""
+        return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The three questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
         verdicts = {entry["seed"]: entry["verdict"] for entry in self.cards}
-        return draw_mechanism(rows, verdicts, _as_rows(self.expected), _title(self.subjects[0], self.cards))
-
-
-def _as_rows(expected: dict[str, Signature]) -> pd.DataFrame:
-    rows = [
-        (algorithm, component, t, value)
-        for algorithm, signature in expected.items()
-        for component, values in signature.items()
-        for t, value in enumerate(np.asarray(values))
-    ]
-    return pd.DataFrame(rows, columns=["algorithm", "component", "position", "value"])
+        return draw_mechanism(rows, verdicts, expected_rows(self._told()), _title(self.subjects[0], self.cards))
 
 
 def _title(subject: Subject, cards: list[dict[str, Any]]) -> str:

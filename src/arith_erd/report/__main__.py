@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..plots.svg import svg_of
 from ..system.boundary import one_line_errors
 from ..system.files import naming, require_writable
 from . import claims, page, tables
@@ -66,7 +67,7 @@ def _save(figure: Figure | None, path: Path) -> str | None:
     """Write PNG and SVG, the same for the same data, and return the SVG."""
     if figure is None:
         return None
-    svg = page.svg_of(figure, path.name)
+    svg = svg_of(figure, path.name)
     figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
     figure.savefig(path.with_suffix(".png"), dpi=DPI)
     path.with_suffix(".svg").write_text(svg)

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import excerpt
+from ..plots.cards import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed, typed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, UNREADABLE, Replicas, read_replicas
@@ -32,12 +33,14 @@ class Collection:
             weights, or the task alone), ``replica``, -1 where there is none, ``departs``, where the settings are not
             the published ones, and ``experiment``, the same for rows that differ only in the seed.
         sheets: how to read them, by name.
+        cards: those of ``probe=mechanism``.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
     sheets: dict[str, Sheet] = field(default_factory=dict)
+    cards: list[Card] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -107,6 +110,8 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                 rows, sheet, recorded = _read_rows(path, setup)
                 if "epoch" in rows:  # of networks still in training: no result of the run
                     continue
+                if (card := path.with_name("card.json")).exists():
+                    found.cards.append(Card.read(read_text(card, 2**22), rows))
                 if run:
                     rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
                 else:

@@ -1,18 +1,14 @@
 """The texts of a report: one self-contained HTML page, with no script but its own, and ``claims.md``."""
 
-import base64
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
 from .. import __version__
 from ..errors import printable
@@ -20,6 +16,7 @@ from ..plots.curves import small_multiples
 from ..plots.numbers import estimated, interval_text
 from ..plots.strip import strip
 from ..plots.style import TASKS, plain_text
+from ..plots.svg import embedded, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from .claims import VERDICTS, Result, counts, missing
@@ -27,7 +24,7 @@ from .collect import GIVEN, Collection
 from .paper import Paper, PaperFigure
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
 
-MAX_PANELS = 24
+MAX_PANELS, MAX_CARDS, MAX_TITLES = 24, 12, 100
 SHARE, ANY = (0.0, 1.0), (-np.inf, np.inf)
 FINAL = {"train_seq_acc": ("accuracy", SHARE), "val_seq_acc": ("accuracy", SHARE), "val_mae": ("value", ANY)}
 """Columns of `Collection.replicas` that the page opens with, their units, and what the numbers can be."""
@@ -53,7 +50,10 @@ def render(
         results,
         runs,
         by_id={result.claim.id: result for result in results},
-        figures=[(figure, _image(svg), _tally(figure, results)) for figure, svg in figures.values()],
+        figures=[(figure, embedded(svg), _tally(figure, results)) for figure, svg in figures.values()],
+        cards=[(card, embedded(svg_of(card.draw(), card.title))) for card in found.cards[:MAX_CARDS]],
+        further=[card.title for card in found.cards[MAX_CARDS:MAX_TITLES]],
+        left_out=len(found.cards[MAX_TITLES:]),
         tables=probe_tables(found),
         experiments=_experiments(found),
         curves=_curves(found),
@@ -100,22 +100,10 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
 
 
-def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data."""
-    file = io.StringIO()
-    with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
-
-
 def unfinished(found: Collection) -> list[str]:
     """``add-random-...: epoch 30 of 60``, one line per run that has not finished."""
     runs = found.unfinished.drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
-
-
-def _image(svg: str | None) -> str | None:
-    return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _tally(figure: PaperFigure, results: Sequence[Result]) -> str:
@@ -128,7 +116,7 @@ def _curves(found: Collection) -> str | None:
     rows = found.metrics.merge(found.replicas["key"], left_on="replica", right_index=True)
     groups = {experiment_text(found, str(key), task=True): part for key, part in rows.groupby("key", sort=False)}
     with plain_text():
-        return _image(svg_of(small_multiples(dict([*groups.items()][:MAX_PANELS])), "runs")) if groups else None
+        return embedded(svg_of(small_multiples(dict([*groups.items()][:MAX_PANELS])), "runs")) if groups else None
 
 
 def _experiments(found: Collection) -> list[dict[str, Any]]:

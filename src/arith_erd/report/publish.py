@@ -52,7 +52,11 @@ def keep(runs: Path, results: Path) -> list[str]:
     for folder in [runs, *(runs / name for name in copied)]:
         for rows in sorted(folder.glob("probes/*/rows.csv")):
             if rows.stat().st_size <= LARGEST:
-                _copy(rows.parent, results / "runs" / rows.parent.relative_to(runs), ["rows.csv", "probe.json"])
+                _copy(
+                    rows.parent,
+                    results / "runs" / rows.parent.relative_to(runs),
+                    ["rows.csv", "probe.json", "card.json"],
+                )
     return copied
 
 

@@ -13,6 +13,7 @@ from arith_erd.interp.evidence import Evidence
 from arith_erd.interp.exchange import exchanges
 from arith_erd.interp.subject import Subject, load_references
 from arith_erd.models import NanoGPT
+from arith_erd.plots.mechanism import OVER_TRAINING
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import UNCALIBRATED, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
@@ -52,6 +53,8 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64, steps=1)
     rows = measured(probe)
     (card,) = json.loads(probe.files()["card.json"])["seeds"]
+    assert card["verdict"] == "none"
+    assert probe.course(rows).table["line"].tolist() == [*OVER_TRAINING.values()]
     found = [(one["variable"], one["position"], one["passes"]) for one in card["subspaces"]]
     assert found == [("carry", "2", False), ("xor", "2", False), ("sum", "2", False), ("sum", "all", False)]
     controls = {"subspace_carry_random_max", "subspace_carry_flipped_max", "subspace_carry_untrained"}

@@ -1,5 +1,6 @@
 """``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
 
+import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from arith_erd.plots.sheet import Sheet
 from arith_erd.report.__main__ import build, main
 from arith_erd.report.paper import load_paper
+from tests.unit.plots.test_cards import seed_card, table, whole
 
 FILES = ("claims.md", "claims.csv", "runs.csv", "index.html")
 
@@ -52,6 +55,27 @@ def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, 
     page = (tmp_path / "report" / "index.html").read_text()
     assert f"{half.name}: epoch 30 of 60" in page
     assert bad.name in page
+
+
+def test_cards_are_shown_with_their_figures_and_the_others_are_named(synthetic, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("arith_erd.report.page.MAX_CARDS", 1)
+    run = synthetic.run(seeds="0", epochs=5, reach=None, final=0.5)
+    for name, network in (("mechanism", "drawn"), ("mechanism-2", "<b>named</b>")):
+        folder = run.path / "probes" / name
+        folder.mkdir(parents=True)
+        rows = table(0)
+        rows.to_csv(folder / "rows.csv", index=False)
+        (folder / "probe.json").write_text(Sheet.of("mechanism", rows.fillna({"stage": ""}), {}).to_json())
+        (folder / "card.json").write_text(whole(seed_card() | {"network": network}))
+    found, _ = build(synthetic.root, tmp_path / "report")
+    assert found.problems == {}
+    page = (tmp_path / "report" / "index.html").read_text()
+    section = page[page.index('<section id="cards">') : page.index('<section id="probes">')]
+    assert section.count("<img src=") == 1
+    assert "<td>none</td>" in section
+    assert "carry: bits 2-3; value: no bit" in section
+    assert "Cards that are not drawn: &lt;b&gt;named&lt;/b&gt;: none." in section
+    assert not re.search(r"\bnan\b|<td></td>|<td class=\"wrap\"></td>", page[page.index('<section id="cards">') :])
 
 
 @pytest.mark.parametrize(
