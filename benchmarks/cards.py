@@ -1,0 +1,138 @@
+"""Put cards of ``probe=mechanism`` into one table, and its numbers into the page about them.
+
+    python benchmarks/cards.py results/mechanism-cards.csv authors=FOLDER transformer=FOLDER nanogpt=FOLDER
+
+A folder is what the probe wrote, with ``rows.csv``. Its seeds replace those of the same network in the table, so
+several folders, one for each seed, can have the same name. Then every table between markers in
+``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares the two, and recomputes
+the numbers in the text.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+PAGE = Path(__file__).parents[1] / "docs" / "found" / "mechanism.md"
+COLUMNS = ["network", "seed", "component", "stage", "position", "value"]
+NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
+BITS = range(2, 8)
+LINES = {
+    "remainder": "random prefixes: agreement with `remainder`",
+    "local_carry": "... with `prefix_carry`",
+    "prompt_only": "... with a network that ignores the prefix",
+    "carry": "carry inverted: answers that follow, less random",
+    "value": "sum moved: answers that follow, less others",
+}
+EXCHANGED = {
+    "exchange_carry": "only the carry differs",
+    "exchange_xor": "only a_t xor b_t differs",
+    "exchange_neither": "control: neither differs",
+}
+AT_PROMPT = {
+    "exchange_mosaic": "all of them, each from another run with the same token there",
+    "exchange_elsewhere": "one of them, from another run with the same token there",
+    "exchange_token": "one of them, from a run with the other token there: bit i of the answer",
+}
+OF_PROMPT = {"authors": "enc.", "transformer": "enc.", "nanogpt": "dec.", "lookahead_carry": "enc."}
+
+
+def read(path: Path) -> pd.DataFrame:
+    """The table, ``stage`` empty where a row belongs to none."""
+    return pd.read_csv(path, dtype={"position": str, "stage": str}, keep_default_na=False)
+
+
+def span(values: Iterable[float], form: str = ".2f") -> str:
+    """``0.92``, or of several seeds ``0.90 to 0.93``; empty without a value."""
+    found = [*values]
+    if not found:
+        return ""
+    texts = [format(end, form) for end in (min(found), max(found))]
+    return " to ".join(dict.fromkeys(text if re.search("[1-9]", text) else text.removeprefix("-") for text in texts))
+
+
+def of(
+    rows: pd.DataFrame, network: str, component: str, stage: str | None = "", position: str | None = None
+) -> pd.Series:
+    """Values of a component; of all stages or positions where None is given."""
+    chosen = rows[(rows["network"] == network) & (rows["component"] == component)]
+    chosen = chosen if stage is None else chosen[chosen["stage"] == stage]
+    return (chosen if position is None else chosen[chosen["position"] == position]).set_index("seed")["value"]
+
+
+def seeds(rows: pd.DataFrame, network: str) -> int:
+    return int(rows.loc[rows["network"] == network, "seed"].nunique())
+
+
+def markdown(*lines: Iterable[str]) -> str:
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, f"|{' --- |' * (head.count(' | ') + 1)}", *body])
+
+
+def by_bit(rows: pd.DataFrame, network: str) -> str:
+    """The signature, bit by bit; of several seeds the range."""
+    number = seeds(rows, network)
+    head = NAMES[network] + (f", {number} seed{'s' if number > 1 else ''}" if network != "authors" else "")
+    lines = [[head, *(f"bit {t}" for t in BITS)]]
+    for component, label in LINES.items():
+        form = ".2f" if component in ("carry", "value") else ".3f"
+        lines.append([label, *(span(of(rows, network, component, "", str(t)), form) for t in BITS)])
+    return markdown(*lines)
+
+
+def at_prompt(rows: pd.DataFrame) -> str:
+    """The largest share of answers that change, over stages and positions; of tokens the smallest over both."""
+    lines = [["Positions of the prompt exchanged, behind the stage where most answers change", "answers that change"]]
+    for network in [name for name in ("authors", "transformer") if seeds(rows, name)]:
+        for component, label in AT_PROMPT.items():
+            found = of(rows, network, component, None)
+            ends = found.groupby("seed").max()
+            lines.append([f"{NAMES[network]}: {label}", span(ends, ".1%")])
+    control = of(rows, "lookahead_carry", "exchange_mosaic", None)
+    lines.append([f"control, `lookahead_carry`, whose encoder does mix: {AT_PROMPT['exchange_mosaic']}",
+                  span([control.max()], ".1%")])  # fmt: skip
+    return markdown(*lines)
+
+
+def by_layer(rows: pd.DataFrame) -> str:
+    """Exchanges after each cross-attention: the mean over t, and of several seeds its range."""
+    lines = [["after the cross-attention of layer", *(str(n) for n in range(1, 7))]]
+    for network in ("authors", "transformer"):
+        for component, label in EXCHANGED.items():
+            means = [of(rows, network, component, f"dec.{n}.cross").groupby("seed").mean() for n in range(1, 7)]
+            lines.append([f"{NAMES[network]}: {label}", *map(span, means)])
+    return markdown(*lines)
+
+
+def tables(rows: pd.DataFrame) -> dict[str, str]:
+    """Every table of the page, by the name of its markers."""
+    of_bits = {f"bits_{network}": by_bit(rows, network) for network in NAMES}
+    return of_bits | {"prompt": at_prompt(rows), "layers": by_layer(rows)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("table", type=Path)
+    parser.add_argument("cards", nargs="*", help="NAME=FOLDER")
+    options = parser.parse_args()
+    rows = read(options.table)
+    for card in options.cards:
+        name, _, folder = card.partition("=")
+        new = read(Path(folder) / "rows.csv").assign(network=name)[COLUMNS]
+        old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
+        rows = pd.concat([rows[~old], new], ignore_index=True).sort_values(["network", "seed"], kind="stable")
+    if options.cards:
+        # No number of the page is of these, and they are a fifth of the table.
+        rows = rows[(rows["component"] != "value_of_remainder") | (rows["stage"] == "")]
+        rows.to_csv(options.table, index=False, float_format="%.6g")
+        rows = read(options.table)
+    text = PAGE.read_text()
+    for name, table in tables(rows).items():
+        text = re.sub(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.S)
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
