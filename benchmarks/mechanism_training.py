@@ -1,0 +1,108 @@
+"""What becomes causal first while networks learn to add, the carry or the sum, and when relative to 95%?
+
+    python train.py task.bits=5 model=nanogpt checkpoint.keep=log seed=0-19
+    python benchmarks/mechanism_training.py results/mechanism-training.csv runs/NAME
+
+Each network is measured after every epoch whose weights were kept, with the tests and bars of a card. The rows go to
+``mechanism-training-epochs.csv``, beside the file that is named; what is there is not measured again, so the same
+command continues. From them the file gets one row per seed:
+
+    reaches_95, reaches_100     first epoch at which validation sequence accuracy is there, of all epochs
+    carry_held, xor_held        first kept epoch at which the answer changes with a position that comes from a run where
+                                only the carry, or only a_t xor b_t, differs (`interp.exchange`), behind some stage
+    carry_followed, sum_followed
+                                first kept epoch at which the answer follows the carry's or the sum's least-squares
+                                direction (`interp.signature`)
+
+A bit passes if at least half of its answers do; a variable, if at least half of the bits where it can be measured pass.
+Empty: never. ``verdict`` is the card's at the last epoch, and ``others`` are the verdicts before 95% that are not
+``none``.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from arith_erd.interp.causal import CausalTask
+from arith_erd.interp.epochs import chosen_epochs
+from arith_erd.interp.evidence import EFFECT, Evidence
+from arith_erd.interp.exchange import exchanges
+from arith_erd.interp.signature import expected_signatures, measure
+from arith_erd.interp.subject import Subject, load_run
+from arith_erd.interp.verdict import decide
+from arith_erd.runs import Run, epochs_to
+from arith_erd.seeds import parse_seeds
+
+FOLLOWED = {"carry_followed": "carry", "sum_followed": "value"}
+HELD = {"carry_held": "carry", "xor_held": "xor"}
+VARIABLES = (*HELD, *FOLLOWED)
+MEASURED = ("run", "seed", "epoch", "right", "verdict", *VARIABLES, "cpu_seconds")
+
+
+def measured(subject: Subject, pairs: int, moved: int) -> dict[str, object]:
+    """Right answers, the verdict, and for each variable the share of bits that pass."""
+    start = time.process_time()
+    found = measure(subject.network, subject.task, pairs, moved)
+    verdict = decide(found, expected_signatures(subject.task))
+    exchanged = Evidence(list(exchanges(subject.network, CausalTask(subject.task), moved)), pd.DataFrame(), [])
+    shares = {}
+    for variable, component in FOLLOWED.items():
+        of_bits = found.components[component]
+        shares[variable] = float((of_bits[np.isfinite(of_bits)] >= EFFECT).mean())
+    for variable, name in HELD.items():
+        positions = dict.fromkeys(e.position for e in exchanged.exchanged if e.test == name)
+        shares[variable] = float(np.mean([exchanged.appears(name, t) is not None for t in positions]))
+    seconds = round(time.process_time() - start, 2)
+    return {"right": found.accuracy, "verdict": verdict.name, **shares, "cpu_seconds": seconds}
+
+
+def first_epochs(run: Run, rows: pd.DataFrame) -> list[dict[str, object]]:
+    """One row per seed of a run, from its rows of all epochs."""
+    history = run.metrics()
+    table = []
+    for seed, of_seed in rows.sort_values("epoch").groupby("seed"):
+        reached = {f"reaches_{percent}": epochs_to(history, int(seed), percent / 100) for percent in (95, 100)}
+        first = {name: of_seed.loc[of_seed[name] >= 0.5, "epoch"].min() for name in VARIABLES}
+        before = of_seed[of_seed["epoch"] < (reached["reaches_95"] or np.inf)]
+        others = sorted(set(before["verdict"]) - {"none"})
+        ends = {"last_epoch": of_seed["epoch"].iloc[-1], "verdict": of_seed["verdict"].iloc[-1]}
+        table.append({"run": run.name, "seed": seed, **reached, **first, **ends, "others": " ".join(others)})
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs that kept their weights over time")
+    parser.add_argument("--epochs", help="of those that were kept, as 1-20,30 (all)")
+    parser.add_argument("--pairs", type=int, default=256, help="that get wrong prefixes (256)")
+    parser.add_argument("--moved", type=int, default=128, help="that are moved, and exchanged (128)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    beside = options.out.with_name(f"{options.out.stem}-epochs.csv")
+    rows = pd.read_csv(beside) if beside.is_file() else pd.DataFrame(columns=list(MEASURED))
+    done = set(zip(rows["run"], rows["seed"], rows["epoch"], strict=True))
+    for run in map(Run, options.runs):
+        seeds = parse_seeds(run.config()["seed"])
+        wanted = "all" if options.epochs is None else parse_seeds(options.epochs)
+        for epoch in chosen_epochs(run, seeds, wanted):
+            for seed in seeds:
+                if (run.name, seed, epoch) in done:
+                    continue
+                subject = load_run(run.path, seed, epoch)
+                row = {"run": run.name, "seed": seed, "epoch": epoch} | measured(subject, options.pairs, options.moved)
+                rows.loc[len(rows)] = pd.Series(row)
+                rows.to_csv(beside, index=False, float_format="%.4g")
+    table = [row for run in map(Run, options.runs) for row in first_epochs(run, rows[rows["run"] == run.name])]
+    whole = [name for name in table[0] if name.startswith("reaches") or name in VARIABLES]
+    pd.DataFrame(table).astype(dict.fromkeys(whole, "Int64")).to_csv(options.out, index=False)
+    print(pd.DataFrame(table).drop(columns="run").to_string(index=False))
+    print(f"{pd.to_numeric(rows['cpu_seconds']).mean():.1f} CPU seconds a network and epoch")
+
+
+if __name__ == "__main__":
+    main()
