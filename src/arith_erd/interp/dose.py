@@ -49,7 +49,8 @@ def doses(
         sites: of the network.
         methods: of `METHODS`.
         deltas: units of the value.
-        sample: pairs, drawn from those whose moved value is the value of some pair.
+        sample: pairs, drawn from those whose moved value is the value of some pair; for centroids and ``das``, of a
+            fitted one.
         seed: of the sample, the fits and the controls.
         budget: of the searches for ``das``.
         prefixes: ``target``, ``own``, or both.
@@ -68,12 +69,14 @@ def doses(
     runs = ForcedRuns.of(network, pairs, sites, chosen)
     values = torch.as_tensor(pairs.examples.answer[chosen], device=device)
     search = Search(network, pairs, sites, budget, seed) if "das" in methods else None
-    known = np.unique(pairs.examples.answer)
+    answers = pairs.examples.answer
+    # A centroid is known only of a value that some fitted pair has; in a small task that may not be the largest one.
+    known = np.unique(answers[chosen] if {"centroids", "das"} & set(methods) else answers)
     for site in sites:
         x = runs.at(site, chosen)
         moves = _moves(x, values, methods, search, site, pairs.value)
         for delta in deltas:
-            possible = every[np.isin(pairs.examples.answer + delta, known)]
+            possible = every[np.isin(answers, known) & np.isin(answers + delta, known)]
             if not len(possible):
                 continue
             trial = Trial(network, pairs, site, _sample(possible, sample, seed + delta), delta)

@@ -80,3 +80,9 @@ def test_centroids_go_from_one_mean_to_the_other(fitted):
     x, values = fitted
     way = Centroids(x, values)(np.array([4]), 3)[0]
     torch.testing.assert_close(way, x[values == 7].mean(dim=0) - x[values == 4].mean(dim=0))
+
+
+def test_values_that_no_fitted_pair_has_are_not_moved_between_centroids():
+    """Of 256 pairs 30 are fitted; some sums, and the largest, are in none of them."""
+    found = doses(OneNumber(TASK), PAIRS, ["dec.1"], ["centroids"], [1, 2], sample=60, fitted=30, random=1)
+    assert (pd.DataFrame(found)["answer"] == 1).all()
