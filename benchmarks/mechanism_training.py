@@ -21,14 +21,16 @@ Empty: never. ``verdict`` is the card's at the last epoch, and ``others`` are th
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
+from arith_erd.errors import UserError
 from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.epochs import chosen_epochs
+from arith_erd.interp.epochs import Epochs, chosen_epochs
 from arith_erd.interp.evidence import EFFECT, Evidence
 from arith_erd.interp.exchange import exchanges
 from arith_erd.interp.signature import expected_signatures, measure
@@ -36,6 +38,9 @@ from arith_erd.interp.subject import Subject, load_run
 from arith_erd.interp.verdict import decide
 from arith_erd.runs import Run, epochs_to
 from arith_erd.seeds import parse_seeds
+from arith_erd.system.boundary import one_line_errors
+from arith_erd.system.files import write_atomically
+from arith_erd.tasks import Add
 
 FOLLOWED = {"carry_followed": "carry", "sum_followed": "value"}
 HELD = {"carry_held": "carry", "xor_held": "xor"}
@@ -45,14 +50,16 @@ MEASURED = ("run", "seed", "epoch", "right", "verdict", *VARIABLES, "cpu_seconds
 
 def measured(subject: Subject, pairs: int, moved: int) -> dict[str, object]:
     """Right answers, the verdict, and for each variable the share of bits that pass."""
+    if not isinstance(subject.task, Add):
+        raise UserError(f"{subject.name}: received task={subject.task.name}; expected runs of task=add")
     start = time.process_time()
     found = measure(subject.network, subject.task, pairs, moved)
     verdict = decide(found, expected_signatures(subject.task))
     exchanged = Evidence(list(exchanges(subject.network, CausalTask(subject.task), moved)), pd.DataFrame(), [])
     shares = {}
     for variable, component in FOLLOWED.items():
-        of_bits = found.components[component]
-        shares[variable] = float((of_bits[np.isfinite(of_bits)] >= EFFECT).mean())
+        of_bits = found.components[component][np.isfinite(found.components[component])]
+        shares[variable] = float((of_bits >= EFFECT).mean()) if len(of_bits) else float("nan")
     for variable, name in HELD.items():
         positions = dict.fromkeys(e.position for e in exchanged.exchanged if e.test == name)
         shares[variable] = float(np.mean([exchanged.appears(name, t) is not None for t in positions]))
@@ -74,6 +81,21 @@ def first_epochs(run: Run, rows: pd.DataFrame) -> list[dict[str, object]]:
     return table
 
 
+def fill(runs: Sequence[Run], rows: pd.DataFrame, file: Path, options: argparse.Namespace) -> None:
+    """Measure what the rows lack, and write the file after each network."""
+    done = set(zip(rows["run"], rows["seed"], rows["epoch"], strict=True))
+    wanted: Epochs = "all" if options.epochs is None else parse_seeds(options.epochs)
+    for run in runs:
+        seeds = parse_seeds(run.config()["seed"])
+        for epoch in chosen_epochs(run, seeds, wanted):
+            for seed in seeds:
+                if (run.name, seed, epoch) not in done:
+                    subject = load_run(run.path, seed, epoch)
+                    found = measured(subject, options.pairs, options.moved)
+                    rows.loc[len(rows)] = pd.Series({"run": run.name, "seed": seed, "epoch": epoch} | found)
+                    write_atomically(file, rows.to_csv(index=False, float_format="%.4g"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
@@ -85,22 +107,13 @@ def main() -> None:
     torch.set_num_threads(1)
     beside = options.out.with_name(f"{options.out.stem}-epochs.csv")
     rows = pd.read_csv(beside) if beside.is_file() else pd.DataFrame(columns=list(MEASURED))
-    done = set(zip(rows["run"], rows["seed"], rows["epoch"], strict=True))
-    for run in map(Run, options.runs):
-        seeds = parse_seeds(run.config()["seed"])
-        wanted = "all" if options.epochs is None else parse_seeds(options.epochs)
-        for epoch in chosen_epochs(run, seeds, wanted):
-            for seed in seeds:
-                if (run.name, seed, epoch) in done:
-                    continue
-                subject = load_run(run.path, seed, epoch)
-                row = {"run": run.name, "seed": seed, "epoch": epoch} | measured(subject, options.pairs, options.moved)
-                rows.loc[len(rows)] = pd.Series(row)
-                rows.to_csv(beside, index=False, float_format="%.4g")
-    table = [row for run in map(Run, options.runs) for row in first_epochs(run, rows[rows["run"] == run.name])]
-    whole = [name for name in table[0] if name.startswith("reaches") or name in VARIABLES]
-    pd.DataFrame(table).astype(dict.fromkeys(whole, "Int64")).to_csv(options.out, index=False)
-    print(pd.DataFrame(table).drop(columns="run").to_string(index=False))
+    runs = [Run(path) for path in options.runs]
+    with one_line_errors():
+        fill(runs, rows, beside, options)
+    table = pd.DataFrame([row for run in runs for row in first_epochs(run, rows[rows["run"] == run.name])])
+    table = table.astype(dict.fromkeys(("reaches_95", "reaches_100", *VARIABLES), "Int64"))
+    write_atomically(options.out, table.to_csv(index=False))
+    print(table.drop(columns="run").to_string(index=False))
     print(f"{pd.to_numeric(rows['cpu_seconds']).mean():.1f} CPU seconds a network and epoch")
 
 

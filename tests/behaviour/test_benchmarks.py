@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import lightning as L
+import pandas as pd
 import pytest
 
 from arith_erd.config.compose import compose
@@ -94,3 +95,25 @@ def test_check_that_raises_counts_as_failed_and_others_continue(root, monkeypatc
     assert len(failed) == 2
     assert all(line.endswith("RuntimeError: could not load [/usr/lib/libcuda.so.1]") for line in failed)
     assert len(lines) == 10
+
+
+def test_training_is_measured_once_and_summed_up_by_seed(root, monkeypatch, whole, tmp_path):
+    """Nothing is causal in networks of four epochs, and nothing is measured twice."""
+    out = tmp_path / "training.csv"
+    script = str(root / "benchmarks" / "mechanism_training.py")
+    small = ["--epochs", "3,4", "--pairs", "16", "--moved", "16"]
+    monkeypatch.setattr(sys, "argv", [script, str(out), str(whole.path), *small])
+    runpy.run_path(script, run_name="__main__")
+    measured = tmp_path / "training-epochs.csv"
+    before = measured.read_text()
+    runpy.run_path(script, run_name="__main__")
+    assert measured.read_text() == before
+    assert list(zip(*pd.read_csv(measured)[["seed", "epoch"]].to_numpy().T, strict=True)) == [
+        (0, 3),
+        (1, 3),
+        (0, 4),
+        (1, 4),
+    ]
+    rows = pd.read_csv(out)
+    assert rows["verdict"].tolist() == ["none", "none"]
+    assert rows["reaches_95"].isna().all()

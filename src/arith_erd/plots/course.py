@@ -109,7 +109,8 @@ class Course:
         seeds = self.table["seed"].nunique()
         left_out = f", {MAX_SEEDS} of them drawn" if self.by_seed and seeds > MAX_SEEDS else ""
         figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
-        legend_below(figure, columns=min(len(names), 6 if across > 1 else 4))
+        widest = max(map(len, names), default=0)
+        legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
         return figure
 
     def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
