@@ -54,7 +54,8 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     rows = measured(probe)
     (card,) = json.loads(probe.files()["card.json"])["seeds"]
     assert card["verdict"] == "none"
-    assert probe.course(rows).table["line"].tolist() == [*OVER_TRAINING.values()]
+    followed = set(OVER_TRAINING.values()) - {"follow an inverted carry"}  # three bits have none where it is told apart
+    assert set(probe.course(rows).table["line"]) == followed
     found = [(one["variable"], one["position"], one["passes"]) for one in card["subspaces"]]
     assert found == [("carry", "2", False), ("xor", "2", False), ("sum", "2", False), ("sum", "all", False)]
     controls = {"subspace_carry_random_max", "subspace_carry_flipped_max", "subspace_carry_untrained"}
