@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..bits import ONE, UNUSED, VOCAB_SIZE, ZERO
+from ..bits import ONE, START, UNUSED, VOCAB_SIZE, ZERO
 from ..errors import UserError
 from ..models.network import Network, Tree
 
-LARGEST = 64  # tokens of the branches in one pass: the cost of attention is quadratic in them
-BATCH = 32  # larger batches are slower on a CPU: 1,024 pairs take 5.2 s at 32 and 8.6 s at 256
+TOKENS = 4096  # in one pass
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def require_tree(network: Network, probe: str) -> None:
 
 @torch.no_grad()
 def answers_to(
-    network: Network, prompt: Tensor, answer_in: Tensor, branches: Sequence[Branch], batch_size: int = BATCH
+    network: Network, prompt: Tensor, answer_in: Tensor, branches: Sequence[Branch], tokens: int = TOKENS
 ) -> tuple[Tensor, list[Tensor]]:
     """The likeliest token after each decoder input, of the clean answer and of the branches.
 
@@ -51,52 +50,59 @@ def answers_to(
         prompt: (N, P).
         answer_in: (N, m), the clean decoder inputs ``<start> r_0 .. r_{m-2}``.
         branches: at least one.
+        tokens: of the decoder in one pass, at most; a single pair may have more.
 
     Returns:
         Tokens (N, m), and (N, L) for each branch.
     """
-    groups = list(_groups(branches))
-    trees = [_tree(answer_in.shape[1], group, prompt.device) for group in groups]
+    length = answer_in.shape[1]
+    tree, places = _tree(length, branches, prompt.device)
+    total = len(tree.positions)
     batches: list[list[Tensor]] = []
-    for part in torch.arange(len(prompt), device=prompt.device).split(batch_size):
-        memory = network.encode(prompt[part])
-        found: list[Tensor] = []
-        for group, tree in zip(groups, trees, strict=True):
-            inputs = [answer_in[part], *(branch.tokens[part] for branch in group)]
-            tokens = network.decode(memory, torch.cat(inputs, dim=1), tree).argmax(dim=-1)  # (B, T)
-            clean, *rest = tokens.split([x.shape[1] for x in inputs], dim=1)
-            found += rest
-        batches.append([clean, *found])
-    clean, *found = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    return clean, found
+    for part in torch.arange(len(prompt), device=prompt.device).split(max(1, tokens // total)):
+        inputs = answer_in.new_full((len(part), total), START)  # where no branch is, anything will do
+        inputs[:, :length] = answer_in[part]
+        for branch, place in zip(branches, places, strict=True):
+            inputs[:, place] = branch.tokens[part]
+        found = network.decode(network.encode(prompt[part]), inputs, tree).argmax(dim=-1)  # (B, T)
+        batches.append([found[:, :length], *(found[:, place] for place in places)])
+    clean, *rest = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    return clean, rest
 
 
-def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """Split the branches, in order, into groups that fit into one pass."""
-    group: list[Branch] = []
-    for branch in branches:
-        if group and sum(other.tokens.shape[1] for other in [*group, branch]) > LARGEST:
-            yield group
-            group = []
-        group.append(branch)
-    yield group
+def _tree(length: int, branches: Sequence[Branch], device: torch.device) -> tuple[Tree, list[slice]]:
+    """A clean answer of ``length`` tokens, then the branches; and where in the sequence each of them is.
+
+    A token attends to the clean tokens before the start of its branch, and to those of its branch up to itself.
+    """
+    sizes = [branch.tokens.shape[1] for branch in branches]
+    width, rows = max(sizes), _rows(sizes)
+    positions = torch.cat([torch.arange(length), torch.zeros(len(rows) * width, dtype=torch.int64)])
+    future = torch.ones(len(rows), width, length + width, dtype=torch.bool)
+    future[:, torch.arange(width), length + torch.arange(width)] = False  # what attends to nothing gives NaN
+    places = [slice(0)] * len(branches)
+    for number, row in enumerate(rows):
+        at = 0
+        for index in row:
+            start, size = branches[index].start, sizes[index]
+            places[index] = slice(length + number * width + at, length + number * width + at + size)
+            positions[places[index]] = torch.arange(start, start + size)
+            future[number, at : at + size, :start] = False
+            own = slice(length + at, length + at + size)
+            future[number, at : at + size, own] = torch.ones(size, size).triu(1).bool()
+            at += size
+    return Tree(positions.to(device), future.to(device)), places
 
 
-def _tree(length: int, branches: Sequence[Branch], device: torch.device) -> Tree:
-    """A clean answer of ``length`` tokens, then the branches; each attends to the clean tokens before its start."""
-    positions = [torch.arange(length)]
-    future = [torch.ones(length, length).triu(1).bool()]
-    for branch in branches:
-        size = branch.tokens.shape[1]
-        positions.append(torch.arange(branch.start, branch.start + size))
-        future.append(torch.ones(size, size).triu(1).bool())
-    hidden = ~torch.block_diag(*(~own for own in future)).bool()  # (T, T): no branch attends to another
-    at = length
-    for branch in branches:
-        size = branch.tokens.shape[1]
-        hidden[at : at + size, : branch.start] = False
-        at += size
-    return Tree(torch.cat(positions).to(device), hidden.to(device))
+def _rows(sizes: Sequence[int]) -> list[list[int]]:
+    """Pack branches into rows as wide as the largest: from the largest on, each into the first row with room for it."""
+    rows: list[list[int]] = []
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        free = (row for row in rows if sum(sizes[i] for i in row) + sizes[index] <= max(sizes))
+        if (row := next(free, None)) is None:
+            rows.append(row := [])
+        row.append(index)
+    return rows
 
 
 @contextmanager

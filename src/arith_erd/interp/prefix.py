@@ -23,7 +23,7 @@ from torch import Tensor
 from ..bits import ONE, START, UNUSED, ZERO, Array, from_bits
 from ..models.decoding import shift_right
 from ..models.network import Network
-from .branches import BATCH, Branch, answers_to, neutral_token
+from .branches import Branch, answers_to, neutral_token
 from .causal import CausalTask
 
 INTERVENTIONS = ("flip", "neutral", "start", "far", "random")
@@ -54,9 +54,7 @@ class Readings:
     changed: list[Reading]
 
 
-def read_prefixes(
-    network: Network, pairs: CausalTask, draws: int = 2, seed: int = 0, batch_size: int = BATCH
-) -> Readings:
+def read_prefixes(network: Network, pairs: CausalTask, draws: int = 2, seed: int = 0) -> Readings:
     """Every intervention at every position, for all N pairs of a task.
 
     Args:
@@ -69,9 +67,7 @@ def read_prefixes(
     prompt, completion = (torch.as_tensor(x, device=device) for x in (pairs.examples.prompt, pairs.examples.completion))
     planned = [*_single_tokens(completion), *_random_prefixes(completion, draws, seed)]
     with neutral_token(network):
-        clean, found = answers_to(
-            network, prompt, shift_right(completion), [branch for _, branch in planned], batch_size
-        )
+        clean, found = answers_to(network, prompt, shift_right(completion), [branch for _, branch in planned])
     changed = [
         reading
         for (intervention, branch), tokens in zip(planned, found, strict=True)

@@ -9,16 +9,24 @@ from torch import Tensor, nn
 class Tree:
     """Several continuations of one answer, decoded in a single pass: the positions and the attention mask.
 
+    The first m tokens are an answer, the trunk. The others are G rows of w tokens. A row attends to the trunk and to
+    itself, never to another row, so attention costs G w (m + w) instead of (m + G w)^2.
+
     ``<start> 1 0`` with ``0`` as another first bit is the sequence ``<start> 1 0 | 0 0`` at the positions
-    ``0 1 2 | 1 2``. The tokens after the bar attend to ``<start>`` and to each other, not to the first branch.
+    ``0 1 2 | 1 2``. The tokens after the bar are a row; they attend to ``<start>`` and to each other.
 
     Args:
-        positions: (T,) int64, the position of each token in its own answer.
-        future: (T, T) bool, True where a token must not attend.
+        positions: (m + G w,) int64, the position of each token in its own answer.
+        rows: (G, w, m + w) bool, True where a token of a row must not attend, to the trunk or to its own row.
     """
 
     positions: Tensor
-    future: Tensor
+    rows: Tensor
+
+    @property
+    def trunk(self) -> int:
+        """Its number of tokens, m."""
+        return self.rows.shape[2] - self.rows.shape[1]
 
 
 class Network(nn.Module):

@@ -60,7 +60,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
-    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor | None) -> Tensor:
         if self.sublayer is None:
             return self.norm(x)
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
@@ -102,8 +102,8 @@ class DecoderLayer(nn.Module):
         self.cross_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
-    def forward(self, x: Tensor, memory: Tensor, future: Tensor) -> Tensor:
-        x = self.self_attention(x, x, future)
+    def forward(self, x: Tensor, memory: Tensor, future: Tensor, rows: Tensor | None = None) -> Tensor:
+        x = self.self_attention(x, x, future, rows)
         return self.feed_forward(self.cross_attention(x, memory))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -172,12 +172,12 @@ class Transformer(Network):
 
     def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
         """Memory (B, P, C) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
-        steps = answer_in.shape[-1]
         x = self.answer_embedding(answer_in)
         x = self.answer_dropout(self.positions(x) if tree is None else self._at(x, tree.positions))
-        future = self.future[:steps, :steps] if tree is None else tree.future
+        rows = None if tree is None else tree.rows
+        trunk = answer_in.shape[-1] if tree is None else tree.trunk
         for layer in self.decoder:
-            x = layer(x, memory, future)
+            x = layer(x, memory, self.future[:trunk, :trunk], rows)
         return self.head(x)
 
     def _at(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def test_branch_equals_running_the_whole_sequence_with_its_tokens(kind, position
         Branch(start, torch.randint(ZERO, ONE + 1, (len(prompt), length), generator=generator))
         for start, length in ((1, 3), (2, 2), (3, 1), (2, 1), (0, 4))
     ]
-    clean, found = answers_to(network, prompt, answer_in, branches, batch_size=40)
+    clean, found = answers_to(network, prompt, answer_in, branches, tokens=40)
     assert torch.equal(clean, network(prompt, answer_in).argmax(dim=-1))
     for branch, tokens in zip(branches, found, strict=True):
         end = branch.start + branch.tokens.shape[1]
@@ -44,14 +44,27 @@ def test_branch_equals_running_the_whole_sequence_with_its_tokens(kind, position
         assert torch.equal(tokens, network(prompt, whole).argmax(dim=-1)[:, branch.start : end])
 
 
-def test_branches_that_do_not_fit_into_one_pass_are_decoded_in_several(data, monkeypatch):
-    network = make(Transformer)
-    tokens = torch.full((64, 2), ONE)
-    branches = [Branch(i, tokens) for i in (0, 1, 2)]
-    together = answers_to(network, *data, branches)[1]
-    monkeypatch.setattr("arith_erd.interp.branches.LARGEST", 3)
-    apart = answers_to(network, *data, branches)[1]
+@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
+def test_pairs_in_one_pass_do_not_change_each_other(kind, data):
+    network = make(kind)
+    branches = [Branch(i, torch.full((64, 2), ONE)) for i in (0, 1, 2)]
+    together, apart = (answers_to(network, *data, branches, tokens=tokens)[1] for tokens in (10_000, 100))
     assert all(torch.equal(x, y) for x, y in zip(together, apart, strict=True))
+
+
+@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
+def test_tokens_that_a_branch_must_not_see_change_nothing(kind, data):
+    """Not an earlier branch of its row, nor the clean answer from its start on, nor what fills the row up."""
+    network = make(kind)
+    prompt, answer_in = data
+    zeros, ones = (torch.full((len(prompt), 1), token) for token in (ZERO, ONE))
+    long = Branch(1, torch.full((len(prompt), 3), ONE))
+    alone = answers_to(network, prompt, answer_in, [long, Branch(2, ones)])[1][1]
+    changed = answer_in.clone()
+    changed[:, 2:] = ZERO + ONE - changed[:, 2:]
+    for neighbour in (zeros, ones):
+        beside = answers_to(network, prompt, changed, [long, Branch(3, neighbour), Branch(2, ones)])[1][2]
+        assert torch.equal(beside, alone)
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
