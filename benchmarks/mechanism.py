@@ -3,9 +3,10 @@
     python benchmarks/mechanism.py results/mechanism-calibration.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
 Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
-``none``. Choose seeds on which no code was tuned; tuning used 0 to 99. The samples are smaller than the probe's
-defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU core. Signatures that the file already
-holds are not measured again, but all verdicts are made again.
+``none``. So must networks trained for `STEPS` steps on a table of random output: they answer with bits, at chance, and
+have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The samples are smaller than
+the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU core. Signatures that the
+file already holds are not measured again, but all verdicts are made again.
 """
 
 import argparse
@@ -14,31 +15,56 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from torch.nn import functional as F
 
 from arith_erd.interp.signature import COMPONENTS, Measured, Signature, expected_signatures, measure
 from arith_erd.interp.verdict import Verdict, decide
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import DECOYS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
-from arith_erd.tasks import Add
+from arith_erd.tasks import Add, RandomOutput, Task
 
 SIGNATURE = [f"{name}_{t}" for name in COMPONENTS for t in range(8)]
 COLUMNS = ("network", "seed", "expected", "verdict", "distance", "nearest", "accuracy", *SIGNATURE)
+KINDS = {"Transformer": Transformer, "NanoGPT": NanoGPT}
+ON_RANDOM = " on random output"
+STEPS, BATCH = 50, 64
 
 
-def cases(references: tuple[int, ...], decoys: tuple[int, ...], untrained: int) -> Iterator[tuple[str, int, str]]:
+def cases(
+    references: tuple[int, ...], decoys: tuple[int, ...], untrained: int, random_output: int
+) -> Iterator[tuple[str, int, str]]:
     """Networks, seeds, and the verdicts that are right."""
     yield from ((name, seed, name) for seed in references for name in REFERENCES)
     yield from ((name, seed, name.removesuffix("_decoy")) for seed in decoys for name in DECOYS)
-    yield from ((name, seed, "none") for seed in range(untrained) for name in ("Transformer", "NanoGPT"))
+    yield from ((name, seed, "none") for seed in range(untrained) for name in KINDS)
+    yield from ((name + ON_RANDOM, seed, "none") for seed in range(random_output) for name in KINDS)
 
 
 def build(name: str, seed: int) -> Network:
-    """A reference, a decoy, or an untrained network."""
+    """A reference, a decoy, an untrained network, or one trained on random output."""
     if name in REFERENCES | DECOYS:
         return reference(name, seed).network
     torch.manual_seed(seed)
-    return {"Transformer": Transformer, "NanoGPT": NanoGPT}[name](15, 8).eval()
+    network = KINDS[name.removesuffix(ON_RANDOM)](15, 8)
+    if name.endswith(ON_RANDOM):
+        fit(network, RandomOutput(seed=seed))
+    return network.eval()
+
+
+def fit(network: Network, task: Task, steps: int = STEPS) -> None:
+    """Train on random batches of a task's examples."""
+    examples = task.examples()
+    prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
+    optimizer = torch.optim.AdamW(network.eval().parameters(), lr=1e-3)  # no dropout
+    for _ in range(steps):
+        batch = torch.randint(len(prompt), (BATCH,))
+        logits = network(prompt[batch], shift_right(completion[batch]))
+        loss = F.cross_entropy(logits.flatten(0, 1), completion[batch].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
 def numbers(name: str, seed: int, pairs: int, moved: int) -> dict[str, float]:
@@ -60,6 +86,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="1000-1019")
     parser.add_argument("--decoys", default="1000-1009")
     parser.add_argument("--untrained", type=int, default=5)
+    parser.add_argument("--random-output", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=128)
     parser.add_argument("--moved", type=int, default=128)
     parser.add_argument("--part", default="0/1", help="i/n: every n-th network from the i-th on")
@@ -68,7 +95,8 @@ def main() -> None:
     rows = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=COLUMNS)
     known = set(zip(rows["network"], rows["seed"], strict=True))
     part, parts = map(int, options.part.split("/"))
-    every = list(cases(parse_seeds(options.seeds), parse_seeds(options.decoys), options.untrained))
+    seeds = parse_seeds(options.seeds), parse_seeds(options.decoys)
+    every = list(cases(*seeds, options.untrained, options.random_output))
     expected = expected_signatures(Add())
     for name, seed, right in every[part::parts]:
         if (name, seed) not in known:

@@ -29,7 +29,7 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, future: Tensor, rows: Tensor | None, last: int) -> Tensor:
+    def forward(self, x: Tensor, future: Tensor, rows: Tensor | None = None, *, last: int) -> Tensor:
         """Updates (B, L, C) of the last L positions.
 
         Args:

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from arith_erd.bits import ONE, ZERO
 from arith_erd.interp.signature import COMPONENTS, Measured, expected_signatures, measure
 from arith_erd.interp.steering import Sample, draw_shifts, moved_bits
 from arith_erd.interp.verdict import decide
 from arith_erd.models import Transformer
+from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import reference
-from arith_erd.tasks import Add
+from arith_erd.tasks import Add, RandomOutput
 
 TASK = Add()
 EXPECTED = expected_signatures(TASK, count=1024)
@@ -77,3 +79,23 @@ def test_untrained_networks_run_no_algorithm():
     torch.manual_seed(0)
     network = Transformer(15, 8, num_layers=1).eval()
     assert decide(measure(network, TASK, pairs=64, moved=64), EXPECTED).name == "none"
+
+
+def test_networks_trained_on_random_output_run_no_algorithm():
+    """They answer with bits, unlike untrained ones, but at chance."""
+    task = RandomOutput(7)
+    prompt, completion = (torch.from_numpy(x) for x in (task.examples().prompt, task.examples().completion))
+    torch.manual_seed(0)
+    network = Transformer(15, 8, num_layers=1).eval()  # in evaluation mode, so without dropout
+    weights = list(network.parameters())
+    for _ in range(20):
+        batch = torch.randint(len(prompt), (32,))
+        logits = network(prompt[batch], shift_right(completion[batch]))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), completion[batch].flatten())
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.data -= 0.003 * gradient.sign()
+    tokens = network(prompt[:64], shift_right(completion[:64])).argmax(dim=-1)
+    assert ((tokens == ZERO) | (tokens == ONE)).all()
+    verdict = decide(measure(network, TASK, pairs=64, moved=64), EXPECTED)
+    assert verdict.name == "none"
+    assert verdict.reasons[0].endswith("of the pairs right, fewer than 95%")

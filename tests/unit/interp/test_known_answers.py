@@ -1,0 +1,65 @@
+"""What dose and transfer find in networks written by hand, with the direction that holds their sum known."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from arith_erd.interp.causal import CausalTask
+from arith_erd.interp.dose import doses
+from arith_erd.interp.evidence import Evidence
+from arith_erd.interp.interchange import ForcedRuns, Subspace
+from arith_erd.interp.signature import some_of
+from arith_erd.models.references import Reference, reference
+from arith_erd.tasks import Add
+
+PAIRS = some_of(CausalTask(Add()), 200, np.random.default_rng(0))
+SITE = "dec.3"  # of the variants with seed 0: where the sum lies in the decoder, read in `erd` alone
+BASE, SOURCE = np.arange(40), np.arange(40, 80)
+
+
+@functools.cache
+def variant(name: str) -> Reference:
+    return reference(name, 0)
+
+
+@pytest.mark.parametrize(("name", "follows"), [("erd", 1), ("prefix_carry_decoy", 0), ("lookahead_carry", 0)])
+def test_only_a_value_machine_follows_every_move_of_its_sum(name, follows):
+    arguments = (PAIRS, [SITE], ["slope"], [1, 8, 64], 8)
+    rows = pd.DataFrame(doses(variant(name).network, *arguments, fitted=200, random=1, prefixes=("target",)))
+    assert (rows["answer"] == 1).all() == bool(follows)
+    assert Evidence([], rows, []).followed == follows
+
+
+def transferred(name: str, subspace: Subspace | None, origin: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bits at ``place`` with the sum of another run, from its position ``origin``; and the other run's own bits."""
+    runs = ForcedRuns.of(variant(name).network, PAIRS, [SITE], np.arange(80))
+    given = runs.at(SITE, SOURCE, origin)
+    value = given if subspace is None else subspace.exchange(runs.at(SITE, BASE, place), given)
+    with torch.no_grad():
+        tokens = runs.continuation(SITE, BASE)(value, place)[:, place].argmax(dim=-1)
+    return tokens.numpy() - 3, PAIRS.values["answer"][SOURCE, place]
+
+
+@pytest.mark.parametrize(("origin", "place"), [(0, 4), (7, 1)])
+def test_sum_of_a_value_machine_works_at_every_position(origin, place):
+    planted = Subspace(variant("erd").decoder.directions("value"))
+    bits, expected = transferred("erd", planted, origin, place)
+    assert (bits == expected).all()
+
+
+@pytest.mark.parametrize(("origin", "place"), [(0, 4), (4, 4)])
+def test_sum_that_no_weight_reads_transfers_nothing(origin, place):
+    planted = Subspace(variant("prefix_carry_decoy").decoder.directions("value"))
+    bits, _ = transferred("prefix_carry_decoy", planted, origin, place)
+    assert (bits == PAIRS.values["answer"][BASE, place]).all()
+
+
+def test_whole_embedding_of_the_same_position_does_transfer_in_the_decoy():
+    """So the test above fails for want of a reader, not for want of a state that matters."""
+    bits, expected = transferred("prefix_carry_decoy", None, 4, 4)
+    unchanged = PAIRS.values["answer"][BASE, 4]
+    assert (bits != unchanged).mean() > 0.2
+    assert bits.shape == expected.shape
