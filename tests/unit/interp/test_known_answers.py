@@ -59,7 +59,5 @@ def test_sum_that_no_weight_reads_transfers_nothing(origin, place):
 
 def test_whole_embedding_of_the_same_position_does_transfer_in_the_decoy():
     """So the test above fails for want of a reader, not for want of a state that matters."""
-    bits, expected = transferred("prefix_carry_decoy", None, 4, 4)
-    unchanged = PAIRS.values["answer"][BASE, 4]
-    assert (bits != unchanged).mean() > 0.2
-    assert bits.shape == expected.shape
+    bits, _ = transferred("prefix_carry_decoy", None, 4, 4)
+    assert (bits != PAIRS.values["answer"][BASE, 4]).mean() > 0.2
