@@ -1,6 +1,7 @@
 """What becomes causal first while networks learn to add, the carry or the sum, and when relative to 95%?
 
-    python train.py task.bits=5 model=nanogpt checkpoint.keep=log seed=0-19
+    python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=56 \\
+        checkpoint.keep=log seed=0-19
     python benchmarks/mechanism_training.py results/mechanism-training.csv runs/NAME
 
 Each network is measured after every epoch whose weights were kept, with the tests and bars of a card. The rows go to
