@@ -120,6 +120,27 @@ def found() -> list[str]:
     ]
 
 
+def in_training() -> list[str]:
+    """What becomes causal when, in 20 small networks."""
+    table, rows = (pd.read_csv(RESULTS / f"mechanism-training{name}.csv") for name in ("", "-epochs"))
+    learned = table[table["reaches_95"].notna()]
+    before = {name: (learned[name] < learned["reaches_95"]).sum() for name in ("carry_followed", "carry_held")}
+    assert table["carry_followed"].notna().all()
+    assert table["sum_followed"].isna().all()
+    assert set(rows["verdict"]) == {"none"}
+    assert (rows["sum_followed"].dropna() == 0).all()
+    epochs, held = sorted(set(rows["epoch"])), learned["xor_held"] - learned["carry_held"]
+    assert (held >= 0).all()
+    return [
+        f"{len(table)} nanoGPTs of three layers",
+        f"kept after {len(epochs)} epochs, {epochs[0]} to {epochs[-1]}.",
+        f"{len(learned)} of them reach 95%, at epochs {cards()['span'](learned['reaches_95'], '.0f')}.",
+        f"in all {len(table)}, and in {before['carry_followed']} of the {len(learned)} already",
+        f"before 95% in {before['carry_held']} of the {len(learned)}, at the same kept epoch as the xor in "
+        f"{(held == 0).sum()}, and before it in {(held > 0).sum()}.",
+    ]
+
+
 def amnesic() -> list[str]:
     value = probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
     before, after = value["probe_error_before"], value["probe_error_after"]
@@ -195,6 +216,7 @@ def mechanism() -> list[str]:
     probes = pd.read_csv(RESULTS / "reference-probes.csv").set_index(["network", "test"])
     assert probes.loc[("erd", "dose"), "least"].min() == 1
     return [
+        *in_training(),
         f"random prefixes change {needed} of the bits",
         f"predicts {min(followed):.0%} to {max(followed):.1%} of the answers",
         f"predicts {span(over_bits('nanogpt', 'local_carry'), '.0%')} of its answers",

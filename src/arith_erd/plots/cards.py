@@ -89,7 +89,7 @@ def expected_rows(expected: Mapping[str, Mapping[str, Sequence[float | None]]]) 
 
 def _bounded(rows: pd.DataFrame, seeds: Sequence[int]) -> tuple[pd.DataFrame, list[str]]:
     """The rows of these seeds that a figure can show, each once; and what it does not show."""
-    rows = rows[[*ROWS]].fillna({"stage": ""}).astype(ROWS)
+    rows = rows[[*ROWS]].astype({"stage": object}).fillna({"stage": ""}).astype(ROWS)
     rows = rows[rows["seed"].isin(seeds)].drop_duplicates(KEY, ignore_index=True)
     bit = pd.to_numeric(rows["position"], errors="coerce")
     rows = rows[bit.isna() | bit.isin(range(MAX_BITS))].assign(value=rows["value"].clip(-1, MAX_BITS))

@@ -48,7 +48,7 @@ def test_papers_cell() -> None:
     start = time.process_time()
     probe = Discontinuity(Add())
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30  # with a loop over pairs it takes minutes
     cell = rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]["percent"].item()
     assert round(cell, 1) == 27.9
     assert len(rows) == 15 * 9  # zeros included

@@ -1,0 +1,42 @@
+"""A small card of ``probe=mechanism``, as its files hold it, for every test that reads one."""
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from arith_erd.plots.mechanism import QUESTIONS
+
+
+def bit(position: int, needs: float | None, transmits: list[str], carry: str | None) -> dict[str, Any]:
+    return {"position": position, "needs_prefix": needs, "transmits": transmits, "appears": {"carry": carry}}
+
+
+def seed_card(seed: int = 0) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "network": "mine",
+        "verdict": "none",
+        "nearest": "mixed",
+        "distance": 1.5,
+        "distances": {"erd": 3.0, "mixed": 1.5},
+        "accuracy": 0.875,
+        "reasons": ["no algorithm is near"],
+        "evidence": [],
+        "bits": [
+            bit(1, 0.0, [], None),
+            bit(2, 0.25, ["carry"], "dec.2"),
+            bit(3, 0.5, ["carry"], "dec.1"),
+        ],
+    }
+
+
+def whole(*seeds: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"task": "add", "bits": 3, "verdict": "none", "calibrated": True, "seeds": seeds} | more)
+
+
+def table(*seeds: int) -> pd.DataFrame:
+    rows = [(seed, "verdict: none", float("nan"), "all", 1.5) for seed in seeds]
+    rows += [(seed, name, float("nan"), str(t), 0.5) for seed in seeds for name in QUESTIONS for t in range(1, 4)]
+    rows += [(seed, "exchange_carry", f"dec.{n}", "2", 0.5) for seed in seeds for n in (1, 2)]
+    return pd.DataFrame(rows, columns=["seed", "component", "stage", "position", "value"])
