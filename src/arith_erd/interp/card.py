@@ -110,11 +110,10 @@ def _sentences(evidence: Evidence) -> list[str]:
         followed = max(0.0, evidence.followed)
         sentences.append(f"{followed:.0%} of the whole answers follow a moved sum, by the worst dose at the best site")
     for searched in evidence.searched:
-        found, controls = searched.found, searched.found.controls
-        worst = max(controls[name] for name in ("iia_random_max", "iia_flipped_max", "iia_untrained"))
+        found = searched.found
         verb = "carries" if searched.passes else "does not carry"
         sentences.append(
             f"rank {found.rank} at {searched.site}, position {searched.position}, {verb} {searched.variable}: "
-            f"{found.iia:.2f} of the answers, best control {worst:.2f}"
+            f"{found.iia:.2f} of the answers, best control {found.best_control:.2f}"
         )
     return sentences

@@ -10,6 +10,9 @@ from ..models.network import Network
 from .erasure import Whitened, random_basis
 from .interchange import Subspace
 
+OVERLAP = 0.5  # with the found subspace, at most: of a single direction, an angle of at least 45 degrees
+DRAWS = 50  # for each control that is asked for
+
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
     """Subspaces of the span of real embeddings, uniformly distributed."""
@@ -22,13 +25,23 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     """The subspace with the signs of its coordinates along the principal axes drawn at random.
 
     The covariance of the embeddings is diagonal in these coordinates. So in each of these subspaces the embeddings have
-    the same covariance as in the original one: same rank, variance and spectrum, another direction.
+    the same covariance as in the original one: same rank, variance and spectrum, another direction. Where few axes
+    count, many flips give the same subspace again. Those that share more than half of it are drawn anew; there are
+    fewer than ``number``, or none, if such flips are rare.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
-    for _ in range(number):
+    found = 0
+    for _ in range(DRAWS * number):
         signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
-        yield Subspace(x.axes @ (signs * coordinates))
+        if found < number and overlap(coordinates, signs * coordinates) <= OVERLAP:
+            found += 1
+            yield Subspace(x.axes @ (signs * coordinates))
+
+
+def overlap(a: Tensor, b: Tensor) -> float:
+    """Mean squared cosine of the principal angles between the spans of orthonormal columns (d, k): 0 to 1."""
+    return float((a.T @ b).square().sum() / a.shape[1])
 
 
 def untrained(network: Network, seed: int) -> Network:

@@ -6,6 +6,7 @@ moves anything between positions, and which variables a subspace of rank 1 or 2 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 
 import pandas as pd
 
@@ -42,8 +43,7 @@ class Searched:
     def passes(self) -> bool:
         """Whether it carries the variable, and no control does nearly as well; whole embeddings must not do worse."""
         found = self.found
-        controls = [found.controls[name] for name in ("iia_random_max", "iia_flipped_max", "iia_untrained")]
-        enough = max(PASSES, max(controls) + CLEAR)
+        enough = max(PASSES, found.best_control + CLEAR)
         return found.iia >= enough and found.strength_whole >= found.strength - CLEAR and found.span > found.rank
 
 
@@ -102,7 +102,7 @@ class Evidence:
         return float(net.groupby(of_slope["site"]).min().max())
 
     def rows(self) -> list[tuple[str, str, str, float]]:
-        """``component, stage, position, value`` for every number."""
+        """``component, stage, position, value`` for every number that there is."""
         rows: list[tuple[str, str, str, float]] = []
         for one in self.searched:
             numbers = {"": one.found.iia, "_rank": one.found.rank, "_whole": one.found.whole}
@@ -110,6 +110,7 @@ class Evidence:
             rows += [
                 (f"subspace_{one.variable}{name}", one.site, one.position, float(value))
                 for name, value in numbers.items()
+                if not isnan(value)
             ]
         rows += [(f"exchange_{e.test}", e.stage, e.position, e.changed) for e in self.exchanged]
         for dose in self.dosed.itertuples():

@@ -7,6 +7,7 @@
     found[0].iia, found[0].controls["iia_random"]
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +52,12 @@ class Found:
     strength: float
     strength_whole: float
     controls: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def best_control(self) -> float:
+        """The highest accuracy among random, sign-flipped and untrained subspaces."""
+        names = ("iia_random_max", "iia_flipped_max", "iia_untrained")
+        return max(self.controls[name] for name in names if not math.isnan(self.controls[name]))
 
 
 class Search:
@@ -134,7 +141,8 @@ class Search:
         """Scores of exchanges that cannot transfer the variable, and distances to natural states.
 
         ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real embeddings. ``iia_flipped`` (and
-        ``_max``): the subspace with random signs along the principal axes. ``distance``, ``distance_natural``: of
+        ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
+        ``distance``, ``distance_natural``: of
         patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: a search
         in an untrained network; and ``train_arbitrary``: the score on training couples of a search for a random bit
         of each pair.
@@ -147,8 +155,8 @@ class Search:
         found = {
             "iia_random": float(np.mean(randoms)),
             "iia_random_max": max(randoms),
-            "iia_flipped": float(np.mean(flipped)),
-            "iia_flipped_max": max(flipped),
+            "iia_flipped": float(np.mean(flipped)) if flipped else math.nan,
+            "iia_flipped_max": max(flipped, default=math.nan),
             "distance": patched,
             "distance_natural": own,
         }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -128,7 +129,7 @@ class Subspaces(Probe):
         }
         chosen = rows[rows["chosen"] == 1]
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *shown]].mean()
-        text = means[list(shown)].map(lambda x: f"{x:.2f}").rename(columns=shown)
+        text = means[list(shown)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=shown)
         text.insert(0, "rank", means["rank"].map("{:.1f}".format))
         return text.reset_index()
 

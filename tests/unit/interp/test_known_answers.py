@@ -1,4 +1,4 @@
-"""What dose and transfer find in networks written by hand, with the direction that holds their sum known."""
+"""What dose, transfer and subspaces find in networks written by hand, whose directions are known."""
 
 import functools
 
@@ -9,8 +9,10 @@ import torch
 
 from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.dose import doses
-from arith_erd.interp.evidence import Evidence
+from arith_erd.interp.evidence import Evidence, Searched
 from arith_erd.interp.interchange import ForcedRuns, Subspace
+from arith_erd.interp.place import Budget
+from arith_erd.interp.search import Search
 from arith_erd.interp.signature import some_of
 from arith_erd.models.references import Reference, reference
 from arith_erd.tasks import Add
@@ -61,3 +63,20 @@ def test_whole_embedding_of_the_same_position_does_transfer_in_the_decoy():
     """So the test above fails for want of a reader, not for want of a state that matters."""
     bits, _ = transferred("prefix_carry_decoy", None, 4, 4)
     assert (bits != PAIRS.values["answer"][BASE, 4]).mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "position", "steps", "passes"),
+    [
+        ("erd", "sum", None, 2, True),
+        ("erd", "carry", 4, 2, False),
+        ("prefix_carry", "carry", 4, 40, True),
+        ("prefix_carry_decoy", "sum", None, 2, False),
+    ],
+)
+def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes):
+    budget = Budget(train=256, validation=64, test=128, steps=steps, random=5, controlled=64)
+    pairs = some_of(CausalTask(Add()), 2000, np.random.default_rng(0))
+    (found,) = Search(variant(name).network, pairs, [SITE], budget).at(SITE, position, variable, [1])
+    assert Searched(variable, SITE, str(position), found).passes == passes
+    assert (found.iia > 0.98) == passes

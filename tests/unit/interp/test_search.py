@@ -6,7 +6,7 @@ import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.controls import natural_distances, random_subspaces, sign_flipped, untrained
+from arith_erd.interp.controls import natural_distances, overlap, random_subspaces, sign_flipped, untrained
 from arith_erd.interp.das import SPREAD, align, balanced
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.interchange import Subspace
@@ -89,7 +89,16 @@ def test_sign_flipped_subspaces_keep_rank_variance_and_spectrum():
     for other in sign_flipped(white, subspace, 5, seed=0):
         torch.testing.assert_close(other.directions.T @ other.directions, torch.eye(2, dtype=torch.float64))
         torch.testing.assert_close(other.directions.T @ covariance @ other.directions, original)
-    assert not torch.allclose(other.directions, subspace.directions)
+        assert overlap(other.directions, subspace.directions) <= 0.5
+
+
+def test_flips_that_give_the_same_subspace_are_no_control():
+    x = whiten(torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    first, last = x.axes[:, :1], x.axes[:, 5:]
+    assert list(sign_flipped(x, Subspace(first), 5, seed=0)) == []
+    between = Subspace((first + last) / 2**0.5)
+    opposite = (first - last) / 2**0.5
+    assert all(overlap(opposite, other.directions) == pytest.approx(1) for other in sign_flipped(x, between, 5, seed=0))
 
 
 def test_natural_states_are_natural():
