@@ -48,7 +48,7 @@ def flips(network: Network, pairs: CausalTask, expected: tuple[float, float]) ->
     changed = [(tokens[:, 0] != clean[:, t]).numpy() for t, tokens in enumerate(found, 1)]
     for stratum, wanted in zip(("propagate", "settled"), expected, strict=True):
         shares = [float(c[strata(pairs, t)[stratum]].mean()) for t, c in enumerate(changed, 1)]
-        yield "flip", stratum, len(prompt), min(shares), max(shares), wanted
+        yield "flip", stratum, int(strata(pairs, 1)[stratum].sum()), min(shares), max(shares), wanted
 
 
 def values(network: Network, pairs: CausalTask, expected: tuple[float, float]) -> Iterator[Row]:

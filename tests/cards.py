@@ -8,8 +8,9 @@ import pandas as pd
 from arith_erd.plots.mechanism import QUESTIONS
 
 
-def bit(position: int, needs: float | None, transmits: list[str], carry: str | None) -> dict[str, Any]:
-    return {"position": position, "needs_prefix": needs, "transmits": transmits, "appears": {"carry": carry}}
+def bit(position: int, follows: float | None, transmits: list[str], carry: str | None) -> dict[str, Any]:
+    prefix = {"follows_prefix": follows, "needs_prefix": None if follows is None else 0.0}
+    return {"position": position, **prefix, "transmits": transmits, "appears": {"carry": carry}}
 
 
 def seed_card(seed: int = 0) -> dict[str, Any]:

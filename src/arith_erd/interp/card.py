@@ -3,10 +3,12 @@
 import math
 from typing import Any
 
+import torch
+
 from ..models import Transformer
 from ..tasks import Add, Task
 from .evidence import Evidence, Searched
-from .signature import COMPONENTS, STEERING, Measured, Signature
+from .signature import BESIDE, COMPONENTS, STEERING, Measured
 from .subject import Subject
 from .verdict import Verdict
 
@@ -18,12 +20,13 @@ MOVED = 0.01
 def make_card(subject: Subject, found: Measured, verdict: Verdict | None, evidence: Evidence) -> dict[str, Any]:
     """What is known of one network, as plain values.
 
-    Of each bit: ``transmits``, the variables whose moves it follows; ``needs_prefix``, the share of answers that an
-    unrelated prefix changes; ``appears``, the first stage behind which its position holds the carry and the xor.
+    Of each bit: ``transmits``, the variables whose moves it follows; ``follows_prefix``, the share of answers that a
+    random prefix changes; ``needs_prefix``, the share that changes if r_(t-1) says nothing; ``appears``, the first
+    stage behind which the bit changes with a position from a run where only the carry, or only the xor, differs.
     """
     bits = []
     for t in range(1, subject.task.width):
-        numbers = {name: _number(found.components[name][t]) for name in COMPONENTS}
+        numbers = {name: _number(found.components[name][t]) for name in (*COMPONENTS, *BESIDE)}
         stages = {name: chosen[t] or None for name, chosen in found.best.items()}
         nearest, distance = (None, math.nan) if verdict is None else verdict.by_bit[t - 1]
         bits.append(
@@ -31,7 +34,8 @@ def make_card(subject: Subject, found: Measured, verdict: Verdict | None, eviden
                 "position": t,
                 "nearest": nearest,
                 "distance": _number(distance),
-                "needs_prefix": _needs(found.components, t),
+                "follows_prefix": _number(1 - found.components["prompt_only"][t]),
+                "needs_prefix": numbers["neutral"],
                 "transmits": [
                     name
                     for name, component in (("carry", "carry"), ("value", "value"))
@@ -65,17 +69,17 @@ def make_card(subject: Subject, found: Measured, verdict: Verdict | None, eviden
 
 
 def is_calibrated(network: object, task: Task) -> bool:
-    """Whether references of this architecture and task exist."""
-    return isinstance(network, Transformer) and isinstance(task, Add) and task.bits == 7
+    """Whether there are references for this task, and of exactly this architecture."""
+    if not isinstance(network, Transformer) or not isinstance(task, Add) or (task.bits, task.base) != (7, 2):
+        return False
+    with torch.device("meta"):
+        paper = Transformer(task.prompt_length, task.width)
+    shapes = [{name: tensor.shape for name, tensor in of.state_dict().items()} for of in (paper, network)]
+    return shapes[0] == shapes[1] and {task.prompt_order, task.completion_order} == {"reverse"}
 
 
 def _number(value: float) -> float | None:
     return round(float(value), 4) if math.isfinite(value) else None
-
-
-def _needs(components: Signature, t: int) -> float | None:
-    """Share of answers that a random prefix changes: 1 less the agreement with ``prompt_only``."""
-    return _number(1 - components["prompt_only"][t])
 
 
 def _first(found: Measured, test: str, t: int) -> str | None:

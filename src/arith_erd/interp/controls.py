@@ -10,7 +10,7 @@ from ..models.network import Network
 from .erasure import Whitened, random_basis
 from .interchange import Subspace
 
-OVERLAP = 0.5  # with the found subspace, at most: of a single direction, an angle of at least 45 degrees
+OVERLAP = 0.5  # with the found subspace, at most: every direction is at least 45 degrees away from it
 DRAWS = 50  # for each control that is asked for
 
 
@@ -26,8 +26,8 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
 
     The covariance of the embeddings is diagonal in these coordinates. So in each of these subspaces the embeddings have
     the same covariance as in the original one: same rank, variance and spectrum, another direction. Where few axes
-    count, many flips give the same subspace again. Those that share more than half of it are drawn anew; there are
-    fewer than ``number``, or none, if such flips are rare.
+    count, many flips give the same subspace again. Those nearer than 45 degrees, in any direction, are drawn anew;
+    there are fewer than ``number``, or none, if such flips are rare.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
@@ -40,8 +40,8 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
 
 
 def overlap(a: Tensor, b: Tensor) -> float:
-    """Mean squared cosine of the principal angles between the spans of orthonormal columns (d, k): 0 to 1."""
-    return float((a.T @ b).square().sum() / a.shape[1])
+    """Squared cosine of the smallest principal angle between the spans of orthonormal columns (d, k): 0 to 1."""
+    return float(torch.linalg.matrix_norm(a.T @ b, ord=2) ** 2)
 
 
 def untrained(network: Network, seed: int) -> Network:

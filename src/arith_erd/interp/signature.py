@@ -6,6 +6,14 @@
     carry, value, value_of_remainder
                                     how well bit t follows a move (`interp.steering`), at its best stage
 
+Beside it, and not part of any distance::
+
+    neutral                         share that changes if r_(t-1) says nothing: does the network need it?
+    far                             share that changes if an earlier token is inverted, the mean of all
+    remainder_over_local_carry, remainder_over_prompt_only
+                                    after random prefixes where these two hypotheses differ, how often the answer is
+                                    what the first one expects
+
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
 also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable, and the
 last carry is the last bit.
@@ -31,6 +39,8 @@ HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
 STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
 COMPONENTS = (*PREFIXES, *STEERING)
+RIVALS = {f"remainder_over_{other}": ("remainder", other) for other in ("local_carry", "prompt_only")}
+BESIDE = ("neutral", "far", *RIVALS)
 Signature = dict[str, np.ndarray]
 
 
@@ -40,7 +50,7 @@ class Measured:
 
     Attributes:
         accuracy: share of the measured pairs whose answer is right in all bits.
-        components: as above.
+        components: as above, `COMPONENTS` and `BESIDE`.
         best: for each component of steering and each bit, the chosen stage; empty without one.
         scores: of all stages.
     """
@@ -74,7 +84,7 @@ def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, s
         seed: of all samples.
     """
     few = some_of(CausalTask(task), pairs, np.random.default_rng(seed))
-    components = {name: np.full(task.width, np.nan) for name in COMPONENTS}
+    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE)}
     _prefix_components(network, few, components, seed)
     scores = list(steer(network, task, moved, moved, seed)) if isinstance(task, Add) else []
     best: dict[str, list[str]] = {}
@@ -106,23 +116,29 @@ def _accuracy(network: Network, pairs: CausalTask, batch_size: int = 1024) -> fl
 
 
 def _prefix_components(network: Network, pairs: CausalTask, components: Signature, seed: int) -> None:
-    """Measure the responses to an inverted r_(t-1) and to random prefixes."""
+    """Measure the responses to wrong prefixes."""
     readings = read_prefixes(network, pairs, draws=2, seed=seed)
-    agreement: dict[tuple[str, int], list[Array]] = {}
+    found: dict[tuple[str, int], list[Array]] = {}
     for reading in readings.changed:
         t = reading.position
+        changed = reading.tokens != readings.clean[:, t]
+        if reading.intervention in ("neutral", "far"):
+            found.setdefault((reading.intervention, t), []).append(changed)
         if reading.intervention == "flip":
-            changed = reading.tokens != readings.clean[:, t]
             for stratum, inside in strata(pairs, t).items():
                 if f"flip_{stratum}" in components and inside.any():
                     components[f"flip_{stratum}"][t] = changed[inside].mean()
         if reading.intervention == "random" and reading.prefix is not None:
             expected = hypotheses(pairs, reading.prefix)
+            clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
             for name, bits in expected.items():
-                clear = np.all([other >= 0 for other in expected.values()], axis=0)
-                agreement.setdefault((name, t), []).append((reading.tokens - ZERO == bits)[clear])
-    for (name, t), agrees in agreement.items():
-        components[name][t] = np.concatenate(agrees).mean()
+                found.setdefault((name, t), []).append((reading.tokens - ZERO == bits)[clear])
+            for name, (first, second) in RIVALS.items():
+                apart = clear & (expected[first] != expected[second])
+                found.setdefault((name, t), []).append((reading.tokens - ZERO == expected[first])[apart])
+    for (name, t), shares in found.items():
+        if len(together := np.concatenate(shares)):
+            components[name][t] = together.mean()
 
 
 def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:

@@ -48,7 +48,8 @@ class Verdict:
         nearest: the nearest; for a mixture such as ``erd below bit 4, prefix_carry from there``.
         distances: to each single algorithm, and to the nearest mixture.
         by_part: ``prefixes`` and ``moves``: to each single algorithm by this part alone.
-        by_bit: for t = 1 .. m - 1, the nearest algorithm and its distance.
+        by_bit: for t = 1 .. m - 1, the nearest algorithm, or all between which the bit does not discriminate, and the
+            distance.
         reasons: sentences.
     """
 
@@ -76,8 +77,8 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     by_bit = []
     for t in range(1, len(measured.components[COMPONENTS[0]])):
         of_bit = {name: _distance(square[:, t : t + 1]) for name, square in squares.items()}
-        nearest = min(of_bit, key=of_bit.__getitem__)
-        by_bit.append((nearest, of_bit[nearest]))
+        least = min(of_bit.values())
+        by_bit.append((" or ".join(name for name, value in of_bit.items() if value - least < APART), least))
     name, nearest = (best, best) if single[best] <= NEAR else ("mixed", mixture)
     distances = single | {"mixed": mixed[mixture]}
     distance = distances[name]

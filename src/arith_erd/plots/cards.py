@@ -17,8 +17,8 @@ MAX_SEEDS, MAX_STAGES, MAX_BITS, MAX_ALGORITHMS, MAX_NOTES = 20, 60, 32, 8, 40  
 ROWS = {"seed": int, "component": str, "stage": str, "position": str, "value": float}
 KEY = ["seed", "component", "stage", "position"]
 MOVED = ("carry", "value")
-NEEDED = 0.01
-"""Share of answers that unrelated prefixes have to change before a bit counts as one that needs its prefix."""
+FOLLOWED = 0.01
+"""Share of answers that random prefixes have to change before a bit counts as one that follows its prefix."""
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -102,12 +102,6 @@ def _line(seed: Mapping[str, Any], stages: Sequence[str]) -> dict[str, str]:
     """The row of a seed. Nothing in it is empty."""
     bits = seed["bits"][:MAX_BITS]
     followed = {name: [int(bit["position"]) for bit in bits if name in bit["transmits"]] for name in MOVED}
-    needs = {int(bit["position"]): _share(bit["needs_prefix"]) for bit in bits if bit["needs_prefix"] is not None}
-    needing = {t: share for t, share in needs.items() if share >= NEEDED}
-    prefix = "not measured" if not needs else "no bit"
-    if needing:
-        low, high = (f"{100 * share:.0f}" for share in (min(needing.values()), max(needing.values())))
-        prefix = f"{_bits(list(needing))}: {low if low == high else f'{low} to {high}'}% of the answers change"
     nearest = "none is known"
     if seed["distance"] is not None:
         nearest = f"{_name(seed['nearest'])}, {min(map(float, seed['distances'].values())):.3g}"
@@ -117,9 +111,20 @@ def _line(seed: Mapping[str, Any], stages: Sequence[str]) -> dict[str, str]:
         "right": f"{_share(seed['accuracy']):.1%}",
         "nearest, distance": nearest,
         "moves that answers follow": "; ".join(f"{name}: {_bits(at)}" for name, at in followed.items()),
-        "need the answer so far": prefix,
+        "a random prefix changes": _changed(bits, "follows_prefix"),
+        "a prefix that says nothing changes": _changed(bits, "needs_prefix"),
         "the carry appears": _appears([bit["appears"]["carry"] for bit in bits], stages),
     }
+
+
+def _changed(bits: Sequence[Mapping[str, Any]], key: str) -> str:
+    """The bits with a share of at least `FOLLOWED` answers that change, and from which to which share."""
+    measured = {int(bit["position"]): _share(bit[key]) for bit in bits if bit[key] is not None}
+    changed = {t: share for t, share in measured.items() if share >= FOLLOWED}
+    if not changed:
+        return "no bit" if measured else "not measured"
+    low, high = (f"{100 * share:.0f}" for share in (min(changed.values()), max(changed.values())))
+    return f"{_bits(list(changed))}: {low if low == high else f'{low} to {high}'}% of the answers"
 
 
 def _appears(first: Sequence[str | None], stages: Sequence[str]) -> str:

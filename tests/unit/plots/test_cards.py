@@ -17,7 +17,8 @@ def test_table_says_what_is_transmitted_needed_and_where_the_carry_appears() -> 
             "right": "87.5%",
             "nearest, distance": "mixed, 1.5",
             "moves that answers follow": "carry: bits 2-3; value: no bit",
-            "need the answer so far": "bits 2-3: 25 to 50% of the answers change",
+            "a random prefix changes": "bits 2-3: 25 to 50% of the answers",
+            "a prefix that says nothing changes": "no bit",
             "the carry appears": "dec.1 to dec.2, in 1 bit nowhere",
         }
     ]
@@ -29,7 +30,7 @@ def test_what_is_not_known_is_said_in_words() -> None:
     nothing = seed_card() | {"distance": None, "nearest": None, "distances": {}, "bits": [bit(1, None, [], None)]}
     (line,) = Card.read(whole(nothing, calibrated=False), table(0)).table.to_dict("records")
     assert line["nearest, distance"] == "none is known"
-    assert line["need the answer so far"] == "not measured"
+    assert line["a random prefix changes"] == "not measured"
     assert line["the carry appears"] == "nowhere"
 
 

@@ -125,7 +125,7 @@ def test_dose_of_products():
 ADD, PLAIN, RANDOM = Add(3), Add(3, completion_order="plain"), RandomOutput(3)
 
 
-@pytest.mark.parametrize("probe", [Prefix, Interchange, Subspaces, Dose, Transfer])
+@pytest.mark.parametrize("probe", [Prefix, Interchange, Subspaces, Dose, Transfer, Mechanism])
 def test_answers_in_plain_order_are_refused_in_a_line(probe):
     with pytest.raises(UserError, match=r"^task\.completion_order=plain: expected reverse"):
         probe([subject(PLAIN, Transformer)])

@@ -36,7 +36,7 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
     assert card["accuracy"] == 1
     assert all("value" not in bit["transmits"] for bit in card["bits"])
     assert {"carry"} <= {name for bit in card["bits"] for name in bit["transmits"]}
-    assert all(bit["needs_prefix"] > 0 for bit in card["bits"][1:])
+    assert all(bit["follows_prefix"] > 0 for bit in card["bits"][1:])
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
     assert UNCALIBRATED not in probe.notes()
     assert probe.figure(rows).axes
@@ -58,7 +58,7 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     assert set(probe.course(rows).table["line"]) == followed
     found = [(one["variable"], one["position"], one["passes"]) for one in card["subspaces"]]
     assert found == [("carry", "2", False), ("xor", "2", False), ("sum", "2", False), ("sum", "all", False)]
-    controls = {"subspace_carry_random_max", "subspace_carry_flipped_max", "subspace_carry_untrained"}
+    controls = {"subspace_carry_random_max", "subspace_carry_untrained"}
     assert controls <= set(rows["component"])
     assert probe.figure(rows).axes
 
