@@ -23,14 +23,13 @@ LINES = {
     "remainder": "random prefixes: agreement with `remainder`",
     "local_carry": "... with `prefix_carry`",
     "prompt_only": "... with a network that ignores the prefix",
+    "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
+    "neutral": "r_(t-1) replaced by what says nothing: answers that change",
     "carry": "carry inverted: answers that follow, less random",
     "value": "sum moved: answers that follow, less others",
 }
-EXCHANGED = {
-    "exchange_carry": "only the carry differs",
-    "exchange_xor": "only a_t xor b_t differs",
-    "exchange_neither": "control: neither differs",
-}
+EXCHANGED = {"exchange_carry": "carry", "exchange_xor": "xor", "exchange_neither": "neither"}
+ATTENTIONS = {f"dec.{n}.{kind}": f"{n}, {kind}-attention" for n in range(1, 7) for kind in ("self", "cross")}
 AT_PROMPT = {
     "exchange_mosaic": "all of them, each from another run with the same token there",
     "exchange_elsewhere": "one of them, from another run with the same token there",
@@ -97,19 +96,43 @@ def at_prompt(rows: pd.DataFrame) -> str:
 
 
 def by_layer(rows: pd.DataFrame) -> str:
-    """Exchanges after each cross-attention: the mean over t, and of several seeds its range."""
-    lines = [["after the cross-attention of layer", *(str(n) for n in range(1, 7))]]
+    """Exchanges after each attention: the mean over t, and of several seeds its range."""
+    networks = {"authors": NAMES["authors"], "transformer": NAMES["transformer"], "erd": "control, `erd`"}
+    lines = [["after layer", *(f"{name}: {what}" for name in networks.values() for what in EXCHANGED.values())]]
+    for stage, label in ATTENTIONS.items():
+        means = [
+            of(rows, network, component, stage).groupby("seed").mean()
+            for network in networks
+            for component in EXCHANGED
+        ]
+        lines.append([label, *map(span, means)])
+    return markdown(*lines)
+
+
+def first_stage(rows: pd.DataFrame, network: str, seed: int, component: str, bit: int) -> str:
+    """The first attention behind which a bit changes with the variable, as a card finds it; empty for none."""
+    for stage in ATTENTIONS:
+        held, noise = (of(rows, network, name, stage, str(bit)).get(seed) for name in (component, "exchange_neither"))
+        if held is not None and noise is not None and held - noise >= 0.5:
+            return stage
+    return ""
+
+
+def by_stage(rows: pd.DataFrame) -> str:
+    """Behind which attention each bit begins to change with the carry, of each network."""
+    lines = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
     for network in ("authors", "transformer"):
-        for component, label in EXCHANGED.items():
-            means = [of(rows, network, component, f"dec.{n}.cross").groupby("seed").mean() for n in range(1, 7)]
-            lines.append([f"{NAMES[network]}: {label}", *map(span, means)])
+        for seed in sorted(rows.loc[rows["network"] == network, "seed"].unique()):
+            label = NAMES[network] if network == "authors" else f"our Transformer, seed {seed}"
+            stages = [first_stage(rows, network, seed, "exchange_carry", t) for t in range(1, 8)]
+            lines.append([label, *(stage.removeprefix("dec.").replace(".", " ") for stage in stages)])
     return markdown(*lines)
 
 
 def tables(rows: pd.DataFrame) -> dict[str, str]:
     """Every table of the page, by the name of its markers."""
     of_bits = {f"bits_{network}": by_bit(rows, network) for network in NAMES}
-    return of_bits | {"prompt": at_prompt(rows), "layers": by_layer(rows)}
+    return of_bits | {"prompt": at_prompt(rows), "layers": by_layer(rows), "stages": by_stage(rows)}
 
 
 def main() -> None:

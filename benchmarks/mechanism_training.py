@@ -9,14 +9,15 @@ Each network is measured after every epoch whose weights were kept, with the tes
 command continues. From them the file gets one row per seed:
 
     reaches_95, reaches_100     first epoch at which validation sequence accuracy is there, of all epochs
-    carry_held, xor_held        first kept epoch at which the answer changes with a position that comes from a run where
-                                only the carry, or only a_t xor b_t, differs (`interp.exchange`), behind some stage
+    carry_held, xor_held        first kept epoch from which on the answer changes with a position that comes from a run
+                                where only the carry, or only a_t xor b_t, differs (`interp.exchange`), behind some stage
     carry_followed, sum_followed
-                                first kept epoch at which the answer follows the carry's or the sum's least-squares
+                                first kept epoch from which on the answer follows the carry's or the sum's least-squares
                                 direction (`interp.signature`)
 
-A bit passes if at least half of its answers do; a variable, if at least half of the bits where it can be measured pass.
-Empty: never. ``verdict`` is the card's at the last epoch, and ``others`` are the verdicts before 95% that are not
+A bit passes if at least half of its answers do; a variable, if at least half of the bits where it can be measured pass,
+at this epoch and at all later ones. At five bits a carry can be told apart in two bits. ``..._all`` asks for all of the
+bits. Empty: never. ``verdict`` is the card's at the last epoch, and ``others`` are the verdicts before 95% that are not
 ``none``.
 """
 
@@ -46,6 +47,8 @@ from arith_erd.tasks import Add
 FOLLOWED = {"carry_followed": "carry", "sum_followed": "value"}
 HELD = {"carry_held": "carry", "xor_held": "xor"}
 VARIABLES = (*HELD, *FOLLOWED)
+BARS = {"": 0.5, "_all": 1.0}
+FIRST = tuple(name + bar for name in VARIABLES for bar in BARS)
 MEASURED = ("run", "seed", "epoch", "right", "verdict", *VARIABLES, "cpu_seconds")
 
 
@@ -68,13 +71,22 @@ def measured(subject: Subject, pairs: int, moved: int) -> dict[str, object]:
     return {"right": found.accuracy, "verdict": verdict.name, **shares, "cpu_seconds": seconds}
 
 
+def lasting(rows: pd.DataFrame, passes: pd.Series) -> float:
+    """The first epoch from which on all rows pass; NaN if the last one does not."""
+    return rows.loc[passes[::-1].cummin()[::-1], "epoch"].min()
+
+
 def first_epochs(run: Run, rows: pd.DataFrame) -> list[dict[str, object]]:
     """One row per seed of a run, from its rows of all epochs."""
     history = run.metrics()
     table = []
     for seed, of_seed in rows.sort_values("epoch").groupby("seed"):
         reached = {f"reaches_{percent}": epochs_to(history, int(seed), percent / 100) for percent in (95, 100)}
-        first = {name: of_seed.loc[of_seed[name] >= 0.5, "epoch"].min() for name in VARIABLES}
+        first = {
+            f"{name}{bar}": lasting(of_seed, of_seed[name] >= least)
+            for name in VARIABLES
+            for bar, least in BARS.items()
+        }
         before = of_seed[of_seed["epoch"] < (reached["reaches_95"] or np.inf)]
         others = sorted(set(before["verdict"]) - {"none"})
         ends = {"last_epoch": of_seed["epoch"].iloc[-1], "verdict": of_seed["verdict"].iloc[-1]}
@@ -112,7 +124,7 @@ def main() -> None:
     with one_line_errors():
         fill(runs, rows, beside, options)
     table = pd.DataFrame([row for run in runs for row in first_epochs(run, rows[rows["run"] == run.name])])
-    table = table.astype(dict.fromkeys(("reaches_95", "reaches_100", *VARIABLES), "Int64"))
+    table = table.astype(dict.fromkeys(("reaches_95", "reaches_100", *FIRST), "Int64"))
     write_atomically(options.out, table.to_csv(index=False))
     print(table.drop(columns="run").to_string(index=False))
     print(f"{pd.to_numeric(rows['cpu_seconds']).mean():.1f} CPU seconds a network and epoch")

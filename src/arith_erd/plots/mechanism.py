@@ -1,4 +1,4 @@
-"""The figure of ``probe=mechanism``: three questions by bit, for networks and algorithms, and the effect of moves."""
+"""The figure of ``probe=mechanism``: four questions by bit, for networks and algorithms, and the effect of moves."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, tidy
 
 QUESTIONS = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
+    "remainder": "Random prefixes: answers\nthat a remainder predicts",
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum moved by 1 .. 64:\nanswers that follow",
 }
@@ -73,7 +74,7 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     headline(ax, "Where a move is followed", "1: every answer follows, 0: none does, or at random")
     held, of_subspaces = below.subplots(1, 2, width_ratios=[1.7, 1]) if len(searched) else (below.subplots(), None)
     _stages(held, _held(rows), HELD)
-    headline(held, "What a position holds", "exchanged between runs: answers that change")
+    headline(held, "What has arrived", "exchanged between runs: answers that change")
     if of_subspaces is not None:
         _subspaces(of_subspaces, searched)
     return figure

@@ -19,10 +19,18 @@ SMALL = {
     "amnesic": ("probe.controls=1", "probe.concept=value", "probe.method=leace", "probe.site=dec.1"),
     "attention": ("probe.pairs=16",),
     "distance_correlation": (),
+    "dose": ("probe.sample=4", "probe.site=dec.1", "probe.method=slope", "probe.delta=1"),
     "errors": (),
+    "interchange": ("probe.sample=8", "probe.site=dec.1"),
     "logit_lens": ("probe.pairs=16",),
     "patching": ("probe.pairs=16",),
+    "mechanism": ("probe.pairs=64", "probe.moved=64", "probe.steps=0"),
     "prefix": ("probe.draws=1",),
+    "subspaces": (
+        *("probe.train=16", "probe.validation=8", "probe.test=8", "probe.steps=1", "probe.random=1"),
+        *("probe.site=dec.1", "probe.variable=sum", "probe.rank=1"),
+    ),
+    "transfer": ("probe.sample=8", "probe.site=dec.1", "probe.method=slope"),
 }
 
 

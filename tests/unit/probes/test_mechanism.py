@@ -36,7 +36,7 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
     assert card["accuracy"] == 1
     assert all("value" not in bit["transmits"] for bit in card["bits"])
     assert {"carry"} <= {name for bit in card["bits"] for name in bit["transmits"]}
-    assert all(bit["follows_prefix"] > 0 for bit in card["bits"][1:])
+    assert all(bit["follows_prefix"] > 0 and bit["needs_prefix"] > 0 for bit in card["bits"][1:])
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
     assert UNCALIBRATED not in probe.notes()
     assert probe.figure(rows).axes
