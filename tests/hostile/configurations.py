@@ -94,7 +94,7 @@ OTHERS = (
     ("trainer.epochs=3", "trainer.epochs"),
     ("lr=1", "lr"),
     ("+model.net.dropuot=0", "model.net.dropuot"),
-    ("model.optimizer.momentum=0.9", "model.optimizer.momentum"),
+    ("optimizer=sgd model.optimizer.momentum=5", "model.optimizer.momentum"),
     ("+seeds=3", "seeds"),
     ("epochs.sub=3", "epochs.sub"),
     ("~seed", "seed"),

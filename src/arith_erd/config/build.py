@@ -7,13 +7,14 @@ arguments are values: nothing in them is instantiated, interpolated or looked up
 """
 
 import importlib
+import importlib.util
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, first_line
 from ..runs import require_name
 from .rules import Reader
 
@@ -29,12 +30,29 @@ def trust(*packages: str) -> None:
     """Allow the classes of more packages in ``_target_``, for the rest of this process.
 
     Raises:
-        UserError: if a name is not that of a package or module.
+        UserError: if a name is not that of a package or module, or there is none of that name.
     """
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
+        if not _is_importable(package):
+            raise bad_value("trust", package, "a package that Python finds: installed, or in a folder of PYTHONPATH")
     _trusted.update(packages)
+
+
+def _is_importable(package: str) -> bool:
+    """Whether there is a package or module of that name; it is not imported, but packages around it are."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except Exception as error:
+        if _says_absent(error, package):
+            return False
+        raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
+
+
+def _says_absent(error: Exception, module: str) -> bool:
+    """Whether an import failed because the module itself is not there, or a package around it."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
 def _allowed(name: str) -> bool:
@@ -124,10 +142,15 @@ class Factory:
             UserError: if there is no such class, or it is not a subclass of ``kind``.
         """
         module, _, name = self.target.rpartition(".")
+        none = bad_value("_target_", self.target, f"{_expected()}, but there is none of that name")
         try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise bad_value("_target_", self.target, f"{_expected()}, but there is none of that name") from error
+            found = getattr(importlib.import_module(module), name, None)
+        except Exception as error:  # a module may raise anything
+            if _says_absent(error, module):
+                raise none from error
+            raise UserError(f"_target_={self.target}: importing {module} fails with {first_line(error)}") from error
+        if found is None:
+            raise none
         if not isinstance(found, type) or not _allowed(found.__module__):
             raise bad_value("_target_", self.target, _expected())
         if not issubclass(found, kind):

@@ -12,6 +12,7 @@ from .rules import (
     NETWORK,
     OPTIMIZER,
     POSITIVE,
+    SCHEDULER,
     SWITCH,
     accepting,
     count,
@@ -43,7 +44,7 @@ class Schedule:
     def read(cls, key: str, group: Any) -> "Schedule | None":
         if group is None:
             return None
-        scheduler = Factory.read(key, group, metadata=("interval",))
+        scheduler = Factory.read(key, group, SCHEDULER, metadata=("interval",))
         return cls(scheduler, one_of("step", "epoch")(f"{key}.interval", group.get("interval")))
 
 

@@ -97,6 +97,11 @@ OPTIMIZER: Mapping[str, Reader] = {
     ),
     "eps": POSITIVE,
     "weight_decay": accepting("a number of at least 0", lambda x: is_number(x, 0)),
+    "momentum": accepting("a number from 0 to below 1", lambda x: is_number(x, 0, math.nextafter(1, 0))),
+}
+SCHEDULER: Mapping[str, Reader] = {  # what their effect within a run does not show; see `recipe.schedule_of`
+    "step_size": count(),
+    "gamma": POSITIVE,
 }
 LOSS: Mapping[str, Reader] = {
     "label_smoothing": PROBABILITY,

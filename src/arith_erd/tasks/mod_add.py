@@ -1,11 +1,13 @@
 """Modular addition, the task of much work on grokking (Power et al., 2022; Nanda et al., 2023)."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order
-from ..errors import require_integer
-from .task import Task
+from ..bits import Array, Order, digits_of
+from ..errors import UserError, require_integer
+from .task import ROWS, Task
 
 
 class ModAdd(Task):
@@ -14,8 +16,9 @@ class ModAdd(Task):
     ``3 + 4 = 2`` modulo 5 at three bits: prompt ``110+001``, completion ``010``.
 
     Args:
-        bits, prompt_order, completion_order, base: as of `Task`. The table has ``modulus ** 2`` rows.
-        modulus: from 2 to ``base ** bits``.
+        bits, prompt_order, completion_order, base: as of `Task`, but with up to 2 ** 20 numbers of that many digits,
+            since the table has ``modulus ** 2`` rows only.
+        modulus: from 2 to ``base ** bits``, and at most 1023, so that the table has fewer than 2 ** 20 rows.
     """
 
     name = "mod_add"
@@ -31,8 +34,17 @@ class ModAdd(Task):
         base: int = 2,
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
-        require_integer("task.modulus", modulus, 2, base**bits)
+        most = math.isqrt(ROWS - 1)
+        try:
+            require_integer("task.modulus", modulus, 2, min(base**bits, most))
+        except UserError as error:
+            hint = f"; a larger one needs more task.bits than {bits}" if base**bits < most else ""
+            raise UserError(f"{error}{hint}") from error
         self.modulus = modulus
+
+    @classmethod
+    def _widths(cls, base: int) -> tuple[int, int]:
+        return super()._widths(base)[0], digits_of(ROWS, base) - 1
 
     @property
     def limit(self) -> int:

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sys
 from dataclasses import fields
 from functools import reduce
 from operator import getitem
@@ -12,6 +13,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bits import START
+from arith_erd.config import build as build_module
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.groups import Checkpointing, Data, Packing, Training
@@ -83,7 +85,10 @@ def test_networks_know_the_tokens_of_the_task():
             ["task.base=10", "task.bits=2", "split=vs_t"],
             r"^task\.base=10: split=vs_t needs bits; expected task\.base=2$",
         ),
-        (["task=mod_add", "task.bits=4"], r"^task\.modulus=97: expected an integer from 2 to 16$"),
+        (
+            ["task=mod_add", "task.bits=4"],
+            r"^task\.modulus=97: expected an integer from 2 to 16; .* task\.bits than 4$",
+        ),
         (["task=add3", "task.bits=7"], r"^task\.bits=7: expected an integer from 2 to 6$"),
     ],
 )
@@ -377,6 +382,41 @@ def test_other_modules_are_not_reached_through_allowed_ones(target):
 def test_missing_target_is_one_line(target):
     with pytest.raises(UserError, match=target):
         build({"_target_": target})
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A trusted package of three modules; two cannot be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(build_module, "_trusted", set())
+    folder = tmp_path / "somebody"
+    folder.mkdir()
+    for name, text in {"__init__": "", "broken": "def f(:\n", "needy": "import nothing_there\n", "empty": ""}.items():
+        (folder / f"{name}.py").write_text(text)
+    build_module.trust("somebody")
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "somebody"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("broken.A", r"^_target_=somebody\.broken\.A: importing somebody\.broken fails with SyntaxError: invalid"),
+        ("needy.A", r"^_target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
+        ("empty.A", r"^_target_=somebody\.empty\.A: .*there is none of that name$"),
+        ("absent.A", r"^_target_=somebody\.absent\.A: .*there is none of that name$"),
+    ],
+)
+def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
+    with pytest.raises(UserError, match=message):
+        build({"_target_": f"somebody.{target}"})
+
+
+@pytest.mark.parametrize("name", ["nothing_there", "nothing_there.inside", "somebody.absent"])
+def test_trust_in_a_package_that_is_not_there_is_refused(package, name):
+    with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
+        build_module.trust(name)
 
 
 def test_constructor_errors_become_one_line():

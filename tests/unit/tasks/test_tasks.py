@@ -271,8 +271,21 @@ def test_bad_base_is_refused(task_class, base):
 
 @pytest.mark.parametrize("modulus", [1, 129, 0, 97.0, "97", None, True])
 def test_bad_modulus_is_refused(modulus):
-    with pytest.raises(UserError, match=rf"^task\.modulus={modulus}: expected an integer from 2 to 128$"):
+    with pytest.raises(
+        UserError, match=rf"^task\.modulus={modulus}: expected an integer from 2 to 128; a larger one needs more"
+    ):
         ModAdd(modulus=modulus)
+
+
+def test_modulus_alone_limits_the_table_of_modular_addition():
+    """Ten bits have 1024 numbers, too many for a table of all pairs; those below 997 are few enough."""
+    task = ModAdd(10, modulus=997)
+    assert task.size == 997**2
+    assert rows(task, task.examples([996], [2])) == [("0010011111+0100000000", "1000000000")]
+    with pytest.raises(UserError, match=r"^task\.modulus=1024: expected an integer from 2 to 1023$"):
+        ModAdd(10, modulus=1024)
+    with pytest.raises(UserError, match=r"^task\.bits=21: expected an integer from 2 to 20$"):
+        ModAdd(21, modulus=997)
 
 
 @pytest.mark.parametrize("key", ["prompt_order", "completion_order"])

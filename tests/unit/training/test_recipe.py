@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -233,8 +234,46 @@ def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, messa
 )
 def test_schedulers_that_need_more_than_the_step_are_refused_in_one_line(name, message):
     module = "torch.optim" if name == "Adam" else "torch.optim.lr_scheduler"
-    schedule = Schedule(Factory(f"{module}.{name}"), "step")
-    made = replace(job(), model=replace(job().model, scheduler=schedule))
-    data = table_data(job())
     with pytest.raises(UserError, match=message):
-        schedule_of(made, data, optimizer_of(job(), CPU))
+        tried(Schedule(Factory(f"{module}.{name}"), "step"))
+
+
+def tried(schedule: Schedule, epochs: int = 50) -> Any:
+    """What makes the scheduler, after a dry run of so many epochs of three steps."""
+    model = replace(job().model, scheduler=schedule)
+    made = replace(job(), model=model, trainer=replace(job().trainer, max_epochs=epochs))
+    return schedule_of(made, table_data(job()), optimizer_of(job(), CPU))
+
+
+STEP, CYCLE = "torch.optim.lr_scheduler.StepLR", "torch.optim.lr_scheduler.OneCycleLR"
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (
+            CYCLE,
+            {"max_lr": 0.1, "epochs": 1},
+            r"^model\.scheduler: change 4 of 150 fails with ValueError: Tried to step",
+        ),
+        (CYCLE, {"max_lr": -0.1, "epochs": 50}, r"^model\.scheduler: the rate is -0\.004 after 0 of 150 changes"),
+        (STEP, {"step_size": 2, "gamma": -1.0}, r"^model\.scheduler: the rate is -0\.001 after 2 of 150 changes"),
+        (STEP, {"step_size": 1, "gamma": 1e99}, r"^model\.scheduler: the rate is inf after 4 of 150 changes"),
+    ],
+)
+def test_schedules_that_fail_or_go_wrong_later_in_the_run_are_refused(target, options, message):
+    with pytest.raises(UserError, match=message):
+        tried(Schedule(Factory(target, options), "step"))
+
+
+def test_cycle_that_changes_after_epochs_lasts_for_the_epochs():
+    schedule = tried(Schedule(Factory(CYCLE, {"max_lr": 0.1, "epochs": 50}), "epoch"))
+    assert schedule(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)).total_steps == 50
+
+
+@pytest.mark.parametrize("option", ["step_size=-3", "step_size=2.5", "gamma=-1", "gamma=0"])
+def test_options_of_a_step_that_mean_nothing_are_refused(option):
+    key, value = option.split("=")
+    group = {"_target_": STEP, "interval": "step", key: yaml.safe_load(value)}
+    with pytest.raises(UserError, match=rf"^model\.scheduler\.{option}: expected "):
+        Schedule.read("model.scheduler", group)
