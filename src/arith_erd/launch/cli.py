@@ -85,8 +85,16 @@ def _shown(arguments: Sequence[str]) -> list[str] | None:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--cfg", "-c")
     parser.add_argument("--resolve", action="store_true")
-    known, others = parser.parse_known_args(arguments)
-    return None if known.cfg != "job" or others else list(known.overrides)
+    parser.add_argument("--config-dir", "-cd")
+    known, others = parser.parse_known_intermixed_args(arguments)
+    if known.cfg != "job" or others:
+        return None
+    if known.config_dir is None:
+        return list(known.overrides)
+    if any(override.startswith("hydra.searchpath=") for override in known.overrides):
+        return None  # `compose` takes one of the two
+    folder = os.path.abspath(known.config_dir).replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['file://{folder}']", *known.overrides]
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:

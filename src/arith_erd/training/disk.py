@@ -13,11 +13,15 @@ def disk_line(job: Job) -> str:
         parameters = sum(p.numel() for p in job.network().parameters())
     weights = parameters * ITEM.get(job.trainer.precision, 4) * len(job.seeds)
     epochs = len(list(job.checkpoint.keep.until(job.trainer.max_epochs)))
-    parts = {  # a checkpoint holds the weights and Adam's two moments
+    checkpoint = 3 * weights  # and Adam's two moments
+    kept = checkpoint if job.checkpoint.keep_last else 0
+    parts = {
         "final weights": weights,
-        "last.ckpt": 3 * weights,
+        "last.ckpt": kept,
         f"weights of {epochs} epochs (checkpoint.keep)": epochs * weights,
     }
     said = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in parts.items() if size)
     whole = sum(parts.values())
-    return f"on disk, about {whole / 1e6:,.1f} MB: {said}; while it trains, another {3 * weights / 1e6:,.1f}"
+    return (
+        f"on disk, about {whole / 1e6:,.1f} MB: {said}; while it trains, another {(2 * checkpoint - kept) / 1e6:,.1f}"
+    )
