@@ -3,9 +3,11 @@
 import argparse
 import csv
 import sys
+from collections.abc import Sequence
 from dataclasses import astuple
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +19,7 @@ from .listing import KEYS, Listed, as_json, list_runs
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m arith_erd.runs", description=__doc__)
     parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
-    parser.add_argument("--sort", choices=KEYS, default="run", help="by which column; default: run")
+    parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
@@ -35,8 +37,12 @@ def main() -> None:
             show(listed)
 
 
+COLUMNS = ("run", "state", "epochs", "accuracy", "worst", "age", "device")
+GAP = 2
+
+
 def show(listed: list[Listed]) -> None:
-    """Print a table. A narrow terminal folds the names of runs and devices, never the numbers."""
+    """Print a table. Where a terminal is too narrow, each name is on a line of its own, above the other columns."""
     rows = [
         (
             run.run,
@@ -48,16 +54,34 @@ def show(listed: list[Listed]) -> None:
         )
         for run in listed
     ]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, name in enumerate(("run", "state", "epochs", "accuracy", "worst", "age", "device")):
-        if name in ("run", "device"):
-            table.add_column(name, overflow="fold")
-        else:
-            width = max(len(name), *(len(row[number]) for row in rows))
-            table.add_column(name, no_wrap=True, min_width=width, justify="left" if name == "state" else "right")
+    rows = [tuple(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    console = Console()
+    if sum(widths) + GAP * (len(widths) - 1) <= console.width:
+        console.print(_grid([COLUMNS, *rows], widths))
+        return
+    console.print(Text(COLUMNS[0], style="bold"))
+    console.print(_indented(COLUMNS, widths))
     for row in rows:
-        table.add_row(*(Text(printable(word)) for word in row))
-    Console().print(table)
+        console.print(Text(row[0]), soft_wrap=True)
+        console.print(_indented(row, widths))
+
+
+def _indented(row: Sequence[str], widths: Sequence[int]) -> Padding:
+    """The columns beside the name."""
+    return Padding(_grid([row[1:]], widths[1:]), (0, 0, 0, GAP))
+
+
+def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Table:
+    """Columns of given widths; only the last one, the device, is folded."""
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    names = COLUMNS[-len(widths) :]
+    for name, width in zip(names[:-1], widths[:-1], strict=True):
+        grid.add_column(width=width, no_wrap=True, justify="left" if name in ("run", "state") else "right")
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*map(Text, row), style="bold" if tuple(row) == names else "")
+    return grid
 
 
 def age(seconds: float) -> str:

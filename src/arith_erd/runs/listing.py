@@ -5,12 +5,13 @@ import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from glob import glob
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from .directory import Run
+from .overwriting import successor
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Listed:
 
     run: str
     state: str
-    """``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder."""
+    """``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder.
+    ``overwriting, stopped`` and so on for the new run of ``overwrite=true``, which is listed beside the old one."""
     epochs: int | None = None
     """That have ended."""
     max_epochs: int | None = None
@@ -33,21 +35,33 @@ class Listed:
 
 
 KEYS = tuple(field.name for field in fields(Listed))
+HEADINGS = {"accuracy": "val_seq_acc"}
+"""Of the table, where they differ from `KEYS`."""
 
 
 def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> list[Listed]:
     """The runs that a glob names, or those inside a folder of runs; unknown values come last.
 
+    Args:
+        pattern: the glob, or the folder.
+        sort: one of `KEYS`, or of `HEADINGS`.
+        reverse: largest first.
+
     Raises:
-        UserError: if there are none.
+        UserError: if there are none, or no such key.
     """
+    key = HEADINGS.get(sort, sort)
+    if key not in KEYS:
+        raise bad_value("--sort", sort, f"one of {', '.join((*KEYS, *HEADINGS))}")
     inside = Path(pattern).is_dir() and not Path(pattern, "config.yaml").is_file()
     paths = [Path(path) for path in (glob(f"{pattern}/*") if inside else glob(pattern))]
-    listed = [_listed(Run(path)) for path in paths if (path / "config.yaml").is_file()]
+    runs = [Run(path) for path in paths if (path / "config.yaml").is_file()]
+    new = [(run.name, successor(run)) for run in runs if run.name and successor(run).config_file.is_file()]
+    listed = [*map(_listed, runs), *(_overwriting(_listed(run), name) for name, run in new)]
     if not listed:
         raise UserError(f"{pattern}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    known = sorted((x for x in listed if getattr(x, sort) is not None), key=lambda x: getattr(x, sort), reverse=reverse)
-    return known + [x for x in listed if getattr(x, sort) is None]
+    known = sorted((x for x in listed if getattr(x, key) is not None), key=lambda x: getattr(x, key), reverse=reverse)
+    return known + [x for x in listed if getattr(x, key) is None]
 
 
 def as_json(listed: Iterable[Listed]) -> str:
@@ -73,6 +87,11 @@ def _listed(run: Run) -> Listed:
         )
     except (UserError, KeyError, TypeError, ValueError):
         return Listed(run.name, "unreadable", age=age)
+
+
+def _overwriting(new: Listed, name: str) -> Listed:
+    """The new run of ``overwrite=true``, under the name of the run that it will replace."""
+    return replace(new, run=name, state=f"overwriting, {new.state}")
 
 
 def _state(run: Run) -> str:

@@ -70,6 +70,32 @@ SHOWN = {  # the defaults of conf/; a test compares the two
 }
 
 
+OPEN = ("task", "split", "model.net", "model.optimizer", "model.scheduler", "model.loss")
+"""Groups whose classes have options of their own."""
+EPS = {"eps": 1e-8}
+OPTIONS: dict[str, dict[str, Any]] = {  # the defaults of conf/ for options that are not in SHOWN; a test compares them
+    ADAM: {"eps": 1e-9, "fused": True},
+    ADAMW: {**EPS, "fused": True},
+    "torch.optim.SGD": {"nesterov": False},
+    "torch.optim.Adagrad": {"eps": 1e-10},
+    "torch.optim.Adamax": EPS,
+    "torch.optim.RMSprop": {**EPS, "alpha": 0.99},
+    **{f"torch.optim.{name}": {**EPS, "decoupled_weight_decay": True} for name in ("NAdam", "RAdam")},
+    "torch.optim.lr_scheduler.StepLR": {"interval": "epoch", "step_size": 20, "gamma": 0.5},
+    "torch.optim.lr_scheduler.OneCycleLR": {
+        "interval": "step",
+        "pct_start": 0.05,
+        "cycle_momentum": False,
+        "div_factor": 25,
+        "final_div_factor": 1e4,
+    },
+    "arith_erd.losses.CrossEntropyAndValue": {"weight": 1.0},
+}
+SWITCHES = dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), True)  # of any network
+FOLLOWING = {"model.scheduler.max_lr": "model.optimizer.lr", "model.scheduler.epochs": "trainer.max_epochs"}
+"""Options whose default is the value of another key."""
+
+
 def run_name(resolved: Mapping[str, Any]) -> str:
     """``add-random-transformer-none-bits4-lr3e-4-seed0-4-1f0c2d3e``, of a resolved configuration."""
     who = identity(resolved)
@@ -100,9 +126,41 @@ def departures(who: Mapping[str, Any]) -> list[str]:
         default = shown.special.get(_at(who, shown.by), shown.default) if shown.by else shown.default
         if value is not MISSING and value != default:
             found.append(f"{shown.label}{_text(value)}")
+    found += own_options(who)
     while sum(map(len, found)) + len(found) > LONGEST:
         found = [*found[: -1 if found[-1] != "more" else -2], "more"]
     return found
+
+
+def own_options(who: Mapping[str, Any]) -> list[str]:
+    """Options of the classes in `OPEN` that are not in `SHOWN`, as parts of a name: ``["step_size5", "no_fused"]``.
+
+    Those of a class that conf/ does not know are all shown, since their defaults are not known here.
+    """
+    found = []
+    for key in OPEN:
+        group = _at(who, key)
+        if not isinstance(group, Mapping):
+            continue
+        target = str(group.get("_target_"))
+        ours = target.startswith("arith_erd.")
+        for option, value in group.items():
+            full = f"{key}.{option}"
+            if full in SHOWN or option in ("_target_", "name"):
+                continue
+            known = {**(SWITCHES if key == "model.net" else {}), **OPTIONS.get(target, {})}
+            default = _at(who, FOLLOWING[full]) if full in FOLLOWING else known.get(option, MISSING)
+            if value != default and not (ours and option not in OPTIONS.get(target, {})):
+                found.append(_option(option, value))
+    return found
+
+
+def _option(label: str, value: Any) -> str:
+    """``step_size5``, ``nesterov``, ``no_fused``, ``interval_step``."""
+    if isinstance(value, bool):
+        return _text(label if value else f"no_{label}")
+    glue = "" if isinstance(value, int | float) and not label[-1:].isdigit() else "_"
+    return f"{_text(label)}{glue}{_text(value)}"
 
 
 MISSING = object()

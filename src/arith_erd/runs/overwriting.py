@@ -2,9 +2,13 @@
 
 The new run is trained in ``.NAME.new``, where neither a glob nor the report finds it. Then the two change places. If
 that is cut off, the next command completes it (`settle`).
+
+Of several runs that are overwritten one after another, the folders ``.NAME.new`` of those that are left are there from
+the moment that one has finished, so that the same command continues with them (`begun_at`).
 """
 
 import shutil
+from collections.abc import Sequence
 
 from ..system import lock
 from .directory import Run
@@ -15,8 +19,17 @@ def successor(run: Run) -> Run:
     return Run(run.path.with_name(f".{run.name}.new"))
 
 
-def settle(run: Run) -> None:
+def begun_at(runs: Sequence[Run]) -> int:
+    """Which of several runs an earlier command has left to be overwritten first; 0 if there was none."""
+    return next((number for number, run in enumerate(runs) if successor(run).path.exists()), 0)
+
+
+def settle(run: Run, left: Sequence[Run] = ()) -> None:
     """Put a successor that has finished in the place of the old run, and remove the old one.
+
+    Args:
+        run: the old one.
+        left: runs that are to be overwritten after it.
 
     Raises:
         UserError: if another process trains the old run.
@@ -24,6 +37,8 @@ def settle(run: Run) -> None:
     new = successor(run)
     if not new.finished:
         return
+    for other in left:  # before the change of places: a kill between the two must not hide what is left
+        successor(other).path.mkdir(exist_ok=True)
     old = run.path.with_name(f".{run.name}.old")
     if run.path.exists():
         with lock.holding(run.path):

@@ -4,14 +4,19 @@ from ..errors import UserError, printable
 from ..system.machine import commit
 from .directory import Run
 from .kept import NOTHING, Keep
+from .overwriting import successor
 
 
 def skipped(run: Run, keep: Keep = NOTHING) -> str:
     """The line for a finished run that is not trained again.
 
-    It says so if other code had trained it, or if it lacks weights that ``keep`` asks for.
+    It says so if other code had trained it, if it lacks weights that ``keep`` asks for, or if a new run that is to
+    replace it has not finished.
     """
     line = f"{run.path}: finished already, skipped"
+    new = successor(run)
+    if new.config_file.is_file() and not new.finished:
+        line += f"; {new.name} is half trained: overwrite=true completes it"
     try:
         summary = run.summary()
         then, seeds = summary["versions"]["commit"], [row["seed"] for row in summary["seeds"]]

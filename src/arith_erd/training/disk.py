@@ -22,6 +22,5 @@ def disk_line(job: Job) -> str:
     }
     said = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in parts.items() if size)
     whole = sum(parts.values())
-    return (
-        f"on disk, about {whole / 1e6:,.1f} MB: {said}; while it trains, another {(2 * checkpoint - kept) / 1e6:,.1f}"
-    )
+    more = 2 * checkpoint - kept  # last.ckpt and previous.ckpt
+    return f"on disk, about {whole / 1e6:,.1f} MB: {said}; while it trains, another {more / 1e6:,.1f}"

@@ -46,17 +46,24 @@ def train(job: Job) -> list[Run]:
         UserError: as `train_pack`.
     """
     packs = job.packs(capacity)
-    for pack in packs:
-        overwriting.settle(pack.run)
-        if job.overwrite and pack.run.path.exists():
-            train_pack(replace(pack, at=overwriting.successor(pack.run)))
-            overwriting.settle(pack.run)
+    runs = [pack.run for pack in packs]
+    for number, run in enumerate(runs):
+        overwriting.settle(run, runs[number + 1 :] if job.overwrite else ())
+    first = overwriting.begun_at(runs)
+    for number, pack in enumerate(packs):
+        successor = overwriting.successor(pack.run)
+        if job.overwrite and number < first and pack.run.finished:
+            left = overwriting.successor(runs[first]).name
+            print(f"{pack.run.path}: trained anew already, skipped; {left} is left")
+        elif job.overwrite and (pack.run.path.exists() or successor.path.exists()):
+            train_pack(replace(pack, at=successor))
+            overwriting.settle(pack.run, runs[number + 1 :])
             print(f"{pack.run.path}: the new run has replaced the old one")
         elif pack.run.finished:
             print(skipped(pack.run, job.checkpoint.keep))
         else:
             train_pack(pack)
-    return [pack.run for pack in packs]
+    return runs
 
 
 def train_pack(job: Job) -> None:

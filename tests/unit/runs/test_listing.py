@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run
 from arith_erd.runs.__main__ import age, main
 from arith_erd.runs.kept import Keep
@@ -50,6 +51,33 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
 def test_list_is_sorted_with_the_unknown_last(folder):
     assert [run.run for run in list_runs(str(folder), "val_seq_acc", reverse=True)][:2] == ["done", "stopped"]
     assert [run.run for run in list_runs(str(folder))] == ["bad", "done", "failed", "stopped"]
+
+
+def test_list_is_sorted_by_the_headings_of_the_table_too(folder):
+    assert list_runs(str(folder), "accuracy", reverse=True)[0].run == "done"
+    with pytest.raises(UserError, match=r"^--sort=loss: expected one of run, state, .*accuracy$"):
+        list_runs(str(folder), "loss")
+
+
+def test_unfinished_new_run_is_listed_beside_the_old_one_and_mentioned(folder, config):
+    new = begun(folder, ".done.new", config, seed0=0.125)
+    found = [(run.run, run.state, run.val_seq_acc) for run in list_runs(f"{folder}/do*")]
+    assert found == [("done", "finished", 0.75), ("done", "overwriting, stopped", 0.125)]
+    assert skipped(Run(folder / "done")).endswith(f"; {new.name} is half trained: overwrite=true completes it")
+
+
+def test_long_names_are_whole_and_above_their_columns_at_80_columns(tmp_path, config, monkeypatch, capsys):
+    long = f"add-random-transformer-none-{'x' * 90}-seed0-4-1f0c2d3e"
+    run = begun(tmp_path, long, config, seed0=1.0)
+    run.weights(0).touch()
+    run.finish({"seeds": [{"seed": 0}], "device": "NVIDIA H100 80GB HBM3"})
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.argv", ["runs", str(tmp_path)])
+    main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == long
+    assert lines[3].split() == ["finished", "1/50", *["100.00%"] * 2, "0", "s", "NVIDIA", "H100", "80GB", "HBM3"]
+    assert lines[1].index("accuracy") + len("accuracy") == lines[3].index("100.00%") + len("100.00%")
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])

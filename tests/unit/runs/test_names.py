@@ -5,7 +5,7 @@ import yaml
 
 from arith_erd.config.compose import CONF, compose
 from arith_erd.runs import Run, find_run, identity, run_name
-from arith_erd.runs.names import SHOWN, departures
+from arith_erd.runs.names import SHOWN, departures, own_options
 
 
 def options(group: str) -> list[str]:
@@ -40,6 +40,25 @@ def test_rate_of_every_optimizer_is_known(name, config):
     assert departures(who) == ([] if name == "adam" else [name])
 
 
+@pytest.mark.parametrize(("group", "name"), [(g, name) for g in ("scheduler", "loss") for name in options(g)])
+def test_defaults_of_a_schedule_and_a_loss_show_only_its_class(group, name, config):
+    text = (CONF / group / f"{name}.yaml").read_text()
+    for key, value in (("model.optimizer.lr", "0.0001"), ("trainer.max_epochs", "50")):
+        text = text.replace(f"${{{key}}}", value)
+    chosen = yaml.safe_load(text)
+    who = identity(put(config, f"model.{group}", chosen if "_target_" in chosen else None))
+    assert own_options(who) == []
+
+
+def test_runs_in_results_keep_their_names(root):
+    paths = [path.parent for path in root.glob("results/runs/*/config.yaml")]
+    assert paths
+    assert [run_name(Run(path).config()) for path in paths] == [path.name for path in paths]
+
+
+STEP, VALUE = "torch.optim.lr_scheduler.StepLR", "arith_erd.losses.CrossEntropyAndValue"
+
+
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
@@ -49,6 +68,11 @@ def test_rate_of_every_optimizer_is_known(name, config):
         ({"model.gradient_clip": 2.0, "trainer.stop_at": 0.95}, "clip2-stop0.95"),
         ({"trainer.precision": "bf16-mixed"}, "bf16-mixed"),
         ({"model.scheduler": {"_target_": "torch.optim.lr_scheduler.StepLR"}}, "step_lr"),
+        ({"model.scheduler": {"_target_": STEP, "step_size": 5, "gamma": 0.5}}, "step_lr-step_size5"),
+        ({"model.optimizer.fused": False, "model.optimizer.eps": 1e-6}, "eps1e-6-no_fused"),
+        ({"model.loss": {"_target_": VALUE, "site": "dec.1", "weight": 0.5}}, "cross_entropy_and_value-weight0.5"),
+        ({"split._target_": "mine.Band", "split.distance": 3, "split.kind": "near"}, "distance3-kind_near"),
+        ({"model.net._target_": "mine.Net", "model.net.window": [2, 3]}, "window_2+3"),
         ({"task.prompt_order": "../x y"}, "prompt_.._x_y"),
     ],
 )
