@@ -151,7 +151,7 @@ def own_options(who: Mapping[str, Any]) -> list[str]:
             known = {**(SWITCHES if key == "model.net" else {}), **OPTIONS.get(target, {})}
             default = _at(who, FOLLOWING[full]) if full in FOLLOWING else known.get(option, MISSING)
             if value != default and not (ours and option not in OPTIONS.get(target, {})):
-                found.append(_option(option, value))
+                found.append(_option(str(option), value))
     return found
 
 
