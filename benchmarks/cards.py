@@ -97,8 +97,9 @@ def at_prompt(rows: pd.DataFrame) -> str:
 
 def by_layer(rows: pd.DataFrame) -> str:
     """Exchanges after each attention: the mean over t, and of several seeds its range."""
-    networks = {"authors": NAMES["authors"], "transformer": NAMES["transformer"], "erd": "control, `erd`"}
-    lines = [["after layer", *(f"{name}: {what}" for name in networks.values() for what in EXCHANGED.values())]]
+    networks = {"authors": "authors", "transformer": "ours", "erd": "control, `erd`"}
+    heads = [what if what != "carry" else f"{name}: carry" for name in networks.values() for what in EXCHANGED.values()]
+    lines = [["after layer", *heads]]
     for stage, label in ATTENTIONS.items():
         means = [
             of(rows, network, component, stage).groupby("seed").mean()

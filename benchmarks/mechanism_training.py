@@ -10,7 +10,7 @@ command continues. From them the file gets one row per seed:
 
     reaches_95, reaches_100     first epoch at which validation sequence accuracy is there, of all epochs
     carry_held, xor_held        first kept epoch from which on the answer changes with a position that comes from a run
-                                where only the carry, or only a_t xor b_t, differs (`interp.exchange`), behind some stage
+                                where only the carry, or only a_t xor b_t, differs (`interp.exchange`)
     carry_followed, sum_followed
                                 first kept epoch from which on the answer follows the carry's or the sum's least-squares
                                 direction (`interp.signature`)
