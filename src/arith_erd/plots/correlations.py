@@ -35,6 +35,7 @@ COLUMNS: Mapping[str, type] = {
 ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
 UNTRAINED = "untrained "
 CURVES = (("token", BLUE, "o-"), ("value", ORANGE, "s--"))
+SCALED: Mapping[str, str] = {"scaled bits": "bits scaled by 2ⁱ", "scaled digits": "digits scaled by their place"}
 
 
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
@@ -116,11 +117,11 @@ def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -
         if besides is not None and len(besides):
             other = _of(besides, "dec", space).mean()
             ax.plot(other.index, other, "x:", color=colour, linewidth=1, markersize=5)
-    scaled = _of(rows, "scaled bits", "value").mean()
-    if len(scaled):
-        ax.axhline(
-            float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label="operand bits scaled by 2ⁱ, value"
-        )
+    for stack, what in SCALED.items():
+        scaled = _of(rows, stack, "value").mean()
+        if len(scaled):
+            label = f"operand {what}, value"
+            ax.axhline(float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label=label)
     tidy(ax)
     shown = rows[(rows["stack"] == "dec") & (rows["level"] == "out")]
     layers = sorted(shown["layer"].unique())

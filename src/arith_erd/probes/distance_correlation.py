@@ -9,7 +9,6 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..bits import to_bits
 from ..interp.activations import embeddings, layers
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
 from ..interp.subject import Subject
@@ -18,7 +17,7 @@ from ..models.network import Network
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
 from ..plots.course import Course
-from ..tasks import Examples
+from ..tasks import Examples, Task
 from .probe import Probe
 
 METHODS = {"pearson": pearson, "spearman": spearman}
@@ -45,11 +44,15 @@ def own_answers(subject: Subject, examples: Examples) -> Tensor:
     return shift_right(answers(subject.network, prompt, completion))
 
 
-def bit_distances(examples: Examples) -> dict[str, Floats]:
-    """Euclidean distances (D,) between the operands' bits, and between the bits scaled by their place value."""
-    bits = np.hstack([to_bits(examples.a, examples.bits), to_bits(examples.b, examples.bits)])  # (N, 2 * bits)
-    scaled = bits * np.tile(2.0 ** np.arange(examples.bits), 2)
-    return {"operand bits": euclidean(bits), "scaled bits": euclidean(scaled)}
+def digit_distances(task: Task, examples: Examples) -> dict[str, Floats]:
+    """Euclidean distances (D,) between all operands' digits, and between the digits scaled by their place value.
+
+    The names are ``operand bits`` and ``scaled bits`` in base 2, ``operand digits`` and ``scaled digits`` in others. In
+    base 4 with two digits, ``7 = 31`` (least significant first) is ``3 1``, and ``3 4`` scaled.
+    """
+    digits = task.operand_digits(examples.operands)  # (N, k * bits)
+    scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
+    return {f"operand {task.digits}": euclidean(digits), f"scaled {task.digits}": euclidean(scaled)}
 
 
 def fresh(subject: Subject) -> Network | None:
@@ -107,7 +110,7 @@ class DistanceCorrelation(Probe):
         if untrained is not None:
             found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, examples, answer_in).items()}
         placed = {(prefix + site.split(".")[0], int(site.split(".")[1])): x for (prefix, site), x in found.items()}
-        return placed | {(name, 0): x for name, x in bit_distances(examples).items()}
+        return placed | {(name, 0): x for name, x in digit_distances(subject.task, examples).items()}
 
     def course(self, rows: pd.DataFrame) -> Course:
         """Pearson correlations with distances of tokens and of values at the output, a line for each layer."""

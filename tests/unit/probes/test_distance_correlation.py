@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 import torch
 
+from arith_erd.bits import Array
 from arith_erd.interp.activations import embeddings, layers
 from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
-from arith_erd.probes.distance_correlation import DistanceCorrelation
+from arith_erd.probes.distance_correlation import DistanceCorrelation, digit_distances
 from arith_erd.seeds import derive
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, Task
 
@@ -85,6 +86,42 @@ def test_input_and_output_agree_for_addition_only() -> None:
         cells = measure(untrained(task)).set_index(["stack", "layer", "space", "method", "level"])["correlation"]
         both = cells.unstack("level").dropna()  # the yellow cells have one level each
         assert np.allclose(both["in"], both["out"]) == agree
+
+
+class Double(Task):
+    """A task of one operand: ``2 a``."""
+
+    name = "double"
+    operator = "*"
+    operands = 1
+
+    @property
+    def width(self) -> int:
+        return self.bits + 1
+
+    def answer(self, a: Array) -> Array:
+        return 2 * a
+
+
+@pytest.mark.parametrize("task", [Double(3), Add3(2), Add(2, base=4), Add3(2, base=3)], ids=lambda task: task.name)
+def test_baselines_read_the_digits_of_all_operands_in_the_tasks_base(task: Task) -> None:
+    """On (A, A, ...) every operand adds the same: the digits of A alone give the same correlations."""
+    found = measure(untrained(task, NanoGPT)).set_index(CELL)["correlation"]
+    a = np.arange(task.limit)
+    digits = np.array([[int(x) for x in np.base_repr(n, task.base).zfill(task.bits)] for n in a])  # highest first
+    scaled = digits * task.base ** np.arange(task.bits)[::-1]
+    pairs = list(combinations(a, 2))
+    value = [abs(task.answer(*[a[[i]]] * task.operands) - task.answer(*[a[[j]]] * task.operands))[0] for i, j in pairs]
+    for name, x in (("operand", digits), ("scaled", scaled)):
+        expected = np.corrcoef([np.linalg.norm(x[i] - x[j]) for i, j in pairs], value)[0, 1]
+        assert found[f"{name} {task.digits}", 0, "out", "value", "pearson"] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("task", [Double(3), Add3(2), Add3(2, base=3)], ids=lambda task: task.name)
+def test_baselines_count_each_operand(task: Task) -> None:
+    examples = task.examples(*np.eye(task.operands, dtype=int))  # example i differs from the others in operand i only
+    distances = digit_distances(task, examples)[f"operand {task.digits}"]
+    np.testing.assert_allclose(distances, np.sqrt(2))
 
 
 @pytest.mark.parametrize("task", [Add3(2), Add(2, base=4), ModAdd(4, modulus=11)], ids=lambda task: task.name)
