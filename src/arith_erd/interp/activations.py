@@ -5,7 +5,7 @@ TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``
 is (B, T, ...); attention patterns are (B, nh, T, S). The *embedding* at a site has one row for each example: at
 ``enc.*`` all P prompt positions, concatenated; elsewhere the m positions that predict the answer. In a decoder-only
 network the prompt precedes these positions in all layers but the last. Embeddings leave the prompt out, and
-replacements do not change it.
+replacements do not change it, unless ``last`` says how many of the last positions to take.
 
 Two lines read, erase and measure::
 
@@ -126,11 +126,17 @@ def _batches(prompt: Tensor, answer_in: Tensor, batch_size: int) -> Iterator[tup
 
 @torch.no_grad()
 def embeddings(
-    network: Network, prompt: Tensor, answer_in: Tensor, sites: Sequence[str], batch_size: int = BATCH
+    network: Network,
+    prompt: Tensor,
+    answer_in: Tensor,
+    sites: Sequence[str],
+    batch_size: int = BATCH,
+    last: int | None = None,
 ) -> dict[str, Tensor]:
-    """Embeddings of N examples, prompts (N, P) with decoder inputs (N, m): site -> (N, k * ...), k as `positions`.
+    """Embeddings of N examples, prompts (N, P) with decoder inputs (N, m): site -> (N, k * ...).
 
-    A row concatenates the positions; the numbers of one position are adjacent.
+    A row concatenates the last k positions, by default as many as `positions` says; the numbers of one position are
+    adjacent. With ``last=P + m`` it includes the prompt's positions in a decoder-only network.
 
     Raises:
         UserError: if the network lacks one of the sites.
@@ -142,7 +148,7 @@ def embeddings(
             network(p, a)
             for site, output in outputs.items():
                 by_position = output.movedim(axes[site], 1)  # (B, T, ...)
-                parts[site].append(by_position[:, -positions(site, p, a) :].flatten(1))  # (B, k * ...)
+                parts[site].append(by_position[:, -(last or positions(site, p, a)) :].flatten(1))  # (B, k * ...)
     return {site: torch.cat(batches) for site, batches in parts.items()}
 
 
@@ -181,17 +187,26 @@ class Continuation:
         site: where embeddings go.
         prompt: (N, P).
         answer_in: (N, m), ``<start> r_0 .. r_{m-2}``.
+        last: positions of an embedding, as in `embeddings`.
 
     Raises:
         UserError: if the network lacks the site.
     """
 
     @torch.no_grad()
-    def __init__(self, network: Network, site: str, prompt: Tensor, answer_in: Tensor, batch_size: int = BATCH) -> None:
+    def __init__(
+        self,
+        network: Network,
+        site: str,
+        prompt: Tensor,
+        answer_in: Tensor,
+        batch_size: int = BATCH,
+        last: int | None = None,
+    ) -> None:
         check_sites(network, [site])
         self.network = network
         self.site = site
-        self.positions = positions(site, prompt, answer_in)
+        self.positions = last or positions(site, prompt, answer_in)
         self.batch_size = batch_size
         self._encoder = site.startswith("enc.")
         layer = layer_of(network, site)

@@ -12,13 +12,15 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..errors import bad_value, require_integer
-from ..interp.activations import Continuation, check_sites, embeddings, layers, positions
+from ..interp.activations import Continuation, capture, check_sites, embeddings, layers
 from ..interp.subject import Subject
 from ..interp.tokens import answer_names, prompt_names
 from ..models.decoding import shift_right
+from ..models.hook_point import position_axis
+from ..models.network import Network
 from ..plots.course import Course
 from ..plots.heat import heat_map
-from ..plots.style import canvas, seeds_text
+from ..plots.style import GREY, canvas, seeds_text
 from ..tasks import Examples, Task
 from .probe import Probe
 from .sample import sample_pairs
@@ -33,6 +35,9 @@ class Patching(Probe):
     token t, the logit difference is that of the clean token less the corrupted one. ``recovered`` is 0 where the patch
     changes nothing and 1 where it restores the clean difference: sum(patched - corrupted) / sum(clean - corrupted).
     ``flipped`` is the share of those tokens that become the clean ones. ``n`` counts them.
+
+    ``position`` names what is patched: ``a0`` .. of the prompt, at ``enc.*`` and wherever a decoder-only network holds
+    the prompt; ``r0`` .. of the answer, the position that predicts this token. ``answer_position`` is t.
 
     At three bits, ``3 + 5 = 8`` corrupted in bit 0 of a is ``2 + 5 = 7``: all four answer tokens differ.
 
@@ -67,11 +72,12 @@ class Patching(Probe):
         check_sites(network, self.sites)
         self.clean = sample_pairs(self.task, pairs, seed)
         self.corrupted = corrupt(self.task, self.clean, corruption, seed)
+        self.held = held_positions(network, self.task, self.sites)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
             for site in self.sites:
-                for position, measures in enumerate(self._patch(subject, site)):
+                for position, measures in zip(self.held[site], self._patch(subject, site), strict=True):
                     for t, values in enumerate(measures):
                         yield dict(zip(self.columns, (subject.seed, site, position, t, *values), strict=True))
 
@@ -83,10 +89,11 @@ class Patching(Probe):
             completion = torch.from_numpy(examples.completion)
             inputs.append((torch.from_numpy(examples.prompt), shift_right(completion)))
             tokens.append(completion)
-        count = positions(site, *inputs[0])
-        given = [embeddings(subject.network, *x, [site])[site].unflatten(1, (count, -1)) for x in inputs]  # (N, k, ...)
+        count = len(self.held[site])
+        rows = [embeddings(subject.network, *x, [site], last=count)[site] for x in inputs]
+        given = [x.unflatten(1, (count, -1)) for x in rows]  # (N, k, ...)
         differ = (tokens[0] != tokens[1]).double()  # (N, m)
-        rest = Continuation(subject.network, site, *inputs[1])
+        rest = Continuation(subject.network, site, *inputs[1], last=count)
 
         def difference(logits: Tensor) -> Tensor:
             by_token = [logits.gather(-1, x[..., None]).squeeze(-1) for x in tokens]
@@ -103,7 +110,7 @@ class Patching(Probe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """``recovered`` over all answer tokens, in percent: a column for each position; means over the seeds."""
-        wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{100 * x:.0f}")
+        wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{round(100 * x)}")
         return wide.rename_axis("%").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
@@ -113,31 +120,48 @@ class Patching(Probe):
         return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The table as heat maps, one for the encoder's positions and one for the answer's."""
+        """The table as heat maps: one for the encoder, and one for all other sites."""
         wide = self._wide(rows)
         encoder = [site for site in wide.index if site.startswith("enc.")]
-        rest = [site for site in wide.index if site not in encoder]
-        panels = [(sites, names) for sites, names in zip((encoder, rest), self._names(), strict=True) if sites]
-        widths = [len(names) for _, names in panels]
-        figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(len(sites) for sites, _ in panels))
+        panels = [
+            wide.loc[sites].dropna(axis=1, how="all") for sites in (encoder, wide.index.drop(encoder)) if len(sites)
+        ]
+        widths = [len(panel.columns) for panel in panels]
+        figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
         axes: list[Axes] = list(figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0])
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
-        for ax, (sites, names) in zip(axes, panels, strict=True):
-            heat_map(ax, wide.loc[sites].iloc[:, : len(names)].to_numpy(), sites, names, norm, numbers=".2f")
+        answer = set(answer_names(self.task))
+        for ax, panel in zip(axes, panels, strict=True):
+            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers=".2f")
+            read = sum(name not in answer for name in panel.columns)
+            if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
+                ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
             ax.set_xlabel("patched position")
         what = f"Patching, {self.task.name}: share of the logit difference\nthat one position recovers"
         figure.suptitle(f"{what} ({seeds_text(rows)})", fontsize=10)
         return figure
 
-    def _names(self) -> tuple[list[str], list[str]]:
-        return prompt_names(self.task), answer_names(self.task)
-
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Means (sites, positions) over seeds and over the answer tokens that differ."""
+        """Means (sites, positions) over seeds and over the answer tokens that differ; NaN where a site lacks one."""
         weighted = rows.assign(total=rows["recovered"].fillna(0) * rows["n"])
         sums = weighted.groupby(["seed", "site", "position"], sort=False)[["total", "n"]].sum()
         mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"], sort=False).mean()
-        return mean.unstack("position").loc[list(rows["site"].unique())]
+        wide = mean.unstack("position").loc[list(rows["site"].unique())]
+        return wide[[name for name in [*prompt_names(self.task), *answer_names(self.task)] if name in wide]]
+
+
+@torch.no_grad()
+def held_positions(network: Network, task: Task, sites: Sequence[str]) -> dict[str, list[str]]:
+    """Names of the positions at each site: the prompt's at ``enc.*``, elsewhere the answer's and those before it."""
+    first = task.examples(*[[0]] * task.operands)
+    with capture(network, sites) as outputs:
+        network(torch.from_numpy(first.prompt), shift_right(torch.from_numpy(first.completion)))
+    prompt, whole = prompt_names(task), [*prompt_names(task), *answer_names(task)]
+    named = network.sites()
+    return {
+        site: prompt if site.startswith("enc.") else whole[-output.shape[position_axis(named[site])] :]
+        for site, output in outputs.items()
+    }
 
 
 def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples:

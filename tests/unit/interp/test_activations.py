@@ -107,6 +107,27 @@ def test_partial_forward_equals_a_whole_one_with_the_embedding_replaced(
     assert not torch.equal(logits, whole)
 
 
+@torch.no_grad()
+def test_all_positions_of_a_decoder_only_network_can_be_patched(data: tuple[Tensor, Tensor]) -> None:
+    """With itself at every site: the same logits. With other examples at a site all passes through: their logits."""
+    network = make("nanogpt")
+    whole = sum(x.shape[1] for x in data)  # P + m
+    others = (data[0].flip(0), data[1].flip(0))
+    logits, expected = network(*data), network(*others)
+    assert (logits - expected).abs().max() > 1e-3
+    with capture(network, list(network.sites())) as outputs:
+        network(*data)
+    for site, module in network.sites().items():
+        held = outputs[site].shape[position_axis(module)]
+        x = embeddings(network, *data, [site], last=held)[site]
+        assert x.shape[1] == outputs[site][0].numel()
+        assert same(Continuation(network, site, *data, last=held)(x), logits, site), site
+        if held == whole and site in ("dec.embed", "dec.1.resid_pre", "dec.1", "dec.2.resid_mid", "dec.3.resid_pre"):
+            x = embeddings(network, *others, [site], last=whole)[site]
+            patched = Continuation(network, site, *data, last=whole)(x)
+            torch.testing.assert_close(patched, expected, atol=1e-5, rtol=0)
+
+
 def assert_patched(network: Network, sites: list[str], data: tuple[Tensor, Tensor]) -> None:
     """With these sites taken from other examples the logits are theirs."""
     others = tuple(x.flip(0) for x in data)

@@ -7,7 +7,7 @@ import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
-from arith_erd.interp.tokens import prompt_names
+from arith_erd.interp.tokens import answer_names, prompt_names
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
@@ -74,9 +74,26 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
     probe = Patching([untrained(model, Add(3))], corruption=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
-    own = last["position"] == last["answer_position"]
+    own = last["position"] == np.array(answer_names(Add(3)))[last["answer_position"]]
     np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
     np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
+    draws(probe, rows)
+
+
+@pytest.mark.parametrize(("model", "embedded"), [(Transformer, "enc.embed"), (NanoGPT, "dec.embed")])
+@pytest.mark.parametrize("task", [Add(3), Add3(2)], ids=lambda task: task.name)
+def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_token(
+    task: Task, model: type[Network], embedded: str
+) -> None:
+    """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
+    probe = Patching([untrained(model, task)], site=[embedded, "dec.2"], pairs=40)
+    rows = measured(probe)
+    first = rows[(rows["site"] == embedded) & (rows["answer_position"] == 0)].set_index("position")
+    assert list(first.index) == prompt_names(task) + (answer_names(task) if model is NanoGPT else [])
+    assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
+    operators = [name for name in prompt_names(task) if name.startswith(task.operator)]
+    assert (first.loc[operators, "recovered"].abs() < 1e-3).all()
+    assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(answer_names(task))
     draws(probe, rows)
 
 
