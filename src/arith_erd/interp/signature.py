@@ -134,6 +134,8 @@ def _prefix_components(network: Network, pairs: CausalTask, components: Signatur
             for name, bits in expected.items():
                 found.setdefault((name, t), []).append((reading.tokens - ZERO == bits)[clear])
             for name, (first, second) in RIVALS.items():
+                if second not in expected:  # a multiplication has no local carry
+                    continue
                 apart = clear & (expected[first] != expected[second])
                 found.setdefault((name, t), []).append((reading.tokens - ZERO == expected[first])[apart])
     for (name, t), shares in found.items():
