@@ -132,7 +132,7 @@ class Patching(Probe):
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
         answer = set(answer_names(self.task))
         for ax, panel in zip(axes, panels, strict=True):
-            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers=".2f")
+            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers="z.2f")
             read = sum(name not in answer for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
                 ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
