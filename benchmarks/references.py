@@ -58,7 +58,7 @@ def main() -> None:
     with given.out.open("a+", newline="") as file:
         file.seek(0)
         done = {(row["network"], row["seed"]) for row in csv.DictReader(file)}
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         if not there:
             writer.writerow(COLUMNS)
         for seed in parse_seeds(given.seeds):
