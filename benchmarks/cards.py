@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from arith_erd.interp.evidence import EFFECT
+
 PAGE = Path(__file__).parents[1] / "docs" / "found" / "mechanism.md"
 COLUMNS = ["network", "seed", "component", "stage", "position", "value"]
 NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
@@ -110,11 +112,13 @@ def by_layer(rows: pd.DataFrame) -> str:
     return markdown(*lines)
 
 
-def first_stage(rows: pd.DataFrame, network: str, seed: int, component: str, bit: int) -> str:
-    """The first attention behind which a bit changes with the variable, as a card finds it; empty for none."""
+def first_stage(rows: pd.DataFrame, network: str, seed: int, bit: int) -> str:
+    """The first attention behind which a bit changes with the carry, by `Evidence.appears`' bar; empty for none."""
     for stage in ATTENTIONS:
-        held, noise = (of(rows, network, name, stage, str(bit)).get(seed) for name in (component, "exchange_neither"))
-        if held is not None and noise is not None and held - noise >= 0.5:
+        held, noise = (
+            of(rows, network, name, stage, str(bit)).get(seed) for name in ("exchange_carry", "exchange_neither")
+        )
+        if held is not None and noise is not None and held - noise >= EFFECT:
             return stage
     return ""
 
@@ -125,7 +129,7 @@ def by_stage(rows: pd.DataFrame) -> str:
     for network in ("authors", "transformer"):
         for seed in sorted(rows.loc[rows["network"] == network, "seed"].unique()):
             label = NAMES[network] if network == "authors" else f"our Transformer, seed {seed}"
-            stages = [first_stage(rows, network, seed, "exchange_carry", t) for t in range(1, 8)]
+            stages = [first_stage(rows, network, seed, t) for t in range(1, 8)]
             lines.append([label, *(stage.removeprefix("dec.").replace(".", " ") for stage in stages)])
     return markdown(*lines)
 

@@ -34,9 +34,11 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     found = 0
     for _ in range(DRAWS * number):
         signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
-        if found < number and overlap(coordinates, signs * coordinates) <= OVERLAP:
+        if overlap(coordinates, signs * coordinates) <= OVERLAP:
             found += 1
             yield Subspace(x.axes @ (signs * coordinates))
+        if found == number:
+            return
 
 
 def overlap(a: Tensor, b: Tensor) -> float:

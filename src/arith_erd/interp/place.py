@@ -158,8 +158,8 @@ class Place:
         """Start directions: those that covary with the variable and, if it has many values, with the answer bit.
 
         Only what the answer's prefix does not predict of the variable counts. A position also holds the tokens that it
-        read, and they covary with the sum: in an ``erd`` reference the plain slope of the sum points 16 to 42 degrees
-        away from the direction that holds it.
+        read, and they covary with the sum: in the ``erd`` reference of seed 0 the plain slope of the sum points up to
+        42 degrees away from the direction that holds it.
         """
         pool = self.setting.pools[0]
         column = 0 if self.position is None else self.position

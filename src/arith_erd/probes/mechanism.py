@@ -151,7 +151,7 @@ class Mechanism(Probe):
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The three questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
+        """The four questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
         verdicts = {entry["seed"]: entry["verdict"] for entry in self.cards}
         return draw_mechanism(rows, verdicts, expected_rows(self._told()), _title(self.subjects[0], self.cards))
 
