@@ -429,3 +429,9 @@ def test_constructor_errors_become_one_line():
 def test_optimizer_refusing_its_options_is_one_line(train):
     with pytest.raises(UserError, match=r"Adafactor.*betas"):
         train("model.optimizer._target_=torch.optim.Adafactor")
+
+
+def test_class_of_a_recipe_is_answered_with_the_recipe():
+    said = "model.optimizer._target_=torch.optim.SGD"
+    with pytest.raises(UserError, match=rf"^{said}: expected optimizer=sgd, which has the options of that class$"):
+        compose("train", [said])
