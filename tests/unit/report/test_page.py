@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -48,7 +49,13 @@ class Browser:
             raise AssertionError(json.load(error)["value"]["message"]) from error
 
     def open(self, page: Path) -> None:
-        self.ask("POST", "/url", {"url": page.as_uri()})
+        """Leave the present page, so that nothing of it is taken for the new one, and wait for the whole new one."""
+        for url in ("about:blank", page.as_uri()):
+            self.ask("POST", "/url", {"url": url})
+        end = time.monotonic() + 60
+        while self.run("return [document.readyState, location.href]") != ["complete", page.as_uri()]:
+            assert time.monotonic() < end, f"{page} did not load"
+            time.sleep(0.05)
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.ask("POST", "/execute/sync", {"script": script, "args": arguments})
