@@ -6,19 +6,22 @@ from typing import Any
 import torch
 
 from ..models import Transformer
-from ..tasks import Add, Task
-from .evidence import Evidence, Searched
+from ..models.references import written_for
+from ..tasks import Task
+from .evidence import EFFECT, Evidence, Searched
 from .signature import BESIDE, COMPONENTS, STEERING, Measured
 from .subject import Subject
-from .verdict import Verdict
+from .verdict import NEAR, Verdict
 
 NO_VERDICT = "no verdict: the known algorithms are for addition, so only prefixes and prompt were measured"
 MOVED = 0.01
 """Share of answers from which on the prompt's positions count as holding something about each other."""
 
 
-def make_card(subject: Subject, found: Measured, verdict: Verdict | None, evidence: Evidence) -> dict[str, Any]:
-    """What is known of one network, as plain values.
+def make_card(
+    subject: Subject, found: Measured, verdict: Verdict | None, others: dict[str, float], evidence: Evidence
+) -> dict[str, Any]:
+    """What is known of one network, as plain values. ``others`` are distances to algorithms that are no candidates.
 
     Of each bit: ``transmits``, the variables whose moves it follows; ``follows_prefix``, the share of answers that a
     random prefix changes; ``needs_prefix``, the share that changes if r_(t-1) says nothing; ``appears``, the first
@@ -36,11 +39,7 @@ def make_card(subject: Subject, found: Measured, verdict: Verdict | None, eviden
                 "distance": _number(distance),
                 "follows_prefix": _number(1 - found.components["prompt_only"][t]),
                 "needs_prefix": numbers["neutral"],
-                "transmits": [
-                    name
-                    for name, component in (("carry", "carry"), ("value", "value"))
-                    if (numbers[component] or 0) >= 0.5
-                ],
+                "transmits": [name for name in ("carry", "value") if (numbers[name] or 0) >= EFFECT],
                 "appears": {name: evidence.appears(name, str(t)) for name in ("carry", "xor")},
                 "first_stage": {name: _first(found, test, t) for name, test in STEERING.items()},
                 "best_stage": stages,
@@ -59,8 +58,9 @@ def make_card(subject: Subject, found: Measured, verdict: Verdict | None, eviden
         else {part: {name: round(value, 4) for name, value in of.items()} for part, of in verdict.by_part.items()},
         "accuracy": round(found.accuracy, 5),
         "calibrated": is_calibrated(subject.network, subject.task),
-        "reasons": [NO_VERDICT] if verdict is None else verdict.reasons,
-        "evidence": _sentences(evidence),
+        "others": {name: round(value, 4) for name, value in others.items()},
+        "reasons": [NO_VERDICT] if verdict is None else [*verdict.reasons, *_near(verdict, others)],
+        "evidence": [*_pushed(found), *_sentences(evidence)],
         "moved_in_prompt": _number(evidence.moved_in_prompt),
         "followed_doses": _number(evidence.followed),
         "subspaces": [_subspace(searched) for searched in evidence.searched],
@@ -68,14 +68,29 @@ def make_card(subject: Subject, found: Measured, verdict: Verdict | None, eviden
     }
 
 
+def _near(verdict: Verdict, others: dict[str, float]) -> list[str]:
+    """Algorithms that are no candidates and fit all the same, if no candidate does."""
+    fit = [f"{name} ({distance:.2f})" for name, distance in others.items() if distance <= NEAR < verdict.distance]
+    return [f"of the algorithms that are no candidates, near: {', '.join(fit)}"] if fit else []
+
+
+def _pushed(found: Measured) -> list[str]:
+    if not found.pushed:
+        return []
+    low, high = (f"{end(one.further for one in found.pushed):.0%}" for end in (min, max))
+    bits = ", ".join(str(one.position) for one in found.pushed)
+    share = low if low == high else f"{low} to {high}"
+    return [f"a carry moved on to 2 or to -1 changes {share} of the answers in bits {bits}"]
+
+
 def is_calibrated(network: object, task: Task) -> bool:
     """Whether there are references for this task, and of exactly this architecture."""
-    if not isinstance(network, Transformer) or not isinstance(task, Add) or (task.bits, task.base) != (7, 2):
+    if not isinstance(network, Transformer) or not written_for(task):
         return False
     with torch.device("meta"):
         paper = Transformer(task.prompt_length, task.width)
     shapes = [{name: tensor.shape for name, tensor in of.state_dict().items()} for of in (paper, network)]
-    return shapes[0] == shapes[1] and {task.prompt_order, task.completion_order} == {"reverse"}
+    return shapes[0] == shapes[1]
 
 
 def _number(value: float) -> float | None:

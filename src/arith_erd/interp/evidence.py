@@ -156,9 +156,9 @@ def entrance(evidence: Evidence, sites: Sequence[str], position: str) -> str:
 
 
 def _search(network: Network, pairs: CausalTask, site: str, t: int, steps: int, seed: int) -> list[Searched]:
-    """Carry, xor and bit t of the sum at position t, and the sum as one number at all positions together."""
+    """Every variable at position t, and the sum as one number at all positions together."""
     search = Search(network, pairs, [site], Budget(steps=steps), seed)
-    places: list[tuple[str, int | None]] = [("carry", t), ("xor", t), ("sum", t), ("sum", None)]
+    places: list[tuple[str, int | None]] = [*((variable, t) for variable in pairs.models), ("sum", None)]
     found = []
     for variable, position in places:
         chosen = next(one for one in search.at(site, position, variable, RANKS) if one.chosen)

@@ -120,16 +120,28 @@ def hypotheses(pairs: CausalTask, prefix: Array) -> dict[str, Array]:
     ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
     t - 1, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), with p the
     number that the prefix spells.
+
+    Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
+    the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
+    round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix.
     """
     t = prefix.shape[1]
     values = pairs.values
     bit = values["answer"][:, t]
-    off = np.abs(distance(pairs, prefix))
+    off = distance(pairs, prefix)
+    tie = np.abs(off) == 0.5
     expected = {"prompt_only": bit}
     if "carry" in values:
         x, y = values["a_bit"][:, t - 1], values["b_bit"][:, t - 1]
         expected["local_carry"] = values["xor"][:, t] ^ (x + y + 1 - prefix[:, t - 1] >= 2)
-    expected["remainder"] = np.where(off == 0.5, -1, bit ^ (off > 0.5))
+    expected["remainder"] = np.where(tie, -1, bit ^ (np.abs(off) > 0.5))
+    if "carry" in values:
+        carry = values["carry"][:, t] + off
+        column = values["a_bit"][:, t] + values["b_bit"][:, t]
+        most = 1 if t == values["answer"].shape[1] - 1 else 3
+        total = np.clip(np.round(column + carry), 0, most).astype(np.int64)
+        expected["graded_carry"] = np.where(tie, -1, values["xor"][:, t] ^ (carry > 0.5))
+        expected["local_remainder"] = np.where(tie, -1, total % 2)
     return expected
 
 

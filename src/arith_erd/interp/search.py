@@ -10,17 +10,27 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from ..errors import UserError
 from ..models.network import Network
+from ..models.references import reference, written_for
+from ..tasks import Add
 from .causal import CausalTask
 from .controls import natural_distances, random_subspaces, sign_flipped, untrained
 from .interchange import ForcedRuns, Position, Subspace
 from .pairs import split_operands
 from .place import Budget, Exam, Place, Setting
+
+COMPETING = ("iia_random_max", "iia_flipped_max", "iia_untrained", "iia_decoy")
+"""Controls that a subspace has to beat."""
+DECOYS = dict.fromkeys(("sum", "partial_sum"), ("prefix_carry_decoy", 1))
+DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
+"""Variable -> a decoy and its variant that store it, and compute the answer from others. Of xor both operands' bits."""
+STORED_AT = "dec.4"
+"""All of these are stored behind this layer; the answer comes in layer 6."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +65,24 @@ class Found:
 
     @property
     def best_control(self) -> float:
-        """The highest accuracy among random, sign-flipped and untrained subspaces."""
-        names = ("iia_random_max", "iia_flipped_max", "iia_untrained")
-        return max(self.controls[name] for name in names if not math.isnan(self.controls[name]))
+        """The highest accuracy among random, sign-flipped, untrained and decoy's subspaces."""
+        scores = [self.controls.get(name, math.nan) for name in COMPETING]
+        return max(score for score in scores if not math.isnan(score))
+
+
+@lru_cache(maxsize=64)
+def in_decoy(variable: str, position: Position, rank: int, budget: Budget, seed: int) -> float:
+    """The score of a subspace for a variable of seven-bit addition in a network that stores it unread (`DECOYS`)."""
+    name, variant = DECOYS[variable]
+    search = _of_decoy(name, variant, budget, seed)
+    place = search.place(STORED_AT, position)
+    exams = place.exams(variable)
+    return exams[-1].score(place.search(exams, variable, min(rank, place.x.rank)))
+
+
+@lru_cache(maxsize=4)
+def _of_decoy(name: str, variant: int, budget: Budget, seed: int) -> "Search":
+    return Search(reference(name, variant).network, CausalTask(Add()), [STORED_AT], budget, seed)
 
 
 class Search:
@@ -144,7 +169,8 @@ class Search:
         ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
         ``distance``, ``distance_natural``: of
         patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: a search
-        in an untrained network; and ``train_arbitrary``: the score on training couples of a search for a random bit
+        in an untrained network; ``iia_decoy``: one in a network written by hand that stores the variable unread, where
+        there is one (`in_decoy`); and ``train_arbitrary``: the score on training couples of a search for a random bit
         of each pair.
         """
         test, number = place.fewer(exams[-1]), self.budget.random
@@ -165,6 +191,8 @@ class Search:
             exams_blank = blank.exams(variable)
             rank = min(subspace.rank, blank.x.rank)
             found["iia_untrained"] = exams_blank[-1].score(blank.search(exams_blank, variable, rank))
+            if written_for(self.pairs.task) and variable in DECOYS:
+                found["iia_decoy"] = in_decoy(variable, place.position, subspace.rank, self.budget, self.seed)
             arbitrary = place.exams(variable, arbitrary=True)
             found["train_arbitrary"] = arbitrary[0].score(place.search(arbitrary, variable, subspace.rank))
         return found

@@ -14,6 +14,11 @@ Beside it, and not part of any distance::
                                     after random prefixes where these two hypotheses differ, how often the answer is
                                     what the first one expects
 
+These enter only the distances to `LOCAL`, two algorithms that are no candidates for the verdict::
+
+    graded_carry, local_remainder, local_remainder_over_graded_carry
+                                    after random prefixes, as above
+
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
 also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable, and the
 last carry is the last bit.
@@ -22,7 +27,8 @@ last carry is the last bit.
 import copy
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import torch
@@ -33,14 +39,20 @@ from ..models.network import Network
 from ..tasks import Add, Task
 from .causal import CausalTask
 from .prefix import hypotheses, read_prefixes, strata
+from .pushing import Pushed, pushes
 from .steering import Sample, Score, draw_shifts, moved_bits, steer
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
 STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
 COMPONENTS = (*PREFIXES, *STEERING)
-RIVALS = {f"remainder_over_{other}": ("remainder", other) for other in ("local_carry", "prompt_only")}
-BESIDE = ("neutral", "far", *RIVALS)
+LOCAL = ("graded_carry", "local_remainder")
+RIVALS = {
+    f"{first}_over_{second}": (first, second)
+    for first, second in (("remainder", "local_carry"), ("remainder", "prompt_only"), LOCAL[::-1])
+}
+LOCAL_PREFIXES = (*LOCAL, [*RIVALS][-1])
+BESIDE = ("neutral", "far", *RIVALS, *LOCAL)
 Signature = dict[str, np.ndarray]
 
 
@@ -53,12 +65,14 @@ class Measured:
         components: as above, `COMPONENTS` and `BESIDE`.
         best: for each component of steering and each bit, the chosen stage; empty without one.
         scores: of all stages.
+        pushed: bits whose carry can be told apart, behind the stage chosen for it (`interp.pushing`).
     """
 
     accuracy: float
     components: Signature
     best: dict[str, list[str]]
     scores: list[Score]
+    pushed: list[Pushed] = field(default_factory=list)
 
 
 def some_of(pairs: CausalTask, count: int, rng: np.random.Generator) -> CausalTask:
@@ -92,7 +106,9 @@ def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, s
         found = [_best(scores, test, t) if _measurable(name, t, task.width) else None for t in range(task.width)]
         components[name] = np.array([np.nan if score is None else score.halves[1] for score in found])
         best[name] = ["" if score is None else score.stage for score in found]
-    return Measured(_accuracy(network, few), components, best, scores)
+    at = {t: stage for t, stage in enumerate(best["carry"]) if stage.startswith("dec.")}
+    pushed = list(pushes(network, task, at, moved, moved, seed)) if isinstance(task, Add) else []
+    return Measured(_accuracy(network, few), components, best, scores, pushed)
 
 
 def _measurable(component: str, t: int, width: int) -> bool:
@@ -134,7 +150,7 @@ def _prefix_components(network: Network, pairs: CausalTask, components: Signatur
             for name, bits in expected.items():
                 found.setdefault((name, t), []).append((reading.tokens - ZERO == bits)[clear])
             for name, (first, second) in RIVALS.items():
-                if second not in expected:  # a multiplication has no local carry
+                if not {first, second} <= expected.keys():  # a multiplication has no carry
                     continue
                 apart = clear & (expected[first] != expected[second])
                 found.setdefault((name, t), []).append((reading.tokens - ZERO == expected[first])[apart])
@@ -150,16 +166,9 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     """
     rng = np.random.default_rng(seed)
     pairs = some_of(CausalTask(task), count, rng)
-    agreement = {of: {name: np.full(task.width, np.nan) for name in HYPOTHESES} for of in HYPOTHESES}
-    for t in range(1, task.width):
-        expected = hypotheses(pairs, rng.integers(0, 2, (len(pairs.a), t)))
-        clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
-        for machine in HYPOTHESES:
-            for name in HYPOTHESES:
-                agreement[machine][name][t] = (expected[machine] == expected[name])[clear].mean()
+    agreement = _agreement(pairs, HYPOTHESES, HYPOTHESES, rng)
     nothing, everything = np.zeros(task.width), np.ones(task.width)
-    told = np.array([_measurable("carry", t, task.width) for t in range(task.width)])
-    no_carry = np.where(told, 0.0, np.nan)
+    no_carry = _where_told(task, 0.0)
     flips = {"flip_propagate": nothing, "flip_settled": nothing}
     prompt = agreement["prompt_only"] | flips
     followed = _followed(task, count, rng)
@@ -173,6 +182,38 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
         | {"flip_propagate": unknown, "flip_settled": unknown, "carry": no_carry}
         | followed["remainder"],
     }
+
+
+def local_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
+    """The ideal signature of each algorithm in `LOCAL`. To moves they respond as carry machines do."""
+    rng = np.random.default_rng(seed)
+    pairs = some_of(CausalTask(task), count, rng)
+    agreement = _agreement(pairs, LOCAL, (*HYPOTHESES, *LOCAL_PREFIXES), rng)
+    nothing = np.zeros(task.width)
+    moves = {"carry": _where_told(task, 1.0), "value": nothing, "value_of_remainder": nothing}
+    return {name: agreement[name] | moves for name in LOCAL}
+
+
+def _agreement(
+    pairs: CausalTask, machines: Sequence[str], names: Sequence[str], rng: np.random.Generator
+) -> dict[str, Signature]:
+    """After random prefixes, how often a machine's answer is what each hypothesis expects: machine -> components."""
+    width = pairs.task.width
+    found = {machine: {name: np.full(width, np.nan) for name in names} for machine in machines}
+    for t in range(1, width):
+        expected = hypotheses(pairs, rng.integers(0, 2, (len(pairs.a), t)))
+        clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
+        for machine, name in product(machines, names):
+            first, second = RIVALS.get(name, (name, None))
+            counted = clear if second is None else clear & (expected[first] != expected[second])
+            if counted.any():
+                found[machine][name][t] = (expected[machine] == expected[first])[counted].mean()
+    return found
+
+
+def _where_told(task: Add, value: float) -> np.ndarray:
+    """The value for each bit whose carry can be told apart, else NaN."""
+    return np.array([value if _measurable("carry", t, task.width) else np.nan for t in range(task.width)])
 
 
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:

@@ -14,12 +14,12 @@ from ..config.read import read_run
 from ..errors import UserError, require_integer
 from ..models.authors_weights import load_official
 from ..models.network import Network
-from ..models.references import reference
+from ..models.references import reference, written_for
 from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run
 from ..splits import Split
-from ..tasks import Add, Task
+from ..tasks import Task
 from .epochs import chosen_epochs
 
 
@@ -140,8 +140,8 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Subject
     Raises:
         UserError: if there is none of that name, or the task is not the one that they were written for.
     """
-    orders = (task.prompt_order, task.completion_order)
-    if not isinstance(task, Add) or task.bits != 7 or orders != ("reverse", "reverse"):
+    if not written_for(task):
+        orders = (task.prompt_order, task.completion_order)
         raise UserError(
             f"reference={name}: adds at task.bits=7 in reverse order; "
             f"received task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"

@@ -18,7 +18,7 @@ from itertools import permutations
 
 import numpy as np
 
-from .signature import COMPONENTS, PREFIXES, STEERING, Measured, Signature
+from .signature import COMPONENTS, LOCAL_PREFIXES, PREFIXES, STEERING, Measured, Signature
 
 NEAR = 1.0
 LIMITS = {"prefixes": 0.1, "moves": 0.25}
@@ -35,7 +35,8 @@ NO_EFFECT = (
     "prefixes fit an algorithm, but no move along a fitted direction has an effect; those directions may not be the "
     "ones it reads"
 )
-PARTS = {"prefixes": slice(len(PREFIXES)), "moves": slice(len(PREFIXES), None)}
+COMPARED = (*PREFIXES, *LOCAL_PREFIXES, *STEERING)
+PARTS = {"prefixes": slice(-len(STEERING)), "moves": slice(-len(STEERING), None)}
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,16 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     return Verdict(name, distance, nearest, distances, by_part, by_bit, reasons)
 
 
+def distances_to(measured: Measured, expected: dict[str, Signature]) -> dict[str, float]:
+    """The distance to each algorithm, whether it is a candidate or not."""
+    return {name: _distance(_squares(measured.components, signature)) for name, signature in expected.items()}
+
+
 def _squares(measured: Signature, expected: Signature) -> np.ndarray:
-    """Squared differences (components, m), NaN where either side is NaN."""
-    return np.stack([(measured[name] - expected[name]) ** 2 for name in COMPONENTS])
+    """Squared differences (components, m), NaN where either side is NaN or the algorithm has no such component."""
+    unknown = np.full_like(measured[COMPONENTS[0]], np.nan)
+    pairs = [(measured.get(name, unknown), expected.get(name, unknown)) for name in COMPARED]
+    return np.stack([(found - wanted) ** 2 for found, wanted in pairs])
 
 
 def _join(low: np.ndarray, high: np.ndarray, border: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The figure of ``probe=mechanism``: four questions by bit, for networks and algorithms, and the effect of moves."""
+"""The figure of ``probe=mechanism``: five questions by bit, for networks and algorithms, and the effect of moves."""
 
 from typing import Any
 
@@ -13,9 +13,11 @@ from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, tidy
 QUESTIONS = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
     "remainder": "Random prefixes: answers\nthat a remainder predicts",
+    "local_remainder_over_graded_carry": "Carry out of range:\nanswers as of a total",
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum moved by 1 .. 64:\nanswers that follow",
 }
+COUNTED = {"a total as a number": (0, 1, 0, 1), "a carry of two states": (0, 1, 1, 1)}
 Line = tuple[str, str, str, str]
 LINES: dict[str, Line] = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-", "sum moved")}
 HELD: dict[str, Line] = {
@@ -30,13 +32,22 @@ OVER_TRAINING = {
     "carry": "follow an inverted carry",
     "value": "follow a moved sum",
 }
-SUBSPACES = {"carry": "carry into t", "xor": "a_t xor b_t", "sum": "bit t of the sum", "sum all": "sum, whole answer"}
+SUBSPACES = {
+    "a_bit": "a_t",
+    "b_bit": "b_t",
+    "xor": "a_t xor b_t",
+    "carry": "carry into t",
+    "sum": "bit t of the sum",
+    "partial_sum": "bit t of the sum mod 2^(t+1)",
+    "sum all": "sum, whole answer",
+}
 CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
     "": ("subspace of rank 1 or 2", {"color": BLUE, "marker": "o", "markersize": 7}),
     "_whole": ("whole embedding", {"color": INK, "marker": "D", "markersize": 6, "markerfacecolor": "none"}),
     "_random_max": ("best random one", {"color": GREY, "marker": "v"}),
     "_flipped_max": ("best with other signs", {"color": ORANGE, "marker": "<"}),
     "_untrained": ("in an untrained network", {"color": INK, "marker": "x"}),
+    "_decoy": ("where it is stored unread", {"color": GREEN, "marker": "+", "markersize": 8}),
 }
 
 
@@ -54,8 +65,9 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     moves = rows[rows["component"].isin(LINES) & (rows["stage"] != "")]
     searched = rows[rows["component"].str.startswith("subspace_")]
     algorithms = list(expected["algorithm"].unique()) if len(expected) else []
-    heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 2.9]
-    figure = canvas(11.5, 0.4 + sum(heights))
+    counted = rows[rows["component"].str.startswith("counted_")]
+    heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 3.3]
+    figure = canvas(13, 0.4 + sum(heights))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     above, middle, below = figure.subfigures(3, 1, squeeze=False, height_ratios=heights)[:, 0]
     last = signature["bit"].max()
@@ -69,9 +81,11 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     told = {"carry": range(2, bits[-1]), "value": range(bits[-1] - 1)}
     moves = moves[moves["bit"] < moves["component"].map({name: span.stop for name, span in told.items()})]
     moves = moves[moves["bit"] >= moves["component"].map({name: span.start for name, span in told.items()})]
-    ax = middle.subplots()
+    ax, count = middle.subplots(1, 2, width_ratios=[1.9, 1]) if len(counted) else (middle.subplots(), None)
     _stages(ax, moves, LINES)
     headline(ax, "Where a move is followed", "1: every answer follows, 0: none does, or at random")
+    if count is not None:
+        _counted(count, counted)
     held, of_subspaces = below.subplots(1, 2, width_ratios=[1.7, 1]) if len(searched) else (below.subplots(), None)
     _stages(held, _held(rows), HELD)
     headline(held, "What has arrived", "exchanged between runs: answers that change")
@@ -149,6 +163,21 @@ def _stages(ax: Axes, rows: pd.DataFrame, styles: dict[str, Line]) -> None:
         ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
+def _counted(ax: Axes, rows: pd.DataFrame) -> None:
+    """Answers 1 after steps of one carry each from an empty column: means over bits, one line per seed."""
+    tidy(ax)
+    for (label, values), dashes in zip(COUNTED.items(), ("-", ":"), strict=True):
+        ax.plot(range(4), values, color=GREY, linewidth=5, alpha=0.35, linestyle=dashes, label=label)
+    for i, (_, seed) in enumerate(rows.groupby("seed")):
+        means = seed.groupby("component")["value"].mean().sort_index()
+        ax.plot(range(4), [0, *means], color=ORANGE, marker="s", markersize=4, linewidth=1.4,
+                label="this network" if i == 0 else None)  # fmt: skip
+    ax.set(xticks=range(4), ylim=(-0.1, 1.05))
+    ax.set_xlabel("carries added to an empty column", fontsize=9)
+    headline(ax, "Does it count?", "answers 1, mean over bits")
+    ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.3))
+
+
 def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
     """The accuracy of each variable's subspace among its controls: means over seeds."""
     tidy(ax)
@@ -165,4 +194,4 @@ def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
     where = rows.loc[~all_positions, ["stage", "position"]].drop_duplicates()
     places = [f"{stage}, t = {t}" for stage, t in where.itertuples(index=False)]
     headline(ax, "Subspaces", ", ".join(places) if len(places) <= 2 else f"at {len(places)} places")
-    ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.4, -0.32), ncols=2)
+    ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.4, -0.3), ncols=2)

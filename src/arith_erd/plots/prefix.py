@@ -20,6 +20,8 @@ HYPOTHESES = {
     "prompt_only": ("the prompt alone decides", {**INTERVENTIONS["flip"][1]}),
     "local_carry": ("a carry read off the last token", {**INTERVENTIONS["neutral"][1]}),
     "remainder": ("the value less the prefix, rounded", {**INTERVENTIONS["far"][1]}),
+    "graded_carry": ("what is left of lower bits, as a carry", {**INTERVENTIONS["start"][1]}),
+    "local_remainder": ("what is left of bits up to t, rounded", {**INTERVENTIONS["random"][1]}),
 }
 STRATA = {
     "all": ("All pairs", ""),

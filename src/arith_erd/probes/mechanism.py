@@ -13,9 +13,9 @@ from ..interp.card import make_card
 from ..interp.causal import require_binary
 from ..interp.evidence import gather
 from ..interp.exchange import ALL
-from ..interp.signature import STEERING, expected_signatures, measure
+from ..interp.signature import STEERING, expected_signatures, local_signatures, measure
 from ..interp.subject import Subject
-from ..interp.verdict import decide
+from ..interp.verdict import decide, distances_to
 from ..models import NanoGPT, Transformer
 from ..plots.cards import expected_rows
 from ..plots.course import Course
@@ -38,6 +38,11 @@ class Mechanism(Probe):
     carry? A moved sum? ``3 + 5`` with its sum moved by 1 is 9 in an ``erd`` network; a network that only stores the sum
     still answers 8.
 
+    Two more algorithms stand beside the candidates. They were written after trained networks had been looked at, so the
+    verdict does not name them; a card says how near they are. ``graded_carry`` reads the carry off a number, what the
+    lower bits add up to less what the prefix spells. ``local_remainder`` reads the bit off that number with bit t of
+    the operands added. `interp.pushing` moves a carry beyond 0 and 1.
+
     Beside the verdict, and without a part in it, a card shows what `interp.evidence` gathers: where each position of
     the answer holds the carry and the xor, whether positions of the prompt hold anything about each other, whether
     whole answers follow a moved sum, and which variables a subspace of rank 1 or 2 carries, with all controls.
@@ -45,7 +50,8 @@ class Mechanism(Probe):
     The first row of a seed has the verdict, with the distance to the nearest algorithm; ``right`` is the share of right
     answers. Rows with an empty ``stage``
     are the signature, on which the verdict depends. The others belong to a stage: the informedness of a move (-1 to 1)
-    for ``carry``, ``value`` and ``value_of_remainder``, shares for ``exchange_*``, ``dose_*`` and ``subspace_*``.
+    for ``carry``, ``value`` and ``value_of_remainder``, shares for ``exchange_*``, ``dose_*``, ``subspace_*``,
+    ``pushed_*`` and ``counted_*``.
 
     Args:
         subjects: networks that add or multiply, with answers in reverse order.
@@ -79,6 +85,7 @@ class Mechanism(Probe):
         self.subjects = subjects
         self.pairs, self.moved, self.steps, self.seed = pairs, moved, steps, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
+        self.others = local_signatures(task) if isinstance(task, Add) else {}
         self.cards: list[dict[str, Any]] = []
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -86,17 +93,20 @@ class Mechanism(Probe):
         for subject in self.subjects:
             found = measure(subject.network, subject.task, self.pairs, self.moved, self.seed)
             verdict = decide(found, self.expected) if self.expected else None
+            others = distances_to(found, self.others)
             evidence = gather(subject.network, subject.task, self.moved, self.steps, self.seed)
-            self.cards.append(entry := make_card(subject, found, verdict, evidence))
+            self.cards.append(entry := make_card(subject, found, verdict, others, evidence))
             values: list[tuple[str, str, str, float]] = []
             if verdict is not None:
                 values.append((f"verdict: {entry['verdict']}", "", ALL, min(verdict.distances.values())))
+                values += [(f"distance_{name}", "", ALL, distance) for name, distance in others.items()]
             values.append(("right", "", ALL, found.accuracy))
             for component, of_bits in found.components.items():
                 values += [(component, "", str(t), float(x)) for t, x in enumerate(of_bits) if math.isfinite(x)]
             names = {test: component for component, test in STEERING.items()}
             moves = [(names[s.test], s.stage, str(s.position), s.informedness) for s in found.scores]
-            for row in [*values, *evidence.rows(), *moves]:
+            pushed = [row for one in found.pushed for row in one.rows()]
+            for row in [*values, *evidence.rows(), *moves, *pushed]:
                 yield dict(zip(self.columns, (subject.seed, *row), strict=True))
 
     def files(self) -> dict[str, str]:
@@ -122,7 +132,7 @@ class Mechanism(Probe):
                 name: [round(float(x), 4) if math.isfinite(x) else None for x in values]
                 for name, values in signature.items()
             }
-            for algorithm, signature in self.expected.items()
+            for algorithm, signature in (self.expected | self.others).items()
         }
 
     def notes(self) -> list[str]:
@@ -151,7 +161,7 @@ class Mechanism(Probe):
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The four questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
+        """The five questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
         verdicts = {entry["seed"]: entry["verdict"] for entry in self.cards}
         return draw_mechanism(rows, verdicts, expected_rows(self._told()), _title(self.subjects[0], self.cards))
 

@@ -18,7 +18,7 @@ from ..plots.prefix import draw_prefixes
 from .probe import Probe
 
 BINS = ("0", "<1/4", "<1/2", "1/2", "<3/4", "<1")  # of |d|
-HYPOTHESES = ("prompt_only", "local_carry", "remainder")
+HYPOTHESES = ("prompt_only", "local_carry", "remainder", "graded_carry", "local_remainder")
 
 
 def bins_of(d: np.ndarray) -> Array:
@@ -35,8 +35,9 @@ class Prefix(Probe):
 
     With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
     the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together). They
-    distinguish the hypotheses: of the ``n_differ`` answers for which they expect different bits, ``prompt_only``,
-    ``local_carry`` and ``remainder`` are the shares that each expects.
+    distinguish the hypotheses (`interp.prefix.hypotheses`): of the ``n_differ`` answers for which they expect different
+    bits, ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and ``local_remainder`` are the shares that
+    each expects.
 
     In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
     network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0

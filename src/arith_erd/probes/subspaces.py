@@ -24,6 +24,7 @@ CONTROLS = (
     "iia_flipped",
     "iia_flipped_max",
     "iia_untrained",
+    "iia_decoy",
     "train_arbitrary",
     "distance",
     "distance_natural",

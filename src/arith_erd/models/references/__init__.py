@@ -14,8 +14,11 @@ import numpy as np
 
 from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, Stream, derive
+from ...tasks import Add, Task
 from .decoys import erd_decoy, lookahead_carry_decoy, prefix_carry_decoy
 from .erd import erd
+from .graded_carry import graded_carry
+from .local_remainder import local_remainder
 from .lookahead_carry import lookahead_carry
 from .mixed import mixed
 from .prefix_carry import prefix_carry
@@ -29,6 +32,10 @@ REFERENCES: dict[str, Callable[[np.random.Generator], Program]] = {
     "remainder": remainder,
     "mixed": mixed,
 }
+OTHERS: dict[str, Callable[[np.random.Generator], Program]] = {
+    "graded_carry": graded_carry,
+    "local_remainder": local_remainder,
+}
 DECOYS: dict[str, Callable[[np.random.Generator], Program]] = {
     "erd_decoy": erd_decoy,
     "prefix_carry_decoy": prefix_carry_decoy,
@@ -40,14 +47,15 @@ def reference(name: str, seed: int = 0) -> Reference:
     """A network that runs a known algorithm, and the directions of its features.
 
     Args:
-        name: one of `REFERENCES` or `DECOYS`. A decoy runs the algorithm in its name, and stores a variable of another
-            algorithm that no weight reads.
+        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `interp.verdict`: they were written
+            after trained networks had been looked at. A decoy runs the algorithm in its name, and stores a variable of
+            another algorithm that no weight reads.
         seed: draws the variant.
 
     Raises:
         UserError: for another name, or a seed that is not an integer from 0 to 2147483647.
     """
-    programs = REFERENCES | DECOYS
+    programs = REFERENCES | OTHERS | DECOYS
     if name not in programs:
         raise bad_value("reference", name, ", ".join(programs))
     require_integer("seed", seed, 0, MAX_SEED)
@@ -55,4 +63,10 @@ def reference(name: str, seed: int = 0) -> Reference:
     return compile_program(programs[name](rng), rng)
 
 
-__all__ = ["DECOYS", "REFERENCES", "Program", "Reference", "reference"]
+def written_for(task: Task) -> bool:
+    """Whether the references perform this task: seven-bit addition, least significant bit first."""
+    orders = {task.prompt_order, task.completion_order}
+    return isinstance(task, Add) and (task.bits, task.base, task.operands) == (7, 2, 2) and orders == {"reverse"}
+
+
+__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Program", "Reference", "reference", "written_for"]

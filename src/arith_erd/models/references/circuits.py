@@ -77,6 +77,45 @@ def select(stream: Stream, source: str, positions: Sequence[int], name: str = "a
     return units
 
 
+def prefix_number(stream: Stream, memory: Stream) -> Head:
+    """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
+    value_amplitude(stream, "prefix")
+    shares = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
+    for t in range(WIDTH):
+        shares[t, 0] = 2.0**-t  # <start>, whose bit is 0
+        for j in range(t):
+            shares[t, j + 1] = 2.0 ** (j - t)
+    return attend(stream, memory, range(WIDTH), weighted(shares), {"bit": "prefix"})
+
+
+def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> Head:
+    """Write a sum of the operands' lower bits at position t, so that ``(A + B) / 2^t`` is 1 + the feature ``lower``.
+
+    With ``own`` they include bit t, and ``(A + B) / 2^t`` is twice that.
+    """
+    value_amplitude(stream, "lower")
+    shares = torch.zeros(WIDTH, PROMPT, dtype=torch.float64)
+    for t in range(WIDTH):
+        for j in range(min(t + own, BITS)):
+            shares[t, [A[j], B[j]]] = 2.0 ** (j - t - 1 - own)
+    shares[:, OPERATOR] = 1 - shares.sum(1)
+    return attend(stream, memory, range(WIDTH), weighted(shares), {"bit": "lower"})
+
+
+def less_prefix(stream: Stream, own: bool) -> Tensor:
+    """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
+    offsets = torch.tensor([0.5 + own + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
+    numbers = (1 + own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
+    return numbers + offsets @ stream.read("position")
+
+
+def sharpen(stream: Stream) -> Units:
+    """The answer, from the feature ``parity``."""
+    stream.add("answer")
+    values = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    return piecewise(stream.read("parity")[0], (-0.5, 0.5), values, stream.write("answer"))
+
+
 def fetch(stream: Stream, memory: Stream, pairs: Sequence[Sequence[int]], moves: dict[str, str]) -> Head:
     """Copy to answer position t the features at ``pairs[t]``, averaged if there are several."""
     return attend(stream, memory, range(WIDTH), hard(pairs, PROMPT), moves)

@@ -9,7 +9,7 @@ import torch
 
 from .assembly import Step
 from .blocks import Head, Units, attend, piecewise, weighted
-from .circuits import BITS, MIDDLE, OPERATOR, PROMPT, WIDTH, A, B, value_amplitude
+from .circuits import BITS, MIDDLE, OPERATOR, PROMPT, WIDTH, A, B, prefix_number, sharpen, value_amplitude
 from .program import Program
 from .stream import Stream
 
@@ -27,17 +27,6 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: torch.Ten
     return attend(stream, memory, range(WIDTH), weighted(shares), {source: "value"})
 
 
-def prefix_number(stream: Stream, memory: Stream) -> Head:
-    """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
-    value_amplitude(stream, "prefix")
-    shares = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
-    for t in range(WIDTH):
-        shares[t, 0] = 2.0**-t  # <start>, whose bit is 0
-        for j in range(t):
-            shares[t, j + 1] = 2.0 ** (j - t)
-    return attend(stream, memory, range(WIDTH), weighted(shares), {"bit": "prefix"})
-
-
 def parity(stream: Stream) -> Units:
     """The parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
     offsets = torch.tensor([MIDDLE - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
@@ -46,13 +35,6 @@ def parity(stream: Stream) -> Units:
     values = torch.tensor([[2.0 * (q % 2) - 1] for q in numbers], dtype=torch.float64)
     stream.add("parity")
     return piecewise(row, [float(q) for q in numbers], values, stream.write("parity"))
-
-
-def sharpen(stream: Stream) -> Units:
-    """The answer, from the parity."""
-    stream.add("answer")
-    values = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-    return piecewise(stream.read("parity")[0], (-0.5, 0.5), values, stream.write("answer"))
 
 
 def encoded_value(stream: Stream, memory: Stream) -> Head:

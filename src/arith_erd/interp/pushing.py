@@ -1,0 +1,100 @@
+"""Push a position further along the direction of its carry than any right answer takes it. Does it count?
+
+From a_t = b_t = 0 without a carry, steps of one carry each give a column's totals 0, 1, 2 and 3. A position whose total
+is read as a number then answers 0, 1, 0, 1. One whose carry has two states answers 0, 1, 1, 1.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..bits import ZERO, Array
+from ..models.decoding import shift_right
+from ..models.network import Network
+from ..tasks import Add
+from .stages import Stages, State
+from .steering import Sample, Slopes
+
+STEPS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """Bit t of the answer after pushes behind one stage.
+
+    Attributes:
+        position: t.
+        further: share of answers that change if a carry of 1 moves to 2, and one of 0 to -1. Columns with a total of 3
+            or 0 would leave the numbers there are; they count in ``beyond``.
+        beyond: the same share of those.
+        counted: share of answers 1 from an empty column after one, two and three steps.
+    """
+
+    stage: str
+    position: int
+    further: float
+    beyond: float
+    counted: tuple[float, ...]
+
+    def rows(self) -> Iterator[tuple[str, str, str, float]]:
+        """``component, stage, position, value``."""
+        values = {"pushed_further": self.further, "pushed_beyond": self.beyond}
+        values |= {f"counted_{step}": share for step, share in zip(STEPS, self.counted, strict=True)}
+        for component, value in values.items():
+            yield component, self.stage, str(self.position), value
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of N pairs, ready to be continued with position t of the answer moved behind a stage.
+
+    Attributes:
+        direction: (C,), of one carry.
+    """
+
+    stages: Stages
+    stage: str
+    state: State
+    t: int
+    direction: Tensor
+
+    def bits(self, carries: Array) -> Array:
+        """Bit t (N,) with the position moved by so many carries (N,)."""
+        x = self.state.x.clone()
+        x[:, self.t - self.state.answer_in.shape[1]] += (torch.from_numpy(carries)[:, None] * self.direction).to(x)
+        tokens = self.stages.answers(self.stage, replace(self.state, x=x))
+        return tokens[:, self.t].numpy() - ZERO
+
+
+@torch.no_grad()
+def pushes(
+    network: Network, task: Add, at: Mapping[int, str], pairs: int = 512, fitted: int = 512, seed: int = 0
+) -> Iterator[Pushed]:
+    """Push each bit behind its stage.
+
+    Args:
+        network: in evaluation mode.
+        task: addition, with answers least significant bit first.
+        at: bit t -> a stage of the decoder.
+        pairs: number of pairs to push.
+        fitted: number of other pairs, on which the directions are fitted (`steering.Slopes`).
+        seed: of both samples.
+    """
+    rng = np.random.default_rng([seed, 2])
+    stages = Stages(network)
+    fit, moved = Sample.draw(task, fitted, rng), Sample.draw(task, pairs, rng)
+    slopes = Slopes(task, fit)
+    fit_states, _ = stages.run(fit.prompt, shift_right(fit.completion))
+    states, _ = stages.run(moved.prompt, shift_right(moved.completion))
+    for t, stage in at.items():
+        x = fit_states[stage].x[:, stages.positions(stage, fit_states[stage])]
+        runs = _Runs(stages, stage, states[stage], t, slopes.of(stage, x)[0][t, t])
+        carry = moved.values["carry"][:, t]
+        total = moved.values["a_bit"][:, t] + moved.values["b_bit"][:, t] + carry
+        end = np.where(carry == 1, total == 3, total == 0)
+        changed = runs.bits(2 * carry - 1) != runs.bits(0 * carry)
+        counted = tuple(float((runs.bits(carry + step) == 1)[total == 0].mean()) for step in STEPS)
+        yield Pushed(stage, t, float(changed[~end].mean()), float(changed[end].mean()), counted)
