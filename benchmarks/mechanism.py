@@ -3,48 +3,61 @@
     python benchmarks/mechanism.py results/mechanism-calibration.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
 Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
-``none``. So must networks trained for `STEPS` steps on a table of random output: they answer with bits, at chance, and
-have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The samples are smaller than
-the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU core. Signatures that the
-file already holds are not measured again, but all verdicts are made again.
+``none``. So must references of two algorithms that are no candidates, which answer right; ``near`` names those of the
+two that a card calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer with
+bits, at chance, and have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The
+samples are smaller than the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU
+core. Signatures that the file already holds are not measured again, but all verdicts are made again.
 """
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from torch.nn import functional as F
 
-from arith_erd.interp.signature import COMPONENTS, Measured, Signature, expected_signatures, measure
-from arith_erd.interp.verdict import Verdict, decide
+from arith_erd.interp.signature import (
+    COMPONENTS,
+    LOCAL,
+    LOCAL_PREFIXES,
+    Measured,
+    Signature,
+    expected_signatures,
+    local_signatures,
+    measure,
+)
+from arith_erd.interp.verdict import NEAR, decide, distances_to
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
-from arith_erd.models.references import DECOYS, REFERENCES, reference
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
-SIGNATURE = [f"{name}_{t}" for name in COMPONENTS for t in range(8)]
-COLUMNS = ("network", "seed", "expected", "verdict", "distance", "nearest", "accuracy", *SIGNATURE)
+MEASURED = (*COMPONENTS, *LOCAL_PREFIXES)
+SIGNATURE = [f"{name}_{t}" for name in MEASURED for t in range(8)]
+COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE]
 KINDS = {"Transformer": Transformer, "NanoGPT": NanoGPT}
 ON_RANDOM = " on random output"
 STEPS, BATCH = 50, 64
 
 
 def cases(
-    references: tuple[int, ...], decoys: tuple[int, ...], untrained: int, random_output: int
+    references: tuple[int, ...], decoys: tuple[int, ...], others: tuple[int, ...], untrained: int, random_output: int
 ) -> Iterator[tuple[str, int, str]]:
     """Networks, seeds, and the verdicts that are right."""
     yield from ((name, seed, name) for seed in references for name in REFERENCES)
     yield from ((name, seed, name.removesuffix("_decoy")) for seed in decoys for name in DECOYS)
+    yield from ((name, seed, "none") for seed in others for name in OTHERS)
     yield from ((name, seed, "none") for seed in range(untrained) for name in KINDS)
     yield from ((name + ON_RANDOM, seed, "none") for seed in range(random_output) for name in KINDS)
 
 
 def build(name: str, seed: int) -> Network:
     """A reference, a decoy, an untrained network, or one trained on random output."""
-    if name in REFERENCES | DECOYS:
+    if name in REFERENCES | DECOYS | OTHERS:
         return reference(name, seed).network
     torch.manual_seed(seed)
     network = KINDS[name.removesuffix(ON_RANDOM)](15, 8)
@@ -74,10 +87,14 @@ def numbers(name: str, seed: int, pairs: int, moved: int) -> dict[str, float]:
     return {"accuracy": found.accuracy} | flat
 
 
-def judge(row: pd.Series, expected: dict[str, Signature]) -> Verdict:
-    """The verdict on columns."""
-    components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in COMPONENTS}
-    return decide(Measured(float(row["accuracy"]), components, {}, []), expected)
+def judge(row: pd.Series, expected: dict[str, Signature], others: dict[str, Signature]) -> tuple[str, float, str, str]:
+    """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
+    components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
+    measured = Measured(float(row["accuracy"]), components, {}, [])
+    verdict = decide(measured, expected)
+    known = all(np.isfinite(components[name]).any() for name in LOCAL)
+    near = [name for name, distance in distances_to(measured, others).items() if known and distance <= NEAR]
+    return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
 
 
 def main() -> None:
@@ -85,6 +102,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", default="1000-1019")
     parser.add_argument("--decoys", default="1000-1009")
+    parser.add_argument("--others", default="1000-1009")
     parser.add_argument("--untrained", type=int, default=5)
     parser.add_argument("--random-output", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=128)
@@ -93,20 +111,21 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=COLUMNS)
+    rows = rows.reindex(columns=COLUMNS)
     known = set(zip(rows["network"], rows["seed"], strict=True))
     part, parts = map(int, options.part.split("/"))
-    seeds = parse_seeds(options.seeds), parse_seeds(options.decoys)
+    seeds = parse_seeds(options.seeds), parse_seeds(options.decoys), parse_seeds(options.others)
     every = list(cases(*seeds, options.untrained, options.random_output))
-    expected = expected_signatures(Add())
+    expected, others = expected_signatures(Add()), local_signatures(Add())
     for name, seed, right in every[part::parts]:
         if (name, seed) not in known:
             measured = numbers(name, seed, options.pairs, options.moved)
             rows.loc[len(rows)] = pd.Series({"network": name, "seed": seed, "expected": right} | measured)
             rows.to_csv(options.out, index=False, float_format="%.4g")
-    rows[["verdict", "nearest"]] = rows[["verdict", "nearest"]].astype(object)  # empty columns read as numbers
+    texts = ["verdict", "nearest", "near"]
+    rows[texts] = rows[texts].astype(object)  # empty columns read as numbers
     for index, row in rows.iterrows():
-        verdict = judge(row, expected)
-        rows.loc[index, ["verdict", "distance", "nearest"]] = [verdict.name, verdict.distance, verdict.nearest]
+        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = judge(row, expected, others)
     rows.to_csv(options.out, index=False, float_format="%.4g")
     right_ones = rows["verdict"] == rows["expected"]
     print(f"{right_ones.sum()} of {len(rows)} verdicts right ({right_ones.mean():.1%})")

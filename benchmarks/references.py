@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from arith_erd.models.decoding import greedy, shift_right
-from arith_erd.models.references import DECOYS, REFERENCES, reference
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add
 
@@ -62,7 +62,7 @@ def main() -> None:
         if not there:
             writer.writerow(COLUMNS)
         for seed in parse_seeds(given.seeds):
-            for name in (*REFERENCES, *DECOYS):
+            for name in (*REFERENCES, *OTHERS, *DECOYS):
                 if (name, str(seed)) not in done:
                     row = check(name, seed, given.decoded)
                     writer.writerow(row)

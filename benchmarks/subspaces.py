@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from arith_erd.interp.evidence import gather
-from arith_erd.models.references import DECOYS, REFERENCES, reference
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add
 
@@ -63,7 +63,7 @@ def main() -> None:
         if not there:
             writer.writeheader()
         for seed in parse_seeds(given.seeds):
-            for name in REFERENCES | DECOYS:
+            for name in REFERENCES | OTHERS | DECOYS:
                 if (name, str(seed)) not in done:
                     writer.writerows(vars(row) for row in rows(name, seed))
                     file.flush()

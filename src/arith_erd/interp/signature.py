@@ -185,13 +185,14 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 
 
 def local_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The ideal signature of each algorithm in `LOCAL`. To moves they respond as carry machines do."""
+    """The ideal signature of each algorithm in `LOCAL`. They follow moves as carry machines do, and tie at ``flip``."""
     rng = np.random.default_rng(seed)
     pairs = some_of(CausalTask(task), count, rng)
     agreement = _agreement(pairs, LOCAL, (*HYPOTHESES, *LOCAL_PREFIXES), rng)
-    nothing = np.zeros(task.width)
+    nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
+    flips = {"flip_propagate": unknown, "flip_settled": unknown}
     moves = {"carry": _where_told(task, 1.0), "value": nothing, "value_of_remainder": nothing}
-    return {name: agreement[name] | moves for name in LOCAL}
+    return {name: agreement[name] | flips | moves for name in LOCAL}
 
 
 def _agreement(

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from arith_erd.bits import ONE, ZERO
-from arith_erd.interp.signature import COMPONENTS, Measured, expected_signatures, measure
+from arith_erd.interp.signature import COMPONENTS, LOCAL, Measured, expected_signatures, local_signatures, measure
 from arith_erd.interp.steering import Sample, draw_shifts, moved_bits
-from arith_erd.interp.verdict import decide
+from arith_erd.interp.verdict import NEAR, decide, distances_to
 from arith_erd.models import Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import reference
@@ -54,6 +54,19 @@ def test_wrong_answers_are_none_whatever_the_signature():
     assert decide(Measured(0.9, EXPECTED["erd"], {}, []), EXPECTED).name == "none"
 
 
+@pytest.mark.parametrize("name", LOCAL)
+def test_algorithms_that_are_no_candidates_are_none_and_near_to_themselves(name):
+    signatures = local_signatures(TASK, count=1024)
+    ties = dict.fromkeys(("flip_propagate", "flip_settled"), np.full(8, 0.5))  # broken at random
+    found = Measured(1.0, signatures[name] | ties, {}, [])
+    verdict = decide(found, EXPECTED)
+    assert verdict.name == "none"
+    assert verdict.distance > NEAR
+    distances = distances_to(found, signatures)
+    assert distances.pop(name) == 0
+    assert all(distance > NEAR for distance in distances.values())
+
+
 def test_moved_sums_stay_sums_and_move_their_bits():
     rng = np.random.default_rng(0)
     sample = Sample.draw(TASK, 500, rng)
@@ -66,6 +79,17 @@ def test_moved_sums_stay_sums_and_move_their_bits():
     for power, flips in ((0, 1), (1, 0)):
         step = np.tile(2 ** (np.arange(8) + power), (500, 1))
         assert np.array_equal(moved_bits(sample, step, "remainder"), sample.values["answer"] ^ flips)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOCAL)
+def test_networks_that_are_right_and_run_no_candidate_are_none(name):
+    found = measure(reference(name, 3).network, TASK, pairs=64, moved=96)
+    assert found.accuracy == 1
+    assert decide(found, EXPECTED).name == "none"
+    distances = distances_to(found, local_signatures(TASK))
+    assert distances.pop(name) < NEAR / 2
+    assert all(distance > NEAR for distance in distances.values())
 
 
 @pytest.mark.slow

@@ -73,6 +73,28 @@ def test_remainder_is_the_parity_of_what_is_left_rounded():
         assert (hypotheses(PAIRS, prefix)["remainder"] == expected).all()
 
 
+def test_numbers_that_the_lower_bits_leave_are_held_in_the_range_of_right_prefixes():
+    """From the operands' bits alone; `hypotheses` gets there from the right carry and the error of the prefix."""
+    generator = np.random.default_rng(0)
+    pairs = CausalTask(Add(5))
+    a, b = pairs.a, pairs.b
+    outside = set()
+    for t in range(1, 6):
+        prefix = generator.integers(2, size=(len(a), t))
+        given = prefix @ (1 << np.arange(t))
+        carry = (a % 2**t + b % 2**t - given) / 2**t
+        total = (a % 2 ** (t + 1) + b % 2 ** (t + 1) - given) / 2**t
+        tie = carry % 1 == 0.5
+        found = hypotheses(pairs, prefix)
+        graded = ((a >> t) + (b >> t) + (carry > 0.5)) % 2
+        assert (found["graded_carry"] == np.where(tie, -1, graded)).all()
+        held = np.minimum(np.maximum(np.floor(total + 0.5), 0), 1 if t == 5 else 3).astype(int)
+        assert (found["local_remainder"] == np.where(tie, -1, held % 2)).all()
+        if t < 5:
+            outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0}
+    assert outside == {-1.0, 4.0}
+
+
 def test_product_has_no_carry_to_be_read_and_no_strata():
     pairs = CausalTask(Mul(3))
     assert set(strata(pairs, 2)) == {"all"}

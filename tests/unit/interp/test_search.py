@@ -5,14 +5,18 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
+from arith_erd.interp.activations import embeddings
 from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.controls import natural_distances, overlap, random_subspaces, sign_flipped, untrained
 from arith_erd.interp.das import SPREAD, align, balanced
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.interchange import Subspace
 from arith_erd.interp.place import Budget
-from arith_erd.interp.search import Search
+from arith_erd.interp.search import DECOYS, STORED_AT, Search, in_decoy
+from arith_erd.interp.signature import some_of
 from arith_erd.models import Transformer
+from arith_erd.models.decoding import shift_right
+from arith_erd.models.references import reference
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import CHANNELS, InDirections
 
@@ -54,6 +58,30 @@ def test_smallest_sufficient_rank_is_chosen(search):
     assert "iia_untrained" in two.controls
     assert "iia_untrained" not in one.controls
     torch.testing.assert_close(two.subspace.directions.T @ two.subspace.directions, torch.eye(2), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variable", DECOYS)
+def test_decoys_store_their_variables_where_they_are_searched_and_have_no_answer_there(variable):
+    name, variant = DECOYS[variable]
+    made = reference(name, variant)
+    pairs = some_of(CausalTask(Add()), 256, np.random.default_rng(0))
+    prompt, completion = (torch.from_numpy(x) for x in (pairs.examples.prompt, pairs.examples.completion))
+    x = embeddings(made.network, prompt, shift_right(completion), [STORED_AT], 256)[STORED_AT].view(256, 8, -1)[:, 4]
+
+    def stored(feature: str, variable: str) -> float:
+        read = (x.double() @ made.decoder.directions(feature))[:, 0]
+        return abs(np.corrcoef(read, pairs.values[variable][:, 4])[0, 1])
+
+    features = {"sum": ["value"], "partial_sum": ["value"], "carry": ["carry"], "xor": ["a", "b"]}
+    for feature in features.get(variable, [variable.removesuffix("_bit")]):
+        stands_for = {"value": "sum", "carry": "carry", "a": "a_bit", "b": "b_bit"}[feature]
+        assert stored(feature, stands_for) > 0.99
+    assert stored("answer", "answer") < 0.3
+
+
+def test_carry_that_is_stored_unread_is_not_found():
+    few = Budget(train=256, validation=64, test=64, steps=2, random=2, controlled=40)
+    assert in_decoy("carry", 4, 1, few, 0) < 0.8
 
 
 def test_sets_of_couples_share_no_operand(search):

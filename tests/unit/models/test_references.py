@@ -9,11 +9,11 @@ from arith_erd.bits import ONE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.models import Transformer
 from arith_erd.models.decoding import greedy, shift_right
-from arith_erd.models.references import DECOYS, REFERENCES, reference
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.tasks import Add
 
 TASK = Add()
-EVERY_NAME = [*REFERENCES, *DECOYS]
+EVERY_NAME = [*REFERENCES, *OTHERS, *DECOYS]
 FEW = 512
 
 
@@ -107,6 +107,27 @@ def test_remainder_gives_the_parity_of_what_the_prefix_leaves(few):
         clear = (rest - rest.floor() - 0.5).abs() > 0.1  # not halfway between two numbers
         assert clear.any()
         assert torch.equal(found[clear, t], (rest.round().long() % 2)[clear])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_others_hold_what_the_lower_bits_leave_in_the_range_of_right_prefixes(own, few):
+    """``graded_carry`` without bit t of the operands, ``local_remainder`` with it."""
+    prompt, completion = few
+    given = torch.randint(ZERO, ONE + 1, completion.shape, generator=torch.manual_seed(0))
+    a, b = operands(prompt)
+    columns = torch.nn.functional.pad(a + b, (0, 1))
+    for seed in (2, 3):
+        found = answers(
+            reference("local_remainder" if own else "graded_carry", seed).network, prompt, shift_right(given)
+        )
+        for t in range(8):
+            spelt = ((given[:, :t] - ZERO) << torch.arange(t)).sum(1)
+            lower = (columns[:, : t + own] << torch.arange(t + own)).sum(1)
+            rest = (lower - spelt) / 2**t
+            clear = (rest - rest.floor() - 0.5).abs() > 0.1
+            held = rest.round().long().clamp(0, 3 if own and t < 7 else 1)
+            expected = held % 2 if own else columns[:, t] % 2 ^ held
+            assert torch.equal(found[clear, t], expected[clear])
 
 
 def test_mixed_reads_the_prefix_at_some_positions_only(few):
