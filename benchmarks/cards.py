@@ -3,9 +3,9 @@
     python benchmarks/cards.py results/mechanism-cards.csv authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
 A folder is what the probe wrote, with ``rows.csv``. Its seeds replace those of the same network in the table, so
-several folders, one for each seed, can have the same name. Then every table between markers in
-``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares the two, and recomputes
-the numbers in the text.
+several folders, one for each seed, can have the same name. Subspaces stay if the folder has none. Then every table
+between markers in ``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares the
+two, and recomputes the numbers in the text.
 """
 
 import argparse
@@ -26,9 +26,17 @@ LINES = {
     "local_carry": "... with `prefix_carry`",
     "prompt_only": "... with a network that ignores the prefix",
     "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
+    "local_remainder": "... with `local_remainder`",
+    "graded_carry": "... with `graded_carry`",
     "neutral": "r_(t-1) replaced by what says nothing: answers that change",
     "carry": "carry inverted: answers that follow, less random",
     "value": "sum moved: answers that follow, less others",
+}
+CONTROLS = {"local_remainder": "control, `local_remainder`", "graded_carry": "control, `graded_carry`"}
+COUNTED = {
+    "turns_1": "empty columns whose answer turns once",
+    "turns_3": "three times",
+    "pushed_further": "carry moved on to 2 or -1: answers that change",
 }
 EXCHANGED = {"exchange_carry": "carry", "exchange_xor": "xor", "exchange_neither": "neither"}
 ATTENTIONS = {f"dec.{n}.{kind}": f"{n}, {kind}-attention" for n in range(1, 7) for kind in ("self", "cross")}
@@ -37,6 +45,8 @@ AT_PROMPT = {
     "exchange_elsewhere": "one of them, from another run with the same token there",
     "exchange_token": "one of them, from a run with the other token there: bit i of the answer",
 }
+LATER = ("later_transformer", "later_nanogpt", "later_five_bits")
+"""Networks that were looked at after the two algorithms had been written: only signatures, pushes and distances."""
 OF_PROMPT = {"authors": "enc.", "transformer": "enc.", "nanogpt": "dec.", "lookahead_carry": "enc."}
 
 
@@ -80,6 +90,26 @@ def by_bit(rows: pd.DataFrame, network: str) -> str:
     for component, label in LINES.items():
         form = ".2f" if component in ("carry", "value") else ".3f"
         lines.append([label, *(span(of(rows, network, component, "", str(t)), form) for t in BITS)])
+    return markdown(*lines)
+
+
+def in_range(rows: pd.DataFrame) -> str:
+    """After random prefixes that leave the range, which of the two algorithms answers follow, by bit."""
+    lines = [
+        ["answers as of `local_remainder`, where `graded_carry` has the other bit", *(f"bit {t}" for t in BITS[:-1])]
+    ]
+    for network, label in (NAMES | CONTROLS).items():
+        found = (of(rows, network, "local_remainder_over_graded_carry", "", str(t)) for t in BITS[:-1])
+        lines.append([label, *map(span, found)])
+    return markdown(*lines)
+
+
+def counting(rows: pd.DataFrame) -> str:
+    """Moves of a carry beyond 0 and 1, each bit at its stage: the mean over bits, and of several seeds its range."""
+    lines = [["moved along the carry's direction", *COUNTED.values()]]
+    for network, label in (NAMES | CONTROLS).items():
+        means = (of(rows, network, component, None).groupby("seed").mean() for component in COUNTED)
+        lines.append([label, *map(span, means)])
     return markdown(*lines)
 
 
@@ -137,7 +167,8 @@ def by_stage(rows: pd.DataFrame) -> str:
 def tables(rows: pd.DataFrame) -> dict[str, str]:
     """Every table of the page, by the name of its markers."""
     of_bits = {f"bits_{network}": by_bit(rows, network) for network in NAMES}
-    return of_bits | {"prompt": at_prompt(rows), "layers": by_layer(rows), "stages": by_stage(rows)}
+    two = {"range": in_range(rows), "counting": counting(rows)}
+    return of_bits | two | {"prompt": at_prompt(rows), "layers": by_layer(rows), "stages": by_stage(rows)}
 
 
 def main() -> None:
@@ -150,10 +181,14 @@ def main() -> None:
         name, _, folder = card.partition("=")
         new = read(Path(folder) / "rows.csv").assign(network=name)[COLUMNS]
         old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
+        if not new["component"].str.startswith("subspace_").any():  # made with probe.steps=0
+            old &= ~rows["component"].str.startswith("subspace_")
         rows = pd.concat([rows[~old], new], ignore_index=True).sort_values(["network", "seed"], kind="stable")
     if options.cards:
         # No number of the page is of these, and they are a fifth of the table.
         rows = rows[(rows["component"] != "value_of_remainder") | (rows["stage"] == "")]
+        unused = rows["network"].isin(LATER) & (rows["stage"] != "") & ~rows["component"].str.match("pushed_|turns_")
+        rows = rows[~unused]
         rows.to_csv(options.table, index=False, float_format="%.6g")
         rows = read(options.table)
     text = PAGE.read_text()

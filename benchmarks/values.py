@@ -7,9 +7,9 @@ A network is a run, the authors' weights, or with the name of a reference the nu
     dose       64 pairs, all positions of a site moved by 1, 8 or 64: whole answers that become a + b + delta, with its
                prefix given. ``value`` is that of the best site, the encoder's last or one of the decoder's; ``control``
                the larger of random moves of the same length and of no move.
-    transfer   200 couples, the sum's subspace at position t of one run put at t' of another, behind ``SITE``: balanced
-               share of answers with bit t' of that sum. ``value`` is the mean over t != t', ``control`` without any
-               exchange, ``what`` the positions. ``same``: t = t'.
+    transfer   200 couples, the sum's subspace at position t of one run put at t' of another, behind ``--site``:
+               balanced share of answers with bit t' of that sum. ``value`` is the mean over t != t', ``control``
+               without any exchange, ``what`` the positions. ``same``: t = t'.
 
 What the file holds already is kept, so the same command continues. A network takes 2 to 4 minutes of one core.
 """
@@ -31,7 +31,6 @@ from arith_erd.models.references import REFERENCES
 from arith_erd.tasks import Add
 
 COLUMNS = ("network", "seed", "test", "method", "what", "site", "n", "value", "control")
-SITE = "dec.4"
 DOSED = ("slope", "leace", "centroids", "das")
 TRANSFERRED = ("slope", "das", "whole")
 Row = tuple[str, str, str, str, int, float, float]
@@ -56,19 +55,20 @@ def dosed(subject: Subject, pairs: CausalTask) -> Iterator[Row]:
         yield "dose", method, str(delta), best["site"], best["n"], best["answer"], max(best["random"], best["floor"])
 
 
-def transferred(subject: Subject, pairs: CausalTask) -> Iterator[Row]:
+def transferred(subject: Subject, pairs: CausalTask, site: str) -> Iterator[Row]:
     """Answers with the bit of the transferred sum."""
-    made = pd.DataFrame(transfers(subject.network, pairs, [SITE], TRANSFERRED, 200))
+    made = pd.DataFrame(transfers(subject.network, pairs, [site], TRANSFERRED, 200))
     made = made[made["pair"] == "other"]
     apart = made["source"] != made["position"]
     for what, chosen in (("elsewhere", made[apart]), ("same", made[~apart])):
         for method, rows in chosen.groupby("method", sort=False):
-            yield "transfer", method, what, SITE, rows["n"].iloc[0], rows["iia"].mean(), rows["floor"].mean()
+            yield "transfer", method, what, site, rows["n"].iloc[0], rows["iia"].mean(), rows["floor"].mean()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--site", default="dec.4", help="a layer of the decoder, for transfers")
     parser.add_argument("networks", nargs="+", help="NAME=RUN, NAME=WEIGHTS or REFERENCE=VARIANT")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -76,18 +76,25 @@ def main() -> None:
     there = given.out.is_file()
     with given.out.open("a+", newline="") as file:
         file.seek(0)
-        done = {(row["network"], row["seed"], row["test"]) for row in csv.DictReader(file)}
+        done = {(row["network"], row["seed"], row["test"], row["site"]) for row in csv.DictReader(file)}
+        dosed_before = {key[:2] for key in done if key[2] == "dose"}
         writer = csv.writer(file, lineterminator="\n")
         if not there:
             writer.writerow(COLUMNS)
+
+        def write(name: str, subject: Subject, rows: Iterator[Row]) -> None:
+            for *where, value, control in rows:
+                writer.writerow([name, subject.seed, *where, f"{value:.4f}", f"{control:.4f}"])
+            file.flush()
+
         for argument in given.networks:
             name, _, place = argument.partition("=")
             for subject in subjects(name, place):
-                for test, measure in (("dose", dosed), ("transfer", transferred)):
-                    if (name, str(subject.seed), test) not in done:
-                        for *where, value, control in measure(subject, pairs):
-                            writer.writerow([name, subject.seed, *where, f"{value:.4f}", f"{control:.4f}"])
-                        file.flush()
+                key = (name, str(subject.seed))
+                if key not in dosed_before:
+                    write(name, subject, dosed(subject, pairs))
+                if (*key, "transfer", given.site) not in done:
+                    write(name, subject, transferred(subject, pairs, given.site))
 
 
 if __name__ == "__main__":

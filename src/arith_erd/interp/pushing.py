@@ -1,7 +1,8 @@
 """Push a position further along the direction of its carry than any right answer takes it. Does it count?
 
-From a_t = b_t = 0 without a carry, steps of one carry each give a column's totals 0, 1, 2 and 3. A position whose total
-is read as a number then answers 0, 1, 0, 1. One whose carry has two states answers 0, 1, 1, 1.
+On the way from a_t = b_t = 0 without a carry, an empty column, along the carry's direction, a position whose total is
+read as a number goes through the totals 0, 1, 2 and 3. Its answer turns from 0 to 1 to 0 to 1 and stays: three turns.
+One whose carry has two states turns once. Turns do not depend on how long the direction of one carry is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,9 @@ from ..tasks import Add
 from .stages import Stages, State
 from .steering import Sample, Slopes
 
-STEPS = (1, 2, 3)
+WAY = np.arange(0, 4.25, 0.25)
+"""Carries added to an empty column, one after the other."""
+MOST = 4
 
 
 @dataclass(frozen=True)
@@ -30,19 +33,19 @@ class Pushed:
         further: share of answers that change if a carry of 1 moves to 2, and one of 0 to -1. Columns with a total of 3
             or 0 would leave the numbers there are; they count in ``beyond``.
         beyond: the same share of those.
-        counted: share of answers 1 from an empty column after one, two and three steps.
+        turns: of the empty columns, the share whose answer turns 0, 1, 2, 3, and 4 or more times along `WAY`.
     """
 
     stage: str
     position: int
     further: float
     beyond: float
-    counted: tuple[float, ...]
+    turns: tuple[float, ...]
 
     def rows(self) -> Iterator[tuple[str, str, str, float]]:
         """``component, stage, position, value``."""
         values = {"pushed_further": self.further, "pushed_beyond": self.beyond}
-        values |= {f"counted_{step}": share for step, share in zip(STEPS, self.counted, strict=True)}
+        values |= {f"turns_{number}": share for number, share in enumerate(self.turns)}
         for component, value in values.items():
             yield component, self.stage, str(self.position), value
 
@@ -61,7 +64,13 @@ class _Runs:
     t: int
     direction: Tensor
 
-    def bits(self, carries: Array) -> Array:
+    def some(self, chosen: Array) -> "_Runs":
+        """Those that a mask (N,) chooses."""
+        keep = torch.from_numpy(chosen)
+        memory = None if self.state.memory is None else self.state.memory[keep]
+        return replace(self, state=State(self.state.x[keep], memory, self.state.answer_in[keep]))
+
+    def bits(self, carries: np.ndarray) -> Array:
         """Bit t (N,) with the position moved by so many carries (N,)."""
         x = self.state.x.clone()
         x[:, self.t - self.state.answer_in.shape[1]] += (torch.from_numpy(carries)[:, None] * self.direction).to(x)
@@ -96,5 +105,8 @@ def pushes(
         total = moved.values["a_bit"][:, t] + moved.values["b_bit"][:, t] + carry
         end = np.where(carry == 1, total == 3, total == 0)
         changed = runs.bits(2 * carry - 1) != runs.bits(0 * carry)
-        counted = tuple(float((runs.bits(carry + step) == 1)[total == 0].mean()) for step in STEPS)
-        yield Pushed(stage, t, float(changed[~end].mean()), float(changed[end].mean()), counted)
+        empty = runs.some(total == 0)
+        bits = np.stack([empty.bits(np.full(len(empty.state.x), step)) for step in WAY])
+        turns = np.minimum((bits[1:] != bits[:-1]).sum(axis=0), MOST)
+        shares = tuple(float((turns == number).mean()) for number in range(MOST + 1))
+        yield Pushed(stage, t, float(changed[~end].mean()), float(changed[end].mean()), shares)

@@ -17,7 +17,7 @@ QUESTIONS = {
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum moved by 1 .. 64:\nanswers that follow",
 }
-COUNTED = {"a total as a number": (0, 1, 0, 1), "a carry of two states": (0, 1, 1, 1)}
+TURNS = {"a carry\nof two states": 1, "a total\nas a number": 3}
 Line = tuple[str, str, str, str]
 LINES: dict[str, Line] = {"carry": (ORANGE, "s", "--", "carry inverted"), "value": (BLUE, "o", "-", "sum moved")}
 HELD: dict[str, Line] = {
@@ -65,7 +65,7 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     moves = rows[rows["component"].isin(LINES) & (rows["stage"] != "")]
     searched = rows[rows["component"].str.startswith("subspace_")]
     algorithms = list(expected["algorithm"].unique()) if len(expected) else []
-    counted = rows[rows["component"].str.startswith("counted_")]
+    turned = rows[rows["component"].str.startswith("turns_")]
     heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 3.3]
     figure = canvas(13, 0.4 + sum(heights))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
@@ -81,11 +81,11 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     told = {"carry": range(2, bits[-1]), "value": range(bits[-1] - 1)}
     moves = moves[moves["bit"] < moves["component"].map({name: span.stop for name, span in told.items()})]
     moves = moves[moves["bit"] >= moves["component"].map({name: span.start for name, span in told.items()})]
-    ax, count = middle.subplots(1, 2, width_ratios=[1.9, 1]) if len(counted) else (middle.subplots(), None)
+    ax, count = middle.subplots(1, 2, width_ratios=[1.9, 1]) if len(turned) else (middle.subplots(), None)
     _stages(ax, moves, LINES)
     headline(ax, "Where a move is followed", "1: every answer follows, 0: none does, or at random")
     if count is not None:
-        _counted(count, counted)
+        _turns(count, turned)
     held, of_subspaces = below.subplots(1, 2, width_ratios=[1.7, 1]) if len(searched) else (below.subplots(), None)
     _stages(held, _held(rows), HELD)
     headline(held, "What has arrived", "exchanged between runs: answers that change")
@@ -163,19 +163,17 @@ def _stages(ax: Axes, rows: pd.DataFrame, styles: dict[str, Line]) -> None:
         ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _counted(ax: Axes, rows: pd.DataFrame) -> None:
-    """Answers 1 after steps of one carry each from an empty column: means over bits, one line per seed."""
+def _turns(ax: Axes, rows: pd.DataFrame) -> None:
+    """How often the bit of an empty column turns while carries are added: means over bits and seeds."""
     tidy(ax)
-    for (label, values), dashes in zip(COUNTED.items(), ("-", ":"), strict=True):
-        ax.plot(range(4), values, color=GREY, linewidth=5, alpha=0.35, linestyle=dashes, label=label)
-    for i, (_, seed) in enumerate(rows.groupby("seed")):
-        means = seed.groupby("component")["value"].mean().sort_index()
-        ax.plot(range(4), [0, *means], color=ORANGE, marker="s", markersize=4, linewidth=1.4,
-                label="this network" if i == 0 else None)  # fmt: skip
-    ax.set(xticks=range(4), ylim=(-0.1, 1.05))
-    ax.set_xlabel("carries added to an empty column", fontsize=9)
-    headline(ax, "Does it count?", "answers 1, mean over bits")
-    ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.3))
+    means = rows.groupby("component")["value"].mean().sort_index()
+    ax.bar(range(len(means)), means, width=0.6, color=ORANGE)
+    for label, turns in TURNS.items():
+        ax.annotate(label, (turns, 1.02), ha="center", fontsize=8, color=INK, annotation_clip=False)
+    last = len(means) - 1
+    ax.set(xticks=range(len(means)), xticklabels=[*map(str, range(last)), f"{last} or more"], ylim=(0, 1))
+    ax.set_xlabel("turns of the answer while up to four\ncarries are added to an empty column", fontsize=9)
+    headline(ax, "Does it count?", "share of the columns", pad=22)
 
 
 def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:

@@ -51,7 +51,7 @@ class Mechanism(Probe):
     answers. Rows with an empty ``stage``
     are the signature, on which the verdict depends. The others belong to a stage: the informedness of a move (-1 to 1)
     for ``carry``, ``value`` and ``value_of_remainder``, shares for ``exchange_*``, ``dose_*``, ``subspace_*``,
-    ``pushed_*`` and ``counted_*``.
+    ``pushed_*`` and ``turns_*``.
 
     Args:
         subjects: networks that add or multiply, with answers in reverse order.

@@ -8,7 +8,7 @@ from arith_erd.models.references import reference
 from arith_erd.tasks import Add
 
 BIT = 4
-TOTAL, TWO_STATES = (1.0, 0.0, 1.0), (1.0, 1.0, 1.0)
+NOTHING, TWO_STATES, TOTAL = ((1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0))
 
 
 def at_every_stage(name: str, seed: int) -> list[Pushed]:
@@ -18,24 +18,23 @@ def at_every_stage(name: str, seed: int) -> list[Pushed]:
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"),
+    ("name", "turns"),
     [("local_remainder", {TOTAL}), ("graded_carry", {TWO_STATES, TOTAL}), ("prefix_carry", {TOTAL})],
 )
-def test_references_count_where_a_total_is_read_and_only_there(name: str, counts: set[tuple[float, ...]]) -> None:
+def test_references_count_where_a_total_is_read_and_only_there(name: str, turns: set[tuple[float, ...]]) -> None:
     """``graded_carry`` cuts its number to a carry of two states, and adds that to a_t and b_t one layer later."""
     found = at_every_stage(name, seed=1)
-    assert {one.counted for one in found if one.counted[0] == 1} == counts
+    assert {one.turns for one in found} - {NOTHING} == turns
     for one in found:
         assert one.beyond == 0
-        if one.counted in counts:
-            assert one.further == (one.counted == TOTAL)
+        assert one.further == (one.turns == TOTAL)
 
 
 def test_network_without_carries_follows_no_push() -> None:
-    assert all(one.counted == (0, 0, 0) and one.further == 0 for one in at_every_stage("erd", seed=1))
+    assert all(one.turns == NOTHING and one.further == 0 for one in at_every_stage("erd", seed=1))
 
 
 def test_rows_name_the_stage_and_the_bit() -> None:
-    rows = [*Pushed("dec.2", 3, 0.5, 0.25, (1.0, 0.0, 0.75)).rows()]
+    rows = [*Pushed("dec.2", 3, 0.5, 0.25, (0.0, 0.0, 0.25, 0.75, 0.0)).rows()]
     assert rows[0] == ("pushed_further", "dec.2", "3", 0.5)
-    assert rows[-1] == ("counted_3", "dec.2", "3", 0.75)
+    assert rows[-1] == ("turns_4", "dec.2", "3", 0.0)
