@@ -21,6 +21,10 @@ from ..models.hook_point import position_axis
 from ..models.network import Network
 from ..models.weights import initialise
 from ..seeds import Stream, derive
+from .compiling import compiled
+
+Keys = tuple[Tensor, ...]
+"""The dropout keys of one step: one for each site of the network."""
 
 
 def require_site(network: Network, site: str) -> None:
@@ -77,14 +81,12 @@ class Pack(nn.Module):
         self._sites = dropout_sites(self.stacked)
         keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
-        # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         self._evaluate, self._train = self._replicas, self._mean_losses
         self.compiled = compile
         self._graphs = compile and cuda_graphs
         if compile:
-            mode = "reduce-overhead" if cuda_graphs else None
-            self._evaluate = torch.compile(self._evaluate, dynamic=False, mode=mode)
-            self._train = torch.compile(self._train, dynamic=False, mode=mode)
+            self._evaluate = compiled(self._evaluate, cuda_graphs)
+            self._train = compiled(self._train, cuda_graphs)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
         """Logits of every replica.
@@ -98,7 +100,7 @@ class Pack(nn.Module):
             (R, B, m, V).
         """
         self._begin_graphs()
-        keys = dropout_keys(self.replica_keys, step or 0, len(self._sites))  # (R, S, 2)
+        keys = self._keys(step or 0)
         return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)[0]
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
@@ -114,11 +116,19 @@ class Pack(nn.Module):
             (R,).
         """
         self._begin_graphs()
-        keys = dropout_keys(self.replica_keys, step, len(self._sites))  # (R, S, 2)
+        keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
-        with functorch_config.patch(aggressive_recomputation=keys.device.type == "cpu"):
+        with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(dict(self.stacked.named_parameters()), keys, prompt, completion, targets)
+
+    def _keys(self, step: int) -> Keys:
+        """The dropout keys of a step, (R, 2) for each site.
+
+        Unbound here, outside the compiled function. Unbound inside it, each site's number would stand in its kernels,
+        and kernels of layers that are alike would be compiled one by one.
+        """
+        return dropout_keys(self.replica_keys, step, len(self._sites)).unbind(1)
 
     def _begin_graphs(self) -> None:
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
@@ -127,7 +137,7 @@ class Pack(nn.Module):
     def _mean_losses(
         self,
         parameters: dict[str, Tensor],
-        keys: Tensor,
+        keys: Keys,
         prompt: Tensor,
         completion: Tensor,
         targets: Tensor | None,
@@ -137,7 +147,7 @@ class Pack(nn.Module):
         return losses
 
     def _replicas(
-        self, parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor, training: bool
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor, training: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None."""
         (skeleton,) = self._skeleton
@@ -146,16 +156,16 @@ class Pack(nn.Module):
         constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}
 
         def one(
-            parameters: dict[str, Tensor], keys: Tensor, prompt: Tensor, answer_in: Tensor
+            parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
         ) -> tuple[Tensor, Tensor | None]:
-            buffers = constants | dict(zip(key_buffers, keys.unbind(), strict=True))
+            buffers = constants | dict(zip(key_buffers, keys, strict=True))
             logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
             return logits, self._activation(prompt, answer_in)
 
         if len(self.seeds) == 1:  # without vmap, which would make batched products of a single one: slower on a CPU
             single = {name: stack.squeeze(0) for name, stack in parameters.items()}
             tokens = (x.view(-1, x.shape[-1]) for x in (prompt, answer_in))
-            logits, activation = one(single, keys[0], *tokens)
+            logits, activation = one(single, tuple(key.squeeze(0) for key in keys), *tokens)
             return logits.unsqueeze(0), None if activation is None else activation.unsqueeze(0)
         in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
         out_dims = (0, None if self.loss.site is None else 0)

@@ -275,6 +275,20 @@ def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
 # Compiled
 
 
+def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monkeypatch):
+    """Read out of one tensor of all keys, each has an offset of its own, and no two layers share a kernel."""
+    shapes = []
+
+    def backend(graph, inputs, **kwargs):
+        shapes.extend(tuple(x.shape) for x in inputs if x.dtype == torch.int32)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch.compiler.reset()
+    Pack(Masks, SEEDS, compile=True).losses(*batch, step=0)
+    assert shapes == [(len(SEEDS), 2)] * 2
+
+
 @pytest.mark.slow
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch):
     """Three replicas only, since compiling is slow; a pack of one differs in nothing but the size of an axis."""
