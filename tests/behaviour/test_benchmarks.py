@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.config.compose import compose
+from arith_erd.errors import UserError
 from arith_erd.training.module import LitPack
 from tests.tiny import NETWORK
 
@@ -117,3 +118,35 @@ def test_training_is_measured_once_and_summed_up_by_seed(root, monkeypatch, whol
     rows = pd.read_csv(out)
     assert rows["verdict"].tolist() == ["none", "none"]
     assert rows["reaches_95"].isna().all()
+
+
+@pytest.fixture
+def peer(harness):
+    """`benchmarks/peer_jax.py` as a module."""
+    import peer_jax
+
+    return peer_jax
+
+
+def test_pack_in_jax_computes_what_ours_does(peer):
+    """Logits without dropout, and weights after two steps with it; other masks would show in these."""
+    pytest.importorskip("jax")
+    import sides
+
+    job = peer.job_of("smoke", 2)
+    found = sides.differences(job)
+    assert found["logits"] <= peer.LOGITS
+    assert found["weights"] <= peer.WEIGHTS
+
+
+def test_comparison_with_jax_continues_only_what_measured_the_same(peer, tmp_path):
+    out, same = tmp_path / "new" / "jax.csv", {"cpu": "one", "threads": 2}
+    measured = {"cache": "cold", "ms": 80.0, "cpu_ms": 150, "first_s": 9, "first_cpu_s": 12, "peak_mib": 700}
+    for side, ms in (("ours", 80.0), ("jax", 100.0)):
+        peer.append(out, {"side": side, "replicas": 1, "repeat": 0, **measured, "ms": ms, **same})
+    rows = peer.read(out, same)
+    assert [(row["side"], row["ms"]) for row in rows] == [("ours", "80.0"), ("jax", "100.0")]
+    assert peer.table(rows, 1).caption == "ahead: ours, 1.25 times as quick"
+    with pytest.raises(UserError, match=r"has threads=2; expected 1, or a new file"):
+        peer.read(out, same | {"threads": 1})
+    assert peer.read(tmp_path / "none.csv", same) == []
