@@ -97,12 +97,13 @@ def beginning(job: Job, steps: int) -> dict[str, Any]:
     from arith_erd.training.data import Batch, TrainBatches
 
     pack, data = assemble(job, torch.device("cpu")).pack, table_data(job)
+    examples = data.train[0], data.train[1]
     whole = len(data.train[0]) // data.batch_size  # in an epoch
 
     def batch(number: int) -> Batch:
         epoch, taken = divmod(number, whole)
         step = epoch * data.steps_per_epoch + taken
-        return next(iter(TrainBatches(*data.train, data.seeds, data.batch_size, lambda: step)))  # type: ignore[misc]
+        return next(iter(TrainBatches(*examples, data.seeds, data.batch_size, lambda: step)))
 
     prompts, completions = zip(*(batch(number) for number in range(1 + WARM_UP + steps)), strict=True)
     return {
