@@ -6,6 +6,7 @@ weights and its own dropout masks, and Adam on stacked leaves is R Adams (see `r
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,11 @@ from ..models.hook_point import position_axis
 from ..models.network import Network
 from ..models.weights import initialise
 from ..seeds import Stream, derive
-from .compiling import compiled
 
+# Inductor keeps a result of more operations than this that is used twice, and computes others again. The default for
+# CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm after it
+# would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.
+OPTIONS: dict[str, Any] = {"realize_opcount_threshold": 30}
 Keys = tuple[Tensor, ...]
 """The dropout keys of one step: one for each site of the network."""
 
@@ -85,8 +89,10 @@ class Pack(nn.Module):
         self.compiled = compile
         self._graphs = compile and cuda_graphs
         if compile:
-            self._evaluate = compiled(self._evaluate, cuda_graphs)
-            self._train = compiled(self._train, cuda_graphs)
+            options = OPTIONS | ({"triton.cudagraphs": True} if cuda_graphs else {})
+            # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
+            self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
+            self._train = torch.compile(self._train, dynamic=False, options=options)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
         """Logits of every replica.
