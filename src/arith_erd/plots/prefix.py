@@ -25,8 +25,8 @@ HYPOTHESES = {
 }
 STRATA = {
     "all": ("All pairs", ""),
-    "propagate": ("Last token decides carry", "operand bits t-1 differ"),
-    "settled": ("Carry settled without it", "operand bits t-1 equal"),
+    "propagate": ("Last token decides carry", "bits t-1 differ"),
+    "settled": ("Carry settled without it", "bits t-1 equal"),
 }
 
 
