@@ -32,10 +32,22 @@ LINES = {
     "carry": "carry inverted: answers that follow, less random",
     "value": "sum moved: answers that follow, less others",
 }
-CONTROLS = {"local_remainder": "control, `local_remainder`", "graded_carry": "control, `graded_carry`"}
+PAIRS = {
+    f"`{first}` or `{second}`": f"{first}_over_{second}"
+    for first, second in (
+        ("local_remainder", "graded_carry"),
+        ("local_remainder", "remainder"),
+        ("graded_carry", "local_carry"),
+    )
+}
+CONTROLS = {
+    name: f"control, `{name}`" for name in ("local_remainder", "graded_carry", "remainder", "prefix_carry", "erd")
+}
 COUNTED = {
     "turns_1": "empty columns whose answer turns once",
+    "turns_2": "twice",
     "turns_3": "three times",
+    "turns_at_random": "at all, along random directions",
     "pushed_further": "carry moved on to 2 or -1: answers that change",
 }
 EXCHANGED = {"exchange_carry": "carry", "exchange_xor": "xor", "exchange_neither": "neither"}
@@ -45,8 +57,12 @@ AT_PROMPT = {
     "exchange_elsewhere": "one of them, from another run with the same token there",
     "exchange_token": "one of them, from a run with the other token there: bit i of the answer",
 }
-LATER = ("later_transformer", "later_nanogpt", "later_five_bits")
-"""Networks that were looked at after the two algorithms had been written: only signatures, pushes and distances."""
+# Looked at after the two algorithms had been written; only signatures, pushes and distances are kept.
+LATER = {
+    "later_transformer": "trained without VS_v, Transformer",
+    "later_nanogpt": "the same, nanoGPTs",
+    "later_five_bits": "nanoGPTs of five bits",
+}
 OF_PROMPT = {"authors": "enc.", "transformer": "enc.", "nanogpt": "dec.", "lookahead_carry": "enc."}
 
 
@@ -94,22 +110,21 @@ def by_bit(rows: pd.DataFrame, network: str) -> str:
 
 
 def in_range(rows: pd.DataFrame) -> str:
-    """After random prefixes that leave the range, which of the two algorithms answers follow, by bit."""
-    lines = [
-        ["answers as of `local_remainder`, where `graded_carry` has the other bit", *(f"bit {t}" for t in BITS[:-1])]
-    ]
-    for network, label in (NAMES | CONTROLS).items():
-        found = (of(rows, network, "local_remainder_over_graded_carry", "", str(t)) for t in BITS[:-1])
+    """Answers after the random prefixes that tell two algorithms apart: the range over bits 2 to 6 and seeds."""
+    lines = [["answers that the first one gives, where it and the second differ", *PAIRS]]
+    for network, label in (NAMES | LATER | CONTROLS).items():
+        found = ([x for t in BITS[:-1] for x in of(rows, network, pair, "", str(t))] for pair in PAIRS.values())
         lines.append([label, *map(span, found)])
     return markdown(*lines)
 
 
 def counting(rows: pd.DataFrame) -> str:
-    """Moves of a carry beyond 0 and 1, each bit at its stage: the mean over bits, and of several seeds its range."""
+    """Moves of a carry beyond 0 and 1, each bit at its stage: the range over bits and seeds."""
     lines = [["moved along the carry's direction", *COUNTED.values()]]
-    for network, label in (NAMES | CONTROLS).items():
-        means = (of(rows, network, component, None).groupby("seed").mean() for component in COUNTED)
-        lines.append([label, *map(span, means)])
+    for network, label in (
+        NAMES | LATER | {name: CONTROLS[name] for name in ("local_remainder", "graded_carry")}
+    ).items():
+        lines.append([label, *(span(of(rows, network, component, None)) for component in COUNTED)])
     return markdown(*lines)
 
 

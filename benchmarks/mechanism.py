@@ -14,14 +14,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 from torch.nn import functional as F
 
 from arith_erd.interp.signature import (
     COMPONENTS,
-    LOCAL,
     LOCAL_PREFIXES,
     Measured,
     Signature,
@@ -92,8 +90,7 @@ def judge(row: pd.Series, expected: dict[str, Signature], others: dict[str, Sign
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
     measured = Measured(float(row["accuracy"]), components, {}, [])
     verdict = decide(measured, expected)
-    known = all(np.isfinite(components[name]).any() for name in LOCAL)
-    near = [name for name, distance in distances_to(measured, others).items() if known and distance <= NEAR]
+    near = [name for name, distance in distances_to(measured, others).items() if distance <= NEAR]
     return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
 
 

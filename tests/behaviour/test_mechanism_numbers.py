@@ -3,10 +3,17 @@
 from collections.abc import Iterable
 from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 import yaml
 
+from arith_erd.bits import ZERO
+from arith_erd.interp.causal import CausalTask
+from arith_erd.interp.prefix import _random_prefixes, hypotheses
+from arith_erd.interp.signature import LOCAL, RIVALS, some_of
+from arith_erd.tasks import Add
 from tests.behaviour.pages import RESULTS, ROOT, cards, check_page
 
 EXEMPT = {  # numbers of bits, layers, lists, doses, seeds, steps and pairs; levels, bars and limits of the tests
@@ -28,7 +35,6 @@ EXEMPT = {  # numbers of bits, layers, lists, doses, seeds, steps and pairs; lev
     "254",
     "255",
 }
-HELD = {"authors": "local_remainder", "transformer": "local_remainder", "nanogpt": "graded_carry"}
 
 
 def in_training() -> list[str]:
@@ -105,39 +111,48 @@ def prefixes() -> list[str]:
 
 
 def held() -> list[str]:
-    """Two algorithms that are no candidates: which of them random prefixes show, how near they are, and counting."""
-    differ = "local_remainder_over_graded_carry"
-
-    def shares(network: str) -> list[float]:
-        return [x for t in range(2, 7) for x in of(network, differ, position=str(t))]
-
-    def over(network: str) -> str:
-        return span(shares(network), ".0%")
+    """Two algorithms that the verdict cannot name: how near they are, and the cases that tell them from others."""
 
     def distance(network: str, name: str) -> pd.Series:
         return of(network, f"distance_{name}")
 
-    near = {name: int((distance(name, other) <= 1).sum()) for name, other in HELD.items()}
-    turned = {name: of(name, "turns_3", None).groupby("seed").mean() for name in HELD}
-    once = of("nanogpt", "turns_1", None).groupby("seed").mean()
-    right = of("later_five_bits", "right") == 1
-    small = [x for t in range(2, 5) for x in of("later_five_bits", differ, position=str(t))[right]]
+    near = int((distance("nanogpt", "graded_carry") <= 1).sum())
+    small = of("later_five_bits", "right") == 1
+    within = {name: int((distance("later_five_bits", name)[small] <= 1).sum()) for name in LOCAL}
+    first, second, third = (
+        span([number for t, number in cases()[pair].items() if t < 7], ".0f")
+        for pair in (
+            "local_remainder_over_graded_carry",
+            "local_remainder_over_remainder",
+            "graded_carry_over_local_carry",
+        )
+    )
     return [
-        f"The authors' weights answer as in {over('authors')} of these cases, by bit, our Transformers in "
-        f"{over('transformer')}, our nanoGPTs in {over('nanogpt')}.",
-        f"the Transformer answers as in {over('later_transformer')}, the two nanoGPTs in {over('later_nanogpt')}.",
-        f"But {right.sum()} nanoGPTs of three layers and five bits that answer every pair right answer as in "
-        f"{span(small, '.0%')}, by seed and bit.",
-        f"In the authors' weights {span(turned['authors'], '.0%')} of the columns turn three times, on average over "
-        f"bits, in our Transformers {span(turned['transformer'], '.0%')}, in our nanoGPTs "
-        f"{span(turned['nanogpt'], '.0%')}, "
-        f"where {span(once, '.0%')} turn once.",
+        f"{near} of 5 within the limit.",
+        f"{first} of 2,048 by bit in the first, {second} in the second, {third} in the third.",
         f"is at a distance of {span(distance('authors', 'local_remainder'))} from the authors' weights and "
-        f"{span(distance('transformer', 'local_remainder'))} from our Transformers",
-        f"at {span(distance('nanogpt', 'graded_carry'))} from our nanoGPTs, {near['nanogpt']} of which are within 1.",
-        f"from the one trained without VS_v it is {span(distance('later_transformer', 'local_remainder'))}.",
-        f"it predicts too few answers: {span(over_bits('nanogpt', 'graded_carry'), '.0%')} by bit.",
+        f"{span(distance('transformer', 'local_remainder'))} from our Transformers.",
+        f"is at {span(distance('nanogpt', 'graded_carry'))} from our nanoGPTs, {near} of which are within 1.",
+        f"it predicts {span(over_bits('nanogpt', 'graded_carry'), '.0%')} of their answers by bit",
+        f"is at a distance of {span(distance('later_transformer', 'local_remainder'))} from ,",
+        f"are at {span(distance('later_nanogpt', 'graded_carry'))} from , too far.",
+        f"Of the {small.sum()} nanoGPTs of three layers and five bits that answer every pair right, "
+        f"{within['local_remainder']} is within 1 of and {within['graded_carry']} of .",
     ]
+
+
+@cache
+def cases() -> dict[str, dict[int, int]]:
+    """Of the random prefixes that cards use, those after which two hypotheses expect different bits."""
+    pairs = some_of(CausalTask(Add()), 1024, np.random.default_rng(0))
+    counts = {name: dict.fromkeys(range(2, 8), 0) for name in RIVALS}
+    for _, branch in _random_prefixes(torch.from_numpy(pairs.examples.completion), 2, 0):
+        for t in range(2, 8):
+            expected = hypotheses(pairs, (branch.tokens[:, :t] - ZERO).numpy())
+            clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
+            for name, (first, second) in RIVALS.items():
+                counts[name][t] += int((clear & (expected[first] != expected[second])).sum())
+    return counts
 
 
 def doses() -> list[str]:
@@ -158,6 +173,7 @@ def doses() -> list[str]:
         f"brings it in {slope[0]} of the answers of the authors' weights and in {slope[1]} of ours",
         f"in the best layer {theirs[0]}, {theirs[1]} and {theirs[2]} of the answers of the authors' weights",
         f"{ours[0]}, {ours[1]} and {ours[2]} of our Transformers'",
+        f"bring the new sum in {ours[0]} of our Transformers' answers.",
         f"{small[0]}, {small[1]} and {small[2]} of our nanoGPTs'",
     ]
 
@@ -193,15 +209,16 @@ def subspaces() -> list[str]:
     }
     others = whole.drop(["erd", "erd_decoy"])
     return [
-        f"passes in , with {whole['erd']:.2f}, and in none of the {len(others)} machines of another kind "
+        f"passes, by the first two parts of the bar, in , with {whole['erd']:.2f}, and in none of the {len(others)} "
+        f"machines of another kind "
         f"(at most {others.max():.2f}).",
         f"stores carries and operand bits beside the sum: {whole['erd_decoy']:.2f}.",
         f"at all positions gives {found('authors', 'sum', 'all')} in the authors' weights and "
         f"{found('transformer', 'sum', 'all')} in ours, the best control {control('authors', 'sum', 'all')} and "
         f"{control('transformer', 'sum', 'all')}, the whole embeddings {found('authors', 'sum', 'all', '_whole')} and "
         f"{found('transformer', 'sum', 'all', '_whole')}.",
-        f"Bit 4 of the sum alone gives {found('authors', 'sum', '4')} and {found('transformer', 'sum', '4')}, and a "
-        f"search in the decoy that stores the sum unread {found('transformer', 'sum', '4', '_decoy')}.",
+        f"Bit 4 of the sum alone gives {found('authors', 'sum', '4')} and {found('transformer', 'sum', '4')}, and "
+        f"{found('transformer', 'sum', '4', '_decoy')} in a carry machine.",
     ]
 
 
@@ -237,14 +254,17 @@ def values() -> list[str]:
         return rows[(rows["method"] == method) & rows["what"].isin(what)]["value"]
 
     elsewhere = pd.concat([of_method(trained, method, "elsewhere") for method in ("slope", "das")])
-    stored = known[known["site"] == "dec.3"]
+    stored, later = (known[(known["site"] == site) & (known["test"] == "transfer")] for site in ("dec.3", "dec.4"))
     assert of_method(trained, "leace", "1", "8").max() == 0
     assert all(of_method(known, method, "1", "8").min() == 1 for method in ("leace", "das"))
     return [
         f"they bring bit t' of its sum in {span(elsewhere)} of the balanced answers",
-        f"a learned subspace brings it in {of_method(stored, 'das', 'elsewhere').item():.2f}.",
+        f"a learned subspace brings it in {of_method(stored, 'das', 'elsewhere').item():.2f} behind layer 3, which "
+        f"stores the sum, and least squares in {of_method(stored, 'slope', 'elsewhere').item():.2f};",
+        f"both find these: {of_method(later, 'das', 'elsewhere').item():.2f} and "
+        f"{of_method(later, 'slope', 'elsewhere').item():.2f}.",
         f"At t itself learned subspaces bring bit t in {span(of_method(trained, 'das', 'same'))}.",
-        f"in at most {of_method(trained, 'das', '1', '8').max():.2f} within learned subspaces",
+        f"bring a + b + delta in at most {of_method(trained, 'das', '1', '8').max():.2f} of the answers within learned",
     ]
 
 
@@ -255,7 +275,7 @@ def calibration() -> list[str]:
     right = [(rows["verdict"] == rows["expected"]).sum() for rows in (fresh, before)]
     probes = pd.read_csv(RESULTS / "reference-probes.csv").set_index(["network", "test"])
     assert probes.loc[("erd", "dose"), "least"].min() == 1
-    assert all((fresh.loc[fresh["network"] == name, "near"] == name).all() for name in HELD.values())
+    assert all((fresh.loc[fresh["network"] == name, "near"] == name).all() for name in LOCAL)
     return [
         f"{right[0]} of {len(fresh)} verdicts are right",
         f"and {sizes['local_remainder']} references of each of the two algorithms that are no candidates.",

@@ -11,7 +11,7 @@ from ..tasks import Task
 from .evidence import EFFECT, Evidence, Searched
 from .signature import BESIDE, COMPONENTS, STEERING, Measured
 from .subject import Subject
-from .verdict import NEAR, Verdict
+from .verdict import NEAR, RIGHT, Verdict
 
 NO_VERDICT = "no verdict: the known algorithms are for addition, so only prefixes and prompt were measured"
 MOVED = 0.01
@@ -58,8 +58,8 @@ def make_card(
         else {part: {name: round(value, 4) for name, value in of.items()} for part, of in verdict.by_part.items()},
         "accuracy": round(found.accuracy, 5),
         "calibrated": is_calibrated(subject.network, subject.task),
-        "others": {name: round(value, 4) for name, value in others.items()},
-        "reasons": [NO_VERDICT] if verdict is None else [*verdict.reasons, *_near(verdict, others)],
+        "others": {name: _number(value) for name, value in others.items()},
+        "reasons": [NO_VERDICT] if verdict is None else [*verdict.reasons, *_near(found, verdict, others)],
         "evidence": [*_pushed(found), *_sentences(evidence)],
         "moved_in_prompt": _number(evidence.moved_in_prompt),
         "followed_doses": _number(evidence.followed),
@@ -68,10 +68,11 @@ def make_card(
     }
 
 
-def _near(verdict: Verdict, others: dict[str, float]) -> list[str]:
-    """Algorithms that are no candidates and fit all the same, if no candidate does."""
+def _near(found: Measured, verdict: Verdict, others: dict[str, float]) -> list[str]:
+    """Algorithms that the verdict cannot name and that are near, if the answers are right and no candidate is near."""
     fit = [f"{name} ({distance:.2f})" for name, distance in others.items() if distance <= NEAR < verdict.distance]
-    return [f"of the algorithms that are no candidates, near: {', '.join(fit)}"] if fit else []
+    near = f"near, of the algorithms that were written after trained networks had been seen: {', '.join(fit)}"
+    return [near] if fit and found.accuracy >= RIGHT else []
 
 
 def _pushed(found: Measured) -> list[str]:
@@ -130,9 +131,10 @@ def _sentences(evidence: Evidence) -> list[str]:
         sentences.append(f"{followed:.0%} of the whole answers follow a moved sum, by the worst dose at the best site")
     for searched in evidence.searched:
         found = searched.found
-        verb = "carries" if searched.passes else "does not carry"
+        verb = "carries" if searched.passes else "does not carry" if searched.told else "is no evidence for"
+        decoy = "" if math.isnan(found.decoy) else f", in a network that computes otherwise {found.decoy:.2f}"
         sentences.append(
             f"rank {found.rank} at {searched.site}, position {searched.position}, {verb} {searched.variable}: "
-            f"{found.iia:.2f} of the answers, best control {found.best_control:.2f}"
+            f"{found.iia:.2f} of the answers, best control {found.best_control:.2f}{decoy}"
         )
     return sentences

@@ -40,11 +40,17 @@ class Searched:
     found: Found
 
     @property
+    def told(self) -> bool:
+        """Whether a network that computes the answer from other variables (`search.DECOYS`) does clearly worse."""
+        return isnan(self.found.decoy) or self.found.decoy + CLEAR <= max(PASSES, self.found.iia)
+
+    @property
     def passes(self) -> bool:
         """Whether it carries the variable, and no control does nearly as well; whole embeddings must not do worse."""
         found = self.found
         enough = max(PASSES, found.best_control + CLEAR)
-        return found.iia >= enough and found.strength_whole >= found.strength - CLEAR and found.span > found.rank
+        strong = found.strength_whole >= found.strength - CLEAR
+        return self.told and found.iia >= enough and strong and found.span > found.rank
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Push a position further along the direction of its carry than any right answer takes it. Does it count?
 
 On the way from a_t = b_t = 0 without a carry, an empty column, along the carry's direction, a position whose total is
-read as a number goes through the totals 0, 1, 2 and 3. Its answer turns from 0 to 1 to 0 to 1 and stays: three turns.
-One whose carry has two states turns once. Turns do not depend on how long the direction of one carry is.
+read as a number goes through the totals 0, 1, 2 and 3. Its answer turns from 0 to 1 to 0 to 1 and stays: three turns,
+also if the direction of one carry is not quite one unit long. One whose carry has yet to be cut to two states turns
+once. The stage matters: `graded_carry` turns once before its carry is cut, and three times after.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ class Pushed:
             or 0 would leave the numbers there are; they count in ``beyond``.
         beyond: the same share of those.
         turns: of the empty columns, the share whose answer turns 0, 1, 2, 3, and 4 or more times along `WAY`.
+        at_random: the share whose answer turns at all along a random direction of the same length.
     """
 
     stage: str
@@ -41,11 +43,13 @@ class Pushed:
     further: float
     beyond: float
     turns: tuple[float, ...]
+    at_random: float
 
     def rows(self) -> Iterator[tuple[str, str, str, float]]:
         """``component, stage, position, value``."""
         values = {"pushed_further": self.further, "pushed_beyond": self.beyond}
         values |= {f"turns_{number}": share for number, share in enumerate(self.turns)}
+        values["turns_at_random"] = self.at_random
         for component, value in values.items():
             yield component, self.stage, str(self.position), value
 
@@ -69,6 +73,12 @@ class _Runs:
         keep = torch.from_numpy(chosen)
         memory = None if self.state.memory is None else self.state.memory[keep]
         return replace(self, state=State(self.state.x[keep], memory, self.state.answer_in[keep]))
+
+    def turns(self, direction: Tensor) -> Array:
+        """How often bit t (N,) turns along `WAY` in a direction (C,)."""
+        along = replace(self, direction=direction)
+        bits = np.stack([along.bits(np.full(len(self.state.x), step)) for step in WAY])
+        return (bits[1:] != bits[:-1]).sum(axis=0)
 
     def bits(self, carries: np.ndarray) -> Array:
         """Bit t (N,) with the position moved by so many carries (N,)."""
@@ -106,7 +116,8 @@ def pushes(
         end = np.where(carry == 1, total == 3, total == 0)
         changed = runs.bits(2 * carry - 1) != runs.bits(0 * carry)
         empty = runs.some(total == 0)
-        bits = np.stack([empty.bits(np.full(len(empty.state.x), step)) for step in WAY])
-        turns = np.minimum((bits[1:] != bits[:-1]).sum(axis=0), MOST)
+        turns = np.minimum(empty.turns(runs.direction), MOST)
         shares = tuple(float((turns == number).mean()) for number in range(MOST + 1))
-        yield Pushed(stage, t, float(changed[~end].mean()), float(changed[end].mean()), shares)
+        other = torch.from_numpy(rng.standard_normal(len(runs.direction)))
+        at_random = float((empty.turns(other / other.norm() * runs.direction.norm()) > 0).mean())
+        yield Pushed(stage, t, float(changed[~end].mean()), float(changed[end].mean()), shares, at_random)

@@ -24,11 +24,12 @@ from .interchange import ForcedRuns, Position, Subspace
 from .pairs import split_operands
 from .place import Budget, Exam, Place, Setting
 
-COMPETING = ("iia_random_max", "iia_flipped_max", "iia_untrained", "iia_decoy")
-"""Controls that a subspace has to beat."""
+COMPETING = ("iia_random_max", "iia_flipped_max", "iia_untrained")
+"""Controls in the network itself."""
 DECOYS = dict.fromkeys(("sum", "partial_sum"), ("prefix_carry_decoy", 1))
 DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant that store it, and compute the answer from others. Of xor both operands' bits."""
+"""Variable -> a decoy and its variant. It stores the variable, or for xor and partial_sum what they are made of, and
+computes the answer from others. Since it holds these others too, a search may succeed in it all the same."""
 STORED_AT = "dec.4"
 """All of these are stored behind this layer; the answer comes in layer 6."""
 
@@ -65,14 +66,19 @@ class Found:
 
     @property
     def best_control(self) -> float:
-        """The highest accuracy among random, sign-flipped, untrained and decoy's subspaces."""
+        """The highest accuracy among random, sign-flipped and untrained subspaces."""
         scores = [self.controls.get(name, math.nan) for name in COMPETING]
         return max(score for score in scores if not math.isnan(score))
+
+    @property
+    def decoy(self) -> float:
+        """The accuracy of a search in a network that computes the answer otherwise; NaN if there is none."""
+        return self.controls.get("iia_decoy", math.nan)
 
 
 @lru_cache(maxsize=64)
 def in_decoy(variable: str, position: Position, rank: int, budget: Budget, seed: int) -> float:
-    """The score of a subspace for a variable of seven-bit addition in a network that stores it unread (`DECOYS`)."""
+    """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
     name, variant = DECOYS[variable]
     search = _of_decoy(name, variant, budget, seed)
     place = search.place(STORED_AT, position)
@@ -167,11 +173,10 @@ class Search:
 
         ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real embeddings. ``iia_flipped`` (and
         ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
-        ``distance``, ``distance_natural``: of
-        patched and of natural states to the nearest natural one. For the chosen rank also ``iia_untrained``: a search
-        in an untrained network; ``iia_decoy``: one in a network written by hand that stores the variable unread, where
-        there is one (`in_decoy`); and ``train_arbitrary``: the score on training couples of a search for a random bit
-        of each pair.
+        ``distance``, ``distance_natural``: of patched and of natural states to the nearest natural one. For the chosen
+        rank also ``iia_untrained``: a search in an untrained network; ``iia_decoy``: one in a network written by hand
+        that computes the answer otherwise, where there is one (`in_decoy`); and ``train_arbitrary``: the score on
+        training couples of a search for a random bit of each pair.
         """
         test, number = place.fewer(exams[-1]), self.budget.random
         randoms = [test.score(other) for other in random_subspaces(place.x, subspace.rank, number, self.seed)]

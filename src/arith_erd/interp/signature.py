@@ -14,9 +14,11 @@ Beside it, and not part of any distance::
                                     after random prefixes where these two hypotheses differ, how often the answer is
                                     what the first one expects
 
-These enter only the distances to `LOCAL`, two algorithms that are no candidates for the verdict::
+And for `LOCAL`, two algorithms that were written after trained networks had been seen. They are no candidates for the
+verdict; the first three enter the distances to them::
 
-    graded_carry, local_remainder, local_remainder_over_graded_carry
+    graded_carry, local_remainder, local_remainder_over_graded_carry,
+    local_remainder_over_remainder, graded_carry_over_local_carry
                                     after random prefixes, as above
 
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
@@ -49,10 +51,18 @@ COMPONENTS = (*PREFIXES, *STEERING)
 LOCAL = ("graded_carry", "local_remainder")
 RIVALS = {
     f"{first}_over_{second}": (first, second)
-    for first, second in (("remainder", "local_carry"), ("remainder", "prompt_only"), LOCAL[::-1])
+    for first, second in (
+        ("remainder", "local_carry"),
+        ("remainder", "prompt_only"),
+        ("local_remainder", "remainder"),
+        ("graded_carry", "local_carry"),
+        ("local_remainder", "graded_carry"),
+    )
 }
-LOCAL_PREFIXES = (*LOCAL, [*RIVALS][-1])
+LOCAL_PREFIXES = (*LOCAL, "local_remainder_over_graded_carry")
 BESIDE = ("neutral", "far", *RIVALS, *LOCAL)
+EFFECT = 0.5
+"""Smallest informedness at which a move has an effect."""
 Signature = dict[str, np.ndarray]
 
 
@@ -65,7 +75,7 @@ class Measured:
         components: as above, `COMPONENTS` and `BESIDE`.
         best: for each component of steering and each bit, the chosen stage; empty without one.
         scores: of all stages.
-        pushed: bits whose carry can be told apart, behind the stage chosen for it (`interp.pushing`).
+        pushed: bits that follow an inverted carry, behind the stage chosen for it (`interp.pushing`).
     """
 
     accuracy: float
@@ -106,7 +116,8 @@ def measure(network: Network, task: Task, pairs: int = 1024, moved: int = 512, s
         found = [_best(scores, test, t) if _measurable(name, t, task.width) else None for t in range(task.width)]
         components[name] = np.array([np.nan if score is None else score.halves[1] for score in found])
         best[name] = ["" if score is None else score.stage for score in found]
-    at = {t: stage for t, stage in enumerate(best["carry"]) if stage.startswith("dec.")}
+    followed = components["carry"] >= EFFECT  # False where NaN
+    at = {t: stage for t, stage in enumerate(best["carry"]) if followed[t] and stage.startswith("dec.")}
     pushed = list(pushes(network, task, at, moved, moved, seed)) if isinstance(task, Add) else []
     return Measured(_accuracy(network, few), components, best, scores, pushed)
 

@@ -18,7 +18,7 @@ from itertools import permutations
 
 import numpy as np
 
-from .signature import COMPONENTS, LOCAL_PREFIXES, PREFIXES, STEERING, Measured, Signature
+from .signature import COMPONENTS, EFFECT, LOCAL, LOCAL_PREFIXES, PREFIXES, STEERING, Measured, Signature
 
 NEAR = 1.0
 LIMITS = {"prefixes": 0.1, "moves": 0.25}
@@ -27,8 +27,6 @@ APART = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 RIGHT = 0.95
 """Smallest share of right answers for a verdict other than ``none``."""
-EFFECT = 0.5
-"""Smallest informedness at which a move has an effect."""
 BORDERS = range(2, 7)
 VERDICTS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "none", "undecided")
 NO_EFFECT = (
@@ -101,8 +99,10 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
 
 
 def distances_to(measured: Measured, expected: dict[str, Signature]) -> dict[str, float]:
-    """The distance to each algorithm, whether it is a candidate or not."""
-    return {name: _distance(_squares(measured.components, signature)) for name, signature in expected.items()}
+    """The distance to each of `LOCAL`; NaN if their agreements after random prefixes were not measured."""
+    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in LOCAL)
+    distances = {name: _distance(_squares(measured.components, signature)) for name, signature in expected.items()}
+    return distances if known else dict.fromkeys(distances, float("nan"))
 
 
 def _squares(measured: Signature, expected: Signature) -> np.ndarray:

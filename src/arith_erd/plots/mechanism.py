@@ -47,7 +47,7 @@ CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
     "_random_max": ("best random one", {"color": GREY, "marker": "v"}),
     "_flipped_max": ("best with other signs", {"color": ORANGE, "marker": "<"}),
     "_untrained": ("in an untrained network", {"color": INK, "marker": "x"}),
-    "_decoy": ("where it is stored unread", {"color": GREEN, "marker": "+", "markersize": 8}),
+    "_decoy": ("in one that computes otherwise", {"color": GREEN, "marker": "+", "markersize": 8}),
 }
 
 
@@ -65,7 +65,7 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     moves = rows[rows["component"].isin(LINES) & (rows["stage"] != "")]
     searched = rows[rows["component"].str.startswith("subspace_")]
     algorithms = list(expected["algorithm"].unique()) if len(expected) else []
-    turned = rows[rows["component"].str.startswith("turns_")]
+    turned = rows[rows["component"].str.match(r"turns_\d")]
     heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 3.3]
     figure = canvas(13, 0.4 + sum(heights))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)

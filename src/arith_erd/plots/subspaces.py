@@ -59,7 +59,9 @@ def _panel(ax: Axes, rows: pd.DataFrame, variables: list[str]) -> None:
         ax.barh(places, means[most] - means[mean], left=means[mean], height=0.2, color=colour, alpha=0.5, label=label)
     ax.plot(means["iia_untrained"], at, "x", color=INK, markersize=5, linestyle="", label="untrained network")
     if means["iia_decoy"].notna().any():
-        ax.plot(means["iia_decoy"], at, "+", color=INK, markersize=7, linestyle="", label="stored unread, in a decoy")
+        ax.plot(
+            means["iia_decoy"], at, "+", color=INK, markersize=7, linestyle="", label="network that computes otherwise"
+        )
     ax.plot(means["whole"], at, "D", color=INK, markerfacecolor="none", markersize=7, label="whole embedding")
     ax.plot(means["iia"], at, "o", color=BLUE, markersize=7, label="the subspace found")
     for y, (rank, span) in enumerate(zip(means["rank"], means["span"], strict=True)):

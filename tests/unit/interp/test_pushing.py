@@ -35,6 +35,6 @@ def test_network_without_carries_follows_no_push() -> None:
 
 
 def test_rows_name_the_stage_and_the_bit() -> None:
-    rows = [*Pushed("dec.2", 3, 0.5, 0.25, (0.0, 0.0, 0.25, 0.75, 0.0)).rows()]
+    rows = [*Pushed("dec.2", 3, 0.5, 0.25, (0.0, 0.0, 0.25, 0.75, 0.0), 0.1).rows()]
     assert rows[0] == ("pushed_further", "dec.2", "3", 0.5)
-    assert rows[-1] == ("turns_4", "dec.2", "3", 0.0)
+    assert rows[-2:] == [("turns_4", "dec.2", "3", 0.0), ("turns_at_random", "dec.2", "3", 0.1)]

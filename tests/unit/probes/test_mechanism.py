@@ -11,8 +11,10 @@ from arith_erd.interp.card import NO_VERDICT
 from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.evidence import Evidence
 from arith_erd.interp.exchange import exchanges
+from arith_erd.interp.signature import LOCAL
 from arith_erd.interp.subject import Subject, load_references
 from arith_erd.models import NanoGPT
+from arith_erd.plots.cards import Card
 from arith_erd.plots.mechanism import OVER_TRAINING
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import UNCALIBRATED, Mechanism
@@ -62,6 +64,21 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     controls = {"subspace_carry_random_max", "subspace_carry_untrained"}
     assert controls <= set(rows["component"])
     assert probe.figure(rows).axes
+
+
+def test_card_made_before_there_were_other_algorithms_is_still_shown() -> None:
+    task = Add(3)
+    torch.manual_seed(0)
+    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=1).eval()
+    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64, steps=0)
+    rows = measured(probe)
+    whole = json.loads(probe.files()["card.json"])
+    del whole["seeds"][0]["others"]
+    whole["expected"] = {name: of for name, of in whole["expected"].items() if name not in LOCAL}
+    before = rows[~rows["component"].str.match("turns_|pushed_|distance_|local_remainder|graded_carry")]
+    card = Card.read(json.dumps(whole), before)
+    assert card.verdicts == {0: "none"}
+    assert card.draw().axes
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
