@@ -58,7 +58,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, variables: list[str]) -> None:
         places = [y + offset for y in at]
         ax.barh(places, means[most] - means[mean], left=means[mean], height=0.2, color=colour, alpha=0.5, label=label)
     ax.plot(means["iia_untrained"], at, "x", color=INK, markersize=5, linestyle="", label="untrained network")
-    if means["iia_decoy"].notna().any():
+    if "iia_decoy" in means:  # only of tasks with a decoy
         ax.plot(
             means["iia_decoy"], at, "+", color=INK, markersize=7, linestyle="", label="network that computes otherwise"
         )
