@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import VOCAB_SIZE
-from .attention import Heads, require_heads, split_heads
+from .attention import Heads, project_in, require_heads, split_heads
 from .dropout import Dropout
 from .hook_point import HookPoint
 from .network import Network, Tree
@@ -38,7 +38,7 @@ class CausalSelfAttention(nn.Module):
             rows: of a `Tree`, its trunk with the prompt before it.
             last: L. All positions give keys and values; only the last L give queries.
         """
-        q, k, v = (split_heads(y, self.heads.num_heads) for y in self.qkv(x).chunk(3, dim=-1))  # (B, nh, T, hs)
+        q, k, v = (split_heads(y, self.heads.num_heads) for y in project_in(self.qkv, x).chunk(3, dim=-1))  # (B, nh, T, hs)
         q = q[..., -last:, :]  # (B, nh, L, hs)
         update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout, rows)  # (B, L, C)
         return update

@@ -42,14 +42,19 @@ def require_site(network: Network, site: str) -> None:
         raise bad_value("model.loss.site", site, " or ".join(known))
 
 
+def regions(network: Network) -> list[nn.Module]:
+    """What is worth compiling by itself: the layers that a network repeats; the whole network if it has none."""
+    stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
+    return [layer for stack in stacks for layer in stack] or [network]
+
+
 class Pack(nn.Module):
     """R replicas of one network, one for each of ``seeds``.
 
     Args:
         make_network: makes one network, with PyTorch's global generator as its only randomness.
         seeds: one for each replica.
-        compile: compile the forward pass and the loss of the whole pack, and with them the backward pass
-            (`torch.compile` goes outside `vmap`).
+        compile: compile the forward pass, and with it the backward pass: see `_compile`.
         cuda_graphs: with ``compile`` on CUDA, launch each pass as one graph instead of kernel by kernel.
         loss: what each replica minimises; its parameters are part of the pack.
     """
@@ -87,10 +92,23 @@ class Pack(nn.Module):
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._replicas, self._mean_losses
         self.compiled = compile
+        self._to_compile = compile
         self._graphs = compile and cuda_graphs
-        if compile:
-            options = OPTIONS | ({"triton.cudagraphs": True} if cuda_graphs else {})
-            # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
+
+    def _compile(self) -> None:
+        """Have everything compiled when it first runs, once the device is known.
+
+        A CPU that trains one replica gets its layers compiled one by one. Equal layers share their code, so six cost as
+        much as one, a minute in place of five, and a step takes as long. Elsewhere the whole pack is one graph, from
+        the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each launch.
+        """
+        self._to_compile = False
+        # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
+        options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
+        if len(self.seeds) == 1 and self.replica_keys.device.type == "cpu":
+            for region in regions(self._skeleton[0]):
+                region.compile(dynamic=False, options=options)
+        else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
             self._train = torch.compile(self._train, dynamic=False, options=options)
 
@@ -105,7 +123,7 @@ class Pack(nn.Module):
         Returns:
             (R, B, m, V).
         """
-        self._begin_graphs()
+        self._begin()
         keys = self._keys(step or 0)
         return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)[0]
 
@@ -121,7 +139,7 @@ class Pack(nn.Module):
         Returns:
             (R,).
         """
-        self._begin_graphs()
+        self._begin()
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
@@ -136,7 +154,9 @@ class Pack(nn.Module):
         """
         return dropout_keys(self.replica_keys, step, len(self._sites)).unbind(1)
 
-    def _begin_graphs(self) -> None:
+    def _begin(self) -> None:
+        if self._to_compile:
+            self._compile()
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
 

@@ -14,7 +14,7 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.module import LitPack
-from arith_erd.training.pack import Pack
+from arith_erd.training.pack import Pack, regions
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -290,12 +290,37 @@ def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monk
 
 
 @pytest.mark.slow
-def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch):
-    """Three replicas only, since compiling is slow; a pack of one differs in nothing but the size of an axis."""
-    packs = [Pack(builder(Transformer, num_layers=1), SEEDS, compile=compile) for compile in (False, True)]
-    for pack in packs:
-        pack.losses(*batch, step=3).sum().backward()
-    eager, compiled = packs
-    torch.testing.assert_close(compiled.losses(*batch, step=4), eager.losses(*batch, step=4))
+@pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 1), (Transformer, 3)])
+def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
+    """One replica has its layers compiled, several are one graph."""
+    few = tuple(x[:replicas] for x in batch)
+    build = builder(network, num_layers=1)
+    eager, compiled = (Pack(build, SEEDS[:replicas], compile=compile) for compile in (False, True))
+    for pack in (eager, compiled):
+        pack.losses(*few, step=3).sum().backward()
+    torch.testing.assert_close(compiled.losses(*few, step=4), eager.losses(*few, step=4))
     for (name, p), q in zip(eager.named_parameters(), compiled.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+    with torch.no_grad():
+        prompt, answer_in = few[0][0], shift_right(few[1][0])
+        torch.testing.assert_close(compiled(prompt, answer_in), eager(prompt, answer_in))
+
+
+def test_equal_layers_of_one_replica_are_compiled_once(batch, monkeypatch):
+    """One graph for the encoder's layers and one for the decoder's, however many there are."""
+    graphs = []
+
+    def backend(graph, inputs, **kwargs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch.compiler.reset()
+    Pack(builder(Transformer, num_layers=4), SEEDS[:1], compile=True).losses(*only(batch, 0), step=0)
+    assert len(graphs) == 2
+
+
+def test_network_without_repeated_layers_is_one_region():
+    masks, nanogpt = Masks(), builder(NanoGPT)()
+    assert regions(masks) == [masks]
+    assert regions(nanogpt) == list(nanogpt.blocks)
