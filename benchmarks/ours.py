@@ -243,7 +243,7 @@ def environment(job: Job) -> dict[str, Any]:
     return {
         "device": "CPU" if device.type == "cpu" else device_name(device),
         "threads": torch.get_num_threads(),
-        "compiled": wants_compile(job.trainer.compile, device),
+        "compiled": wants_compile(job, device, table_data(job).steps_per_epoch),
         "versions": versions(),
     }
 

@@ -38,7 +38,8 @@ class CausalSelfAttention(nn.Module):
             rows: of a `Tree`, its trunk with the prompt before it.
             last: L. All positions give keys and values; only the last L give queries.
         """
-        q, k, v = (split_heads(y, self.heads.num_heads) for y in project_in(self.qkv, x).chunk(3, dim=-1))  # (B, nh, T, hs)
+        qkv = project_in(self.qkv, x).chunk(3, dim=-1)
+        q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         q = q[..., -last:, :]  # (B, nh, L, hs)
         update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout, rows)  # (B, L, C)
         return update

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shutil
+import sysconfig
 import warnings
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from .data import TableData
 from .module import LitPack
 from .pack import Pack
 
+LONG = 20e12
+"""Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
+(nanoGPT, 14 epochs) with nothing in the compiler's cache; see benchmarks/README.md."""
+
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
     """The pack of a job, ready to be trained on a device.
@@ -32,11 +38,11 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     Raises:
         UserError: if the network or its recipe do not take their options, or could not train a pack.
     """
-    compile = wants_compile(job.trainer.compile, device)
+    data = data or table_data(job)
+    compile = wants_compile(job, device, data.steps_per_epoch)
     if compile:
         _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
-    data = data or table_data(job)
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, recipe.loss_of(job))
     recipe.begin_loss(job, pack, data)
     optimizer = recipe.optimizer_of(job, device)
@@ -101,9 +107,31 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
         raise UserError(f"{options_given}: {error}") from error
 
 
-def wants_compile(option: bool | str, device: torch.device) -> bool:
-    """``auto`` compiles for CUDA only: on a CPU it costs more than a minute."""
-    return device.type == "cuda" if option == "auto" else bool(option)
+def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
+    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if the run is long enough to gain.
+
+    A CPU compiles the layers of one replica in about a minute, and the graph of several in about five: see `Pack`.
+    """
+    option = job.trainer.compile
+    if option != "auto":
+        return bool(option)
+    if device.type == "cuda":
+        return True
+    return len(job.seeds) == 1 and _operations(job, steps_per_epoch) >= LONG and _has_compiler()
+
+
+def _has_compiler() -> bool:
+    """Whether a C++ compiler and Python's headers are there, as the compiled code needs them."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return header.is_file() and shutil.which(os.environ.get("CXX", "g++")) is not None
+
+
+def _operations(job: Job, steps_per_epoch: int) -> int:
+    """Of training one replica: 6 N T, of N parameters and T tokens."""
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in job.network().parameters())
+    tokens = job.data.batch_size * (job.task.prompt_length + job.task.width)
+    return 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs
 
 
 def capacity(job: Job) -> int:

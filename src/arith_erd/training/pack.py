@@ -42,6 +42,11 @@ def require_site(network: Network, site: str) -> None:
         raise bad_value("model.loss.site", site, " or ".join(known))
 
 
+def compiles_layers(seeds: Sequence[int], device: torch.device) -> bool:
+    """Whether a compiled pack has its layers compiled one by one, rather than one graph of everything."""
+    return len(seeds) == 1 and device.type == "cpu"
+
+
 def regions(network: Network) -> list[nn.Module]:
     """What is worth compiling by itself: the layers that a network repeats; the whole network if it has none."""
     stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
@@ -105,7 +110,7 @@ class Pack(nn.Module):
         self._to_compile = False
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
-        if len(self.seeds) == 1 and self.replica_keys.device.type == "cpu":
+        if compiles_layers(self.seeds, self.replica_keys.device):
             for region in regions(self._skeleton[0]):
                 region.compile(dynamic=False, options=options)
         else:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 
+from arith_erd import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import load_run
 from arith_erd.models.decoding import greedy
@@ -258,9 +259,35 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("option", [True, False, "auto"])
-def test_compilation_is_for_cuda_unless_asked_for(option, device):
-    assert wants_compile(option, torch.device(device)) is (device == "cuda" if option == "auto" else option)
+@pytest.mark.parametrize("option", [True, False])
+def test_compilation_is_as_asked_for(option, device):
+    job = compose("train", [f"trainer.compile={str(option).lower()}"])
+    assert wants_compile(job, torch.device(device), 1) is option
+
+
+def test_auto_compiles_always_on_cuda():
+    assert wants_compile(compose("train", ["trainer.max_epochs=1", "seed=0-4"]), torch.device("cuda"), 1)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "long"),
+    [
+        ([], True),  # 59e12 operations
+        (["model=nanogpt"], True),  # 25e12
+        (["trainer.max_epochs=16"], False),  # 19e12
+        (["trainer.max_epochs=17"], True),
+        (["model.net.d_model=32"], False),
+        (["seed=0-1"], False),  # one graph, which takes minutes
+    ],
+)
+def test_auto_compiles_on_a_cpu_only_long_runs_of_one_seed(overrides, long, monkeypatch):
+    monkeypatch.setattr("arith_erd.training.assemble._has_compiler", lambda: True)
+    assert wants_compile(compose("train", overrides), torch.device("cpu"), 96) is long
+
+
+def test_auto_does_not_compile_without_a_compiler(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    assert not wants_compile(compose("train", []), torch.device("cpu"), 96)
 
 
 def test_sweep_compiles_every_pack(train, monkeypatch):
