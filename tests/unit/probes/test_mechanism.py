@@ -18,11 +18,17 @@ from arith_erd.plots.cards import Card
 from arith_erd.plots.mechanism import OVER_TRAINING
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import UNCALIBRATED, Mechanism
-from arith_erd.tasks import Add, Mul, RandomOutput
+from arith_erd.tasks import Add, Mul, RandomOutput, Task
 
 
 def measured(probe: Mechanism) -> pd.DataFrame:
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
+
+
+def untrained(task: Task, num_layers: int = 1) -> Subject:
+    torch.manual_seed(0)
+    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=num_layers).eval()
+    return Subject("untrained", 0, task, network, None)
 
 
 def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
@@ -49,10 +55,7 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
 
 
 def test_card_shows_subspaces_beside_their_controls() -> None:
-    task = Add(3)
-    torch.manual_seed(0)
-    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=1).eval()
-    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64, steps=1)
+    probe = Mechanism([untrained(Add(3))], pairs=64, moved=64, steps=1)
     rows = measured(probe)
     (card,) = json.loads(probe.files()["card.json"])["seeds"]
     assert card["verdict"] == "none"
@@ -67,10 +70,7 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
 
 
 def test_card_made_before_there_were_other_algorithms_is_still_shown() -> None:
-    task = Add(3)
-    torch.manual_seed(0)
-    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=1).eval()
-    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64, steps=0)
+    probe = Mechanism([untrained(Add(3))], pairs=64, moved=64, steps=0)
     rows = measured(probe)
     whole = json.loads(probe.files()["card.json"])
     del whole["seeds"][0]["others"]
@@ -82,10 +82,7 @@ def test_card_made_before_there_were_other_algorithms_is_still_shown() -> None:
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
-    task = Mul(3)
-    torch.manual_seed(0)
-    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2).eval()
-    probe = Mechanism([Subject("untrained", 0, task, network, None)], pairs=64, moved=64)
+    probe = Mechanism([untrained(Mul(3), num_layers=2)], pairs=64, moved=64)
     rows = measured(probe)
     whole = json.loads(probe.files()["card.json"])
     assert (whole["verdict"], whole["calibrated"]) == ("undecided", False)
