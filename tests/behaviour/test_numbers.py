@@ -71,12 +71,15 @@ def held_out() -> list[str]:
     last = [curve.loc[50] for curve in small]
     learned = [share(end, "val") for end in last if end["train_seq_acc"] == 1]
     rest = [end for end in last if end["train_seq_acc"] < 1]
-    assert (len(large), len(learned), len(rest)) == (3, 3, 2)
+    assert (len(large), len(learned), len(rest)) == (4, 3, 2)
     published = [claims().loc[f"{figure}-add-vs_v", "paper_says"] for figure in ("fig3", "figE8")]
     ends = [share(curve.loc[50], "val") for curve in large]
     trained, kept_out = (joined([share(both, half) for both in apart]) for half in ("train", "val"))
     poor = [joined([share(end, half) for end in rest]) for half in ("train", "val")]
+    swings = large[3].loc[41:]
+    assert swings["train_seq_acc"].min() > 0.999
     return [
+        f"between {swings['val_seq_acc'].min():.1%} and {swings['val_seq_acc'].max():.1%} of the square",
         f"{int(says('vs_v-examples').split()[0].replace(',', '')):,} in the middle",
         f"fewer of them: {published[0]}, and nanoGPT {published[1]}.",
         f"end at {joined(ends)} of the square",
