@@ -59,14 +59,15 @@ def attend(
         dropout: applied to the attention weights.
         pattern: hook point for the weights (B, nh, T, S), each row of which sums to 1.
     """
-    if batch_innermost(q):
+    watched = pattern is not None and pattern.watched
+    if batch_innermost(q) and not watched:
         return attend_innermost(q, k, v, future, dropout)
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, nh, T, S)
     if future is not None:
         scores = scores.masked_fill(future, float("-inf"))
     weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
     normaliser = weights.sum(-1, keepdim=True).reciprocal()  # (B, nh, T, 1)
-    if pattern is not None and pattern.watched:
+    if pattern is not None and watched:
         weights = pattern(weights * normaliser)
         return (weights if dropout is None else dropout(weights)) @ v
     if dropout is not None:

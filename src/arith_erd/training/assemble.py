@@ -115,8 +115,8 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
     option = job.trainer.compile
     if option != "auto":
         return bool(option)
-    if device.type == "cuda":
-        return True
+    if device.type != "cpu":
+        return device.type == "cuda"
     return len(job.seeds) == 1 and _operations(job, steps_per_epoch) >= LONG and _has_compiler()
 
 

@@ -265,8 +265,10 @@ def test_compilation_is_as_asked_for(option, device):
     assert wants_compile(job, torch.device(device), 1) is option
 
 
-def test_auto_compiles_always_on_cuda():
-    assert wants_compile(compose("train", ["trainer.max_epochs=1", "seed=0-4"]), torch.device("cuda"), 1)
+@pytest.mark.parametrize(("device", "compiles"), [("cuda", True), ("mps", False)])
+def test_auto_compiles_on_cuda_alone_of_all_accelerators(device, compiles):
+    for overrides in ([], ["trainer.max_epochs=1", "seed=0-4"]):
+        assert wants_compile(compose("train", overrides), torch.device(device), 96) is compiles
 
 
 @pytest.mark.parametrize(
