@@ -104,15 +104,20 @@ class Pack(nn.Module):
         """Have everything compiled when it first runs, once the device is known.
 
         A CPU that trains one replica gets its layers compiled one by one. Equal layers share their code, so six cost as
-        much as one, a minute in place of five, and a step takes as long. Elsewhere the whole pack is one graph, from
-        the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each launch.
+        much as one, a minute in place of five, and a step takes as long. The layer that the loss looks into stays
+        eager: equal layers share a graph, whether or not one has a hook inside (torch 2.13). Elsewhere the whole pack
+        is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each
+        launch.
         """
         self._to_compile = False
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
         if compiles_layers(self.seeds, self.replica_keys.device):
-            for region in regions(self._skeleton[0]):
-                region.compile(dynamic=False, options=options)
+            (skeleton,) = self._skeleton
+            read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
+            for region in regions(skeleton):
+                if read not in region.modules():
+                    region.compile(dynamic=False, options=options)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
             self._train = torch.compile(self._train, dynamic=False, options=options)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from arith_erd.bits import VOCAB_SIZE
+from arith_erd.losses import CrossEntropyAndValue
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
@@ -318,6 +319,26 @@ def test_equal_layers_of_one_replica_are_compiled_once(batch, monkeypatch):
     torch.compiler.reset()
     Pack(builder(Transformer, num_layers=4), SEEDS[:1], compile=True).losses(*only(batch, 0), step=0)
     assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("site", ["enc.1", "dec.1", "dec.1.attn.pattern"])
+def test_loss_reads_its_site_when_layers_are_compiled(site, batch, monkeypatch):
+    """At each step, not only while layers are traced."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=lambda graph, inputs, **kwargs: graph))
+    torch.compiler.reset()
+    results = []
+    for compile in (False, True):
+        loss = CrossEntropyAndValue(site)
+        pack = Pack(builder(Transformer), SEEDS[:1], compile=compile, loss=loss)
+        loss.begin(1, pack.activation_shape(TASK.prompt_length, TASK.width), 1)
+        with torch.no_grad():
+            loss.head.fill_(0.1)
+        targets = torch.ones(1, 20, 1)
+        results.append([pack.losses(*only(batch, 0), step, targets) for step in (0, 1)])
+        results[-1][1].sum().backward()
+        results[-1] += [p.grad for p in pack.parameters()]
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_network_without_repeated_layers_is_one_region():
