@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -43,21 +44,25 @@ def keep(runs: Path, results: Path) -> list[str]:
             _copy(run.path, target, ["metrics.csv", "summary.json"])
             config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
             write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-            for weights in sorted(run.path.glob("weights/seed=*.safetensors")):
-                kept = {path: path.stat().st_size for path in results.glob("runs/*/weights/*.safetensors")}
-                kept[target / "weights" / weights.name] = size = weights.stat().st_size
-                if size <= WEIGHTS and sum(kept.values()) <= BOX:
-                    _copy(weights.parent, target / "weights", [weights.name])
+            weights = run.path.glob("weights/seed=*.safetensors")
+            _copy(run.path / "weights", target / "weights", [w.name for w in weights if w.stat().st_size <= WEIGHTS])
             copied.append(run.name)
     for folder in [runs, *(runs / name for name in copied)]:
         for rows in sorted(folder.glob("probes/*/rows.csv")):
             if rows.stat().st_size <= LARGEST:
-                _copy(
-                    rows.parent,
-                    results / "runs" / rows.parent.relative_to(runs),
-                    ["rows.csv", "probe.json", "card.json"],
-                )
+                target = results / "runs" / rows.parent.relative_to(runs)
+                _copy(rows.parent, target, ["rows.csv", "probe.json", "card.json"])
+    sizes = {path: path.stat().st_size for path in results.glob("runs/*/weights/*.safetensors")}
+    while sum(sizes.values()) > BOX:
+        sizes.pop(least := max(sizes, key=_rank))
+        least.unlink()
     return copied
+
+
+def _rank(weights: Path) -> tuple[bool, int, str]:
+    """Smallest for what is kept first: all seeds of whole networks on the random split, seed 0 of everything else."""
+    run, seed = weights.parts[-3], int(weights.stem.removeprefix("seed="))
+    return seed > 0 and not fnmatch(run, "*-random-*-none-*"), seed, run
 
 
 def _copy(folder: Path, target: Path, names: Sequence[str]) -> None:

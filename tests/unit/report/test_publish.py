@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.report import publish
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
 from arith_erd.report.page import markdown
@@ -66,6 +67,23 @@ def test_finished_runs_are_kept_with_weights_and_without_paths(synthetic, tmp_pa
     assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
     assert half.name not in str(kept)
     assert collect(results / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
+
+
+def test_weights_of_other_settings_make_room_for_seed_0_and_the_random_split(synthetic, tmp_path, monkeypatch) -> None:
+    for split in ("random", "vs_v"):
+        run = synthetic.run(f"split={split}", seeds="0-2")
+        for seed in range(3):
+            run.weights(seed).parent.mkdir(exist_ok=True)
+            run.weights(seed).write_bytes(b"0" * 100)
+    monkeypatch.setattr(publish, "BOX", 400)
+    keep(synthetic.root, tmp_path / "results")
+    kept = sorted((tmp_path / "results" / "runs").glob("*/weights/*"))
+    assert [(path.parts[-3].split("-")[1], path.stem) for path in kept] == [
+        ("random", "seed=0"),
+        ("random", "seed=1"),
+        ("random", "seed=2"),
+        ("vs_v", "seed=0"),
+    ]
 
 
 def test_seed_in_the_first_folder_replaces_that_of_an_older_commit(synthetic, synthetic_in, tmp_path: Path) -> None:
