@@ -19,16 +19,15 @@ import pandas as pd
 import yaml
 
 from ..runs import Run
-from ..stats import MIN_SEEDS
 from ..system.boundary import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build
 from .claims import VERDICTS
-from .collect import GIVEN
 from .page import cell
 
 WEIGHTS, BOX = 3_000_000, 40_000_000  # bytes of one file of weights, and of all of them
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
+HEADLINES = r"fig(1|E7)-\w+|fig(3|E8)-\w+-vs_[tv]|fig4-\w+-m\w+imum|table3-\w+-none"  # claims by their id
 SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
 SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in the table of README, with their headings
 AMNESIC = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
@@ -54,8 +53,9 @@ def keep(runs: Path, results: Path) -> list[str]:
                 _copy(rows.parent, target, ["rows.csv", "probe.json", "card.json"])
     sizes = {path: path.stat().st_size for path in results.glob("runs/*/weights/*.safetensors")}
     while sum(sizes.values()) > BOX:
-        sizes.pop(least := max(sizes, key=_rank))
-        least.unlink()
+        last = max(sizes, key=_rank)
+        last.unlink()
+        del sizes[last]
     return copied
 
 
@@ -83,14 +83,13 @@ def publish(results: Path) -> None:
 
 
 def results_table(results: Path) -> str:
-    """The table of README: the counted results of three seeds or more, and the exact ones, from ``claims.csv``."""
+    """The table of README: what has been measured of `HEADLINES`, from ``claims.csv``."""
     claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
     own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
     tally = own["verdict"].value_counts()
     counts = ", ".join(f"{tally.get(verdict, 0)} {verdict}" for verdict in VERDICTS)
-    measured = own[(own["verdict"] != "not run") & (own["measured_on"] != GIVEN)]
-    shown = measured[~measured["n"].isin([str(n) for n in range(1, MIN_SEEDS)])]
-    return f"Of {len(own)} results of the paper: {counts}.\n\n{_table(shown, SHOWN)}"
+    shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
+    return f"Of {len(own)} results of the paper: {counts}. The main ones so far:\n\n{_table(shown, SHOWN)}"
 
 
 def amnesic_table(results: Path) -> str:

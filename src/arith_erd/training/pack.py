@@ -116,7 +116,7 @@ class Pack(nn.Module):
             (skeleton,) = self._skeleton
             read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
             for region in regions(skeleton):
-                if read not in region.modules():
+                if not any(module is read for module in region.modules()):
                     region.compile(dynamic=False, options=options)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
