@@ -100,7 +100,7 @@ def epochs(job: Job, count: int, fraction: float) -> dict[str, Any]:
         callbacks = [
             clock,
             KeepRows(run, job.logger.build(Logger)),
-            EpochProgress(run.name),
+            EpochProgress(),
             ResumePoint(run),
         ]
         make_trainer(replace(job.trainer, max_epochs=count), callbacks).fit(module, examples(job, *kept))

@@ -1,5 +1,7 @@
 """The command ``arith-train``, which ``train.py`` is too: see ``python train.py --help``."""
 
+import sys
+
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..runs.kept import NOTHING
@@ -26,7 +28,9 @@ def main(job: Job) -> None:
         return
     require_writable("runs_dir", job.runs_dir)
     settle_threads()
-    from .train import train  # torch is loaded only for a job that was accepted and has work left
+    if "torch" not in sys.modules:
+        print("loading PyTorch", flush=True)
+    from .train import train  # only for a job that was accepted and has work left
 
     train(job)
 

@@ -105,36 +105,50 @@ class StopAtAccuracy(L.Callback):
 
 
 class EpochProgress(L.Callback):
-    """A bar that moves once per epoch, with the mean over the replicas; silent unless standard error is a terminal."""
+    """A bar that moves with every step, and the last epoch's mean over the replicas beside it.
 
-    def __init__(self, title: str, console: Console | None = None) -> None:
-        self.title = title
-        self.console = console or Console(stderr=True)
+    Silent unless standard error is a terminal.
+    """
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.text = ""  # beside the bar
         self.progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not self.console.is_terminal:
             return
         self.progress = Progress(
-            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
             BarColumn(bar_width=None),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=True),
             console=self.console,
             refresh_per_second=2,
+            speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
         )
         self.progress.start()
-        self.bar = self.progress.add_task(self.title, total=trainer.max_epochs, completed=trainer.current_epoch)
+        assert isinstance(pl_module, LitPack)
+        epoch, text = trainer.current_epoch, "compiling" if pl_module.pack.compiled else ""
+        self.bar = self.progress.add_task(text, total=trainer.max_epochs, completed=epoch, epoch=epoch)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self.progress is not None:
+            completed = trainer.global_step / trainer.num_training_batches  # in epochs, also after an interruption
+            self.progress.update(self.bar, completed=completed, description=self.text)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.progress is None:
             return
         rows = _rows(pl_module)
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
-        text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
-        self.progress.update(self.bar, completed=trainer.current_epoch + 1, description=text)
+        self.text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
+        epoch = trainer.current_epoch + 1
+        self.progress.update(self.bar, completed=epoch, epoch=epoch, description=self.text)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()

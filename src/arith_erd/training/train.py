@@ -127,12 +127,11 @@ def train_pack(job: Job) -> None:
 def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
     """What happens around an epoch, in order: who has ended, rows and kept weights, then the checkpoint that counts."""
     run, stop_at = job.run, job.trainer.stop_at
-    title = f"{job.name} ({len(job.seeds)} replica{'s' if len(job.seeds) > 1 else ''})"
     return [
         *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),
         KeepRows(run, logger),
         KeepWeights(run, job.checkpoint.keep),
-        EpochProgress(title),
+        EpochProgress(),
         ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last),
     ]
 

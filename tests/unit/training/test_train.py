@@ -1,12 +1,16 @@
 """Whole runs, of three-bit operands and one layer."""
 
+import io
 import math
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from rich.console import Console
+from rich.progress import Progress
 
 from arith_erd import compose
 from arith_erd.errors import UserError
@@ -52,6 +56,30 @@ def test_pack_equals_its_seeds_alone(train, model):
 def test_seeds_differ(train):
     losses = [row["train_loss"] for row in train("seed=0-3").metrics() if row["epoch"] == 1]
     assert len(set(losses)) == 4
+
+
+# What is shown
+
+
+def test_bar_moves_with_every_step_and_goes_on_where_a_run_was_interrupted(train, monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr("arith_erd.training.callbacks.Console", lambda **kwargs: terminal)
+    moves, original = [], Progress.update
+
+    def spy(self, bar, **fields):
+        moves.append(fields["completed"])
+        original(self, bar, **fields)
+
+    monkeypatch.setattr(Progress, "update", spy)
+    with monkeypatch.context() as power:
+        interrupt(power, ResumePoint, epoch=1, after=True)
+        with pytest.raises(RuntimeError):
+            train("trainer.max_epochs=2")
+    steps = len(moves) - 1  # and one for the epoch's end
+    train("trainer.max_epochs=2")
+    epoch = [*((step + 1) / steps for step in range(steps)), 1]
+    assert moves == pytest.approx([*epoch, *(1 + done for done in epoch)])
+    assert re.search(r"epoch 2/2 .* loss \d\.\d{4}  train", terminal.file.getvalue())
 
 
 # What is trained on
