@@ -20,7 +20,7 @@ from . import memory, recipe
 from .checkpoint import CheckpointFile
 from .data import TableData
 from .module import LitPack
-from .pack import Pack
+from .pack import Pack, compiles_layers
 
 LONG = 20e12
 """Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
@@ -110,14 +110,17 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
 def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
     """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if the run is long enough to gain.
 
-    A CPU compiles the layers of one replica in about a minute, and the graph of several in about five: see `Pack`.
+    On a CPU it takes a minute or more, and five for packs of tiny networks, which ``auto`` leaves alone: see `Pack`.
     """
     option = job.trainer.compile
     if option != "auto":
         return bool(option)
     if device.type != "cpu":
         return device.type == "cuda"
-    return len(job.seeds) == 1 and _operations(job, steps_per_epoch) >= LONG and _has_compiler()
+    with torch.device("meta"):
+        network = job.network()
+    long = _operations(job, network, steps_per_epoch) >= LONG
+    return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
 
 
 def _has_compiler() -> bool:
@@ -126,10 +129,9 @@ def _has_compiler() -> bool:
     return header.is_file() and shutil.which(os.environ.get("CXX", "g++")) is not None
 
 
-def _operations(job: Job, steps_per_epoch: int) -> int:
-    """Of training one replica: 6 N T, of N parameters and T tokens."""
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in job.network().parameters())
+def _operations(job: Job, network: torch.nn.Module, steps_per_epoch: int) -> int:
+    """Of training all seeds: 6 N T each, of N parameters and T tokens."""
+    parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
     tokens = job.data.batch_size * (job.task.prompt_length + job.task.width)
     return 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs
 

@@ -1,8 +1,9 @@
 """A pack: R replicas of one network, trained and evaluated as one.
 
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
-``(R, ...)``, and one `torch.func.vmap` evaluates them all. A replica never sees the others: it has its own initial
-weights and its own dropout masks, and Adam on stacked leaves is R Adams (see `recipe`).
+``(R, ...)``, and one `torch.func.vmap` evaluates them all; a CPU that has compiled the layers runs one after another. A
+replica never sees the others: it has its own initial weights and its own dropout masks, and Adam on stacked leaves is R
+Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ from ..seeds import Stream, derive
 # CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm after it
 # would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.
 OPTIONS: dict[str, Any] = {"realize_opcount_threshold": 30}
+BUSY = 100_000
+"""Parameters of a replica that keeps two CPU cores busy by itself."""
 Keys = tuple[Tensor, ...]
 """The dropout keys of one step: one for each site of the network."""
 
@@ -42,9 +45,13 @@ def require_site(network: Network, site: str) -> None:
         raise bad_value("model.loss.site", site, " or ".join(known))
 
 
-def compiles_layers(seeds: Sequence[int], device: torch.device) -> bool:
-    """Whether a compiled pack has its layers compiled one by one, rather than one graph of everything."""
-    return len(seeds) == 1 and device.type == "cpu"
+def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
+    """Whether a compiled pack runs its replicas in turn, layer by layer, rather than as one graph of everything.
+
+    So do CPUs, unless several replicas are so small that each would leave a CPU idle: see `BUSY`.
+    """
+    busy = sum(parameter.numel() for parameter in network.parameters()) >= BUSY
+    return device.type == "cpu" and (replicas == 1 or busy)
 
 
 def regions(network: Network) -> list[nn.Module]:
@@ -96,6 +103,7 @@ class Pack(nn.Module):
         keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._replicas, self._mean_losses
+        self._in_turn = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
         self.compiled = compile
         self._to_compile = compile
         self._graphs = compile and cuda_graphs
@@ -103,7 +111,7 @@ class Pack(nn.Module):
     def _compile(self) -> None:
         """Have everything compiled when it first runs, once the device is known.
 
-        A CPU that trains one replica gets its layers compiled one by one. Equal layers share their code, so six cost as
+        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so six cost as
         much as one, a minute in place of five, and a step takes as long. The layer that the loss looks into stays
         eager: equal layers share a graph, whether or not one has a hook inside (torch 2.13). Elsewhere the whole pack
         is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each
@@ -112,8 +120,9 @@ class Pack(nn.Module):
         self._to_compile = False
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
-        if compiles_layers(self.seeds, self.replica_keys.device):
-            (skeleton,) = self._skeleton
+        (skeleton,) = self._skeleton
+        if compiles_layers(skeleton, len(self.seeds), self.replica_keys.device):
+            self._in_turn = True
             read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
             for region in regions(skeleton):
                 if not any(module is read for module in region.modules()):
@@ -198,11 +207,14 @@ class Pack(nn.Module):
             logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
             return logits, self._activation(prompt, answer_in)
 
-        if len(self.seeds) == 1:  # without vmap, which would make batched products of a single one: slower on a CPU
-            single = {name: stack.squeeze(0) for name, stack in parameters.items()}
-            tokens = (x.view(-1, x.shape[-1]) for x in (prompt, answer_in))
-            logits, activation = one(single, tuple(key.squeeze(0) for key in keys), *tokens)
-            return logits.unsqueeze(0), None if activation is None else activation.unsqueeze(0)
+        if self._in_turn:
+            results = []
+            for index, weights in enumerate(zip(*(stack.unbind() for stack in parameters.values()), strict=True)):
+                own_tokens = (x[index] if x.dim() == 3 else x for x in (prompt, answer_in))
+                own_keys = tuple(key[index] for key in keys)
+                results.append(one(dict(zip(parameters, weights, strict=True)), own_keys, *own_tokens))
+            logits = torch.stack([logits for logits, _ in results])
+            return logits, torch.stack([x for _, x in results if x is not None]) if self.loss.site else None
         in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
         out_dims = (0, None if self.loss.site is None else 0)
         replicas = vmap(one, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack

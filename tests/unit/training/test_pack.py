@@ -293,7 +293,7 @@ def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monk
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 1), (Transformer, 3)])
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
-    """One replica has its layers compiled, several are one graph."""
+    """One replica has its layers compiled, several tiny ones are one graph."""
     few = tuple(x[:replicas] for x in batch)
     build = builder(network, num_layers=1)
     eager, compiled = (Pack(build, SEEDS[:replicas], compile=compile) for compile in (False, True))
@@ -307,8 +307,8 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
         torch.testing.assert_close(compiled(prompt, answer_in), eager(prompt, answer_in))
 
 
-def test_equal_layers_of_one_replica_are_compiled_once(batch, monkeypatch):
-    """One graph for the encoder's layers and one for the decoder's, however many there are."""
+def test_equal_layers_are_compiled_once(batch, monkeypatch):
+    """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
     graphs = []
 
     def backend(graph, inputs, **kwargs):
@@ -317,26 +317,33 @@ def test_equal_layers_of_one_replica_are_compiled_once(batch, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     torch.compiler.reset()
-    Pack(builder(Transformer, num_layers=4), SEEDS[:1], compile=True).losses(*only(batch, 0), step=0)
+    monkeypatch.setattr("arith_erd.training.pack.BUSY", 0)
+    pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
+    for step in (0, 1):
+        pack.losses(*batch, step)
     assert len(graphs) == 2
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("site", ["enc.1", "dec.1", "dec.1.attn.pattern"])
-def test_loss_reads_its_site_when_layers_are_compiled(site, batch, monkeypatch):
+def test_compiled_layers_run_replicas_in_turn_and_the_loss_reads_its_site(site, replicas, batch, monkeypatch):
     """At each step, not only while layers are traced."""
+    monkeypatch.setattr("arith_erd.training.pack.BUSY", 0)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=lambda graph, inputs, **kwargs: graph))
     torch.compiler.reset()
     results = []
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
-        pack = Pack(builder(Transformer), SEEDS[:1], compile=compile, loss=loss)
-        loss.begin(1, pack.activation_shape(TASK.prompt_length, TASK.width), 1)
+        pack = Pack(builder(Transformer), SEEDS[:replicas], compile=compile, loss=loss)
+        loss.begin(replicas, pack.activation_shape(TASK.prompt_length, TASK.width), 1)
         with torch.no_grad():
             loss.head.fill_(0.1)
-        targets = torch.ones(1, 20, 1)
-        results.append([pack.losses(*only(batch, 0), step, targets) for step in (0, 1)])
+        prompt, completion, targets = (x[:replicas] for x in (*batch, torch.ones(3, 20, 1)))
+        results.append([pack.losses(prompt, completion, step, targets) for step in (0, 1)])
         results[-1][1].sum().backward()
         results[-1] += [p.grad for p in pack.parameters()]
+        with torch.no_grad():
+            results[-1] += [pack(prompt, shift_right(completion)), pack(prompt[0], shift_right(completion[0]))]
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected)
 

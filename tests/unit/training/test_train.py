@@ -307,10 +307,12 @@ def test_auto_compiles_on_cuda_alone_of_all_accelerators(device, compiles):
         (["trainer.max_epochs=16"], False),  # 19e12
         (["trainer.max_epochs=17"], True),
         (["model.net.d_model=32"], False),
-        (["seed=0-1"], False),  # one graph, which takes minutes
+        (["trainer.max_epochs=8", "seed=0-1"], False),
+        (["trainer.max_epochs=9", "seed=0-1"], True),
+        (["model.net.d_model=16", "seed=0-99"], False),  # one graph, which takes minutes
     ],
 )
-def test_auto_compiles_on_a_cpu_only_long_runs_of_one_seed(overrides, long, monkeypatch):
+def test_auto_compiles_on_a_cpu_only_long_runs(overrides, long, monkeypatch):
     monkeypatch.setattr("arith_erd.training.assemble._has_compiler", lambda: True)
     assert wants_compile(compose("train", overrides), torch.device("cpu"), 96) is long
 
