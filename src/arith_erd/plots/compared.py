@@ -47,9 +47,8 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
         for line in drawn:
             _draw(ax, line)
         ax.set_xlim(0, last)
-        most = max((line.rows for line in drawn), key=lambda rows: rows["seed"].nunique(), default=None)
-        headline(ax, TASKS.get(task, task), "" if most is None else seeds_text(most))
-        if most is None:
+        headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)) if drawn else "")
+        if not drawn:
             ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", va="center", color=GREY)
     published = any(line.published for _, lines in panels.values() for line in lines)
     legend_below(figure, *([PAPER] if published else []))

@@ -62,9 +62,11 @@ def headline(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
         ax.set_title(note, loc="right", fontsize=9, color=GREY, pad=pad)
 
 
-def seeds_text(rows: pd.DataFrame) -> str:
-    number = rows["seed"].nunique()
-    return f"{number} seed{'s' if number != 1 else ''}"
+def seeds_text(*tables: pd.DataFrame) -> str:
+    """``5 seeds``, or ``2 to 5 seeds`` where some tables have fewer."""
+    numbers = [rows["seed"].nunique() for rows in tables]
+    fewest, most = min(numbers), max(numbers)
+    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
 def diamond(ax: Axes, x: float, y: float, color: str) -> None:

@@ -71,6 +71,13 @@ def test_line_is_the_median_over_seeds(synthetic) -> None:
     assert "not run" in {text.get_text() for text in figure.axes[1].texts}
 
 
+def test_panel_says_if_one_of_its_lines_has_fewer_seeds(synthetic) -> None:
+    synthetic.run(seeds="0-2")
+    synthetic.run("split=vs_v", seeds="0")
+    figure = draw(collect(synthetic.root, load_paper().setup), "fig3")["fig3"]
+    assert figure.axes[0].get_title(loc="right") == "1 to 3 seeds"
+
+
 def test_comparison_runs_alone_draw_no_figure(synthetic) -> None:
     synthetic.run(seeds="0")
     figures = draw(collect(synthetic.root, load_paper().setup))
