@@ -15,12 +15,12 @@ What the file holds already is kept, so the same command continues.
 """
 
 import argparse
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import torch
+from continued import ContinuedTable
 
 from arith_erd.bits import ONE, ZERO
 from arith_erd.interp.branches import Branch, answers_to
@@ -71,21 +71,12 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     pairs = CausalTask(Add())
-    there = given.out.is_file()
-    with given.out.open("a+", newline="") as file:
-        file.seek(0)
-        done = {(row["network"], row["seed"], row["test"]) for row in csv.DictReader(file)}
-        writer = csv.writer(file)
-        if not there:
-            writer.writerow(COLUMNS)
-        for name in FLIPS:
-            network = reference(name, given.seed).network
-            for test, measure, expected in (("flip", flips, FLIPS[name]), ("dose", values, VALUES[name])):
-                if (name, str(given.seed), test) not in done:
-                    for row in measure(network, pairs, expected):
-                        writer.writerow((name, given.seed, *row))
-                        print(name, *row)
-                    file.flush()
+    table = ContinuedTable(given.out, COLUMNS, ("network", "seed", "test"))
+    for name in FLIPS:
+        network = reference(name, given.seed).network
+        for test, measure, expected in (("flip", flips, FLIPS[name]), ("dose", values, VALUES[name])):
+            if (name, str(given.seed), test) not in table.done:
+                table.add((name, given.seed, *row) for row in measure(network, pairs, expected))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ random, were really decoded as a check.
 """
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
 import torch
+from continued import ContinuedTable
 
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
@@ -54,20 +54,11 @@ def main() -> None:
     parser.add_argument("--decoded", type=int, default=512, help="pairs to decode as a check")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    there = given.out.is_file()
-    with given.out.open("a+", newline="") as file:
-        file.seek(0)
-        done = {(row["network"], row["seed"]) for row in csv.DictReader(file)}
-        writer = csv.writer(file, lineterminator="\n")
-        if not there:
-            writer.writerow(COLUMNS)
-        for seed in parse_seeds(given.seeds):
-            for name in (*REFERENCES, *OTHERS, *DECOYS):
-                if (name, str(seed)) not in done:
-                    row = check(name, seed, given.decoded)
-                    writer.writerow(row)
-                    file.flush()
-                    print(*row)
+    table = ContinuedTable(given.out, COLUMNS, ("network", "seed"))
+    for seed in parse_seeds(given.seeds):
+        for name in (*REFERENCES, *OTHERS, *DECOYS):
+            if (name, str(seed)) not in table.done:
+                table.add([check(name, seed, given.decoded)])
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ is kept, so the same command continues.
 """
 
 import argparse
-import csv
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import torch
+from continued import ContinuedTable
 
 from arith_erd.interp.evidence import gather
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
@@ -54,19 +54,11 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-1")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    columns = [field.name for field in fields(Row)]
-    there = given.out.is_file()
-    with given.out.open("a+", newline="") as file:
-        file.seek(0)
-        done = {(row["network"], row["seed"]) for row in csv.DictReader(file)}
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        if not there:
-            writer.writeheader()
-        for seed in parse_seeds(given.seeds):
-            for name in REFERENCES | OTHERS | DECOYS:
-                if (name, str(seed)) not in done:
-                    writer.writerows(vars(row) for row in rows(name, seed))
-                    file.flush()
+    table = ContinuedTable(given.out, [field.name for field in fields(Row)], ("network", "seed"))
+    for seed in parse_seeds(given.seeds):
+        for name in REFERENCES | OTHERS | DECOYS:
+            if (name, str(seed)) not in table.done:
+                table.add(astuple(row) for row in rows(name, seed))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ What the file holds already is kept, so the same command continues. A network ta
 """
 
 import argparse
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import torch
+from continued import ContinuedTable
 
 from arith_erd.interp.activations import layers
 from arith_erd.interp.causal import CausalTask
@@ -73,28 +73,20 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     pairs = CausalTask(Add())
-    there = given.out.is_file()
-    with given.out.open("a+", newline="") as file:
-        file.seek(0)
-        done = {(row["network"], row["seed"], row["test"], row["site"]) for row in csv.DictReader(file)}
-        dosed_before = {key[:2] for key in done if key[2] == "dose"}
-        writer = csv.writer(file, lineterminator="\n")
-        if not there:
-            writer.writerow(COLUMNS)
+    table = ContinuedTable(given.out, COLUMNS, ("network", "seed", "test", "site"))
+    dosed_before = {key[:2] for key in table.done if key[2] == "dose"}
 
-        def write(name: str, subject: Subject, rows: Iterator[Row]) -> None:
-            for *where, value, control in rows:
-                writer.writerow([name, subject.seed, *where, f"{value:.4f}", f"{control:.4f}"])
-            file.flush()
+    def add(name: str, subject: Subject, rows: Iterator[Row]) -> None:
+        table.add([name, subject.seed, *where, f"{value:.4f}", f"{control:.4f}"] for *where, value, control in rows)
 
-        for argument in given.networks:
-            name, _, place = argument.partition("=")
-            for subject in subjects(name, place):
-                key = (name, str(subject.seed))
-                if key not in dosed_before:
-                    write(name, subject, dosed(subject, pairs))
-                if (*key, "transfer", given.site) not in done:
-                    write(name, subject, transferred(subject, pairs, given.site))
+    for argument in given.networks:
+        name, _, place = argument.partition("=")
+        for subject in subjects(name, place):
+            key = (name, str(subject.seed))
+            if key not in dosed_before:
+                add(name, subject, dosed(subject, pairs))
+            if (*key, "transfer", given.site) not in table.done:
+                add(name, subject, transferred(subject, pairs, given.site))
 
 
 if __name__ == "__main__":

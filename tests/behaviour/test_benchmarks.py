@@ -150,3 +150,27 @@ def test_comparison_with_jax_continues_only_what_measured_the_same(peer, tmp_pat
     with pytest.raises(UserError, match=r"has threads=2; expected 1, or a new file"):
         peer.read(out, same | {"threads": 1})
     assert peer.read(tmp_path / "none.csv", same) == []
+
+
+# Tables that scripts continue
+
+
+def test_continued_table_has_one_header_and_no_group_in_part(root: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    from continued import ContinuedTable
+
+    path = tmp_path / "table.csv"
+
+    def interrupted():
+        yield ("b", 1, 0.5)
+        raise KeyboardInterrupt
+
+    table = ContinuedTable(path, ("network", "seed", "right"), ("network", "seed"))
+    assert table.done == set()
+    table.add([("a", 0, 1.0), ("a", 1, 0.25)])
+    with pytest.raises(KeyboardInterrupt):
+        table.add(interrupted())
+    again = ContinuedTable(path, ("network", "seed", "right"), ("network", "seed"))
+    assert again.done == {("a", "0"), ("a", "1")}
+    again.add([("b", 1, 0.5)])
+    assert path.read_text() == "network,seed,right\na,0,1.0\na,1,0.25\nb,1,0.5\n"
