@@ -193,6 +193,7 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tiny, without, light):
         assert run.weights(0).is_file()
         assert run.weights(1).is_file()
         assert str(run.path.relative_to(folder)) in result.stdout
+    assert result.stdout.count("loading PyTorch\n") == 1
     # Nobody is at the terminal: no progress bar, no control characters, a few lines a run.
     assert "\x1b" not in result.stdout + result.stderr
     assert len(result.stdout.splitlines()) <= 14  # of them a table of three

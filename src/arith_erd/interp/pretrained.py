@@ -49,9 +49,9 @@ def pretrained(box: Path = BOX) -> dict[str, dict[int, Path]]:
             job = read_run(run)
         except UserError:
             continue
-        if run.finished:
-            found[short_name(job)] |= dict.fromkeys(job.seeds, run.path)
-    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(found.items())}
+        kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `report.publish` may have left some out
+        found[short_name(job)] |= dict.fromkeys(kept, run.path)
+    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(found.items()) if seeds}
 
 
 def short_name(job: Job) -> str:

@@ -105,14 +105,16 @@ class StopAtAccuracy(L.Callback):
 
 
 class EpochProgress(L.Callback):
-    """A bar that moves with every step, and the last epoch's mean over the replicas beside it.
+    """A bar that moves while an epoch trains, and the last epoch's mean over the replicas beside it.
 
     Silent unless standard error is a terminal.
     """
 
+    TRAINING = 0.75
+    """The share of an epoch that its steps take; the rest is evaluation, see benchmarks/README.md."""
+
     def __init__(self) -> None:
         self.console = Console(stderr=True)
-        self.text = ""  # beside the bar
         self.progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -131,30 +133,39 @@ class EpochProgress(L.Callback):
         )
         self.progress.start()
         assert isinstance(pl_module, LitPack)
-        epoch, text = trainer.current_epoch, "compiling" if pl_module.pack.compiled else ""
-        self.bar = self.progress.add_task(text, total=trainer.max_epochs, completed=epoch, epoch=epoch)
+        self.bar = self.progress.add_task(
+            "the first epoch compiles" if pl_module.pack.compiled else "",
+            total=trainer.max_epochs,
+            completed=self._completed(trainer),  # type: ignore[arg-type]  # rich takes fractions
+            epoch=trainer.current_epoch,
+        )
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self.progress is not None:
-            completed = trainer.global_step / trainer.num_training_batches  # in epochs, also after an interruption
-            self.progress.update(self.bar, completed=completed, description=self.text)
+        often = max(1, trainer.num_training_batches // 48)  # rich remembers 1000 moves
+        if self.progress is not None and trainer.global_step % often == 0:
+            self.progress.update(self.bar, completed=self._completed(trainer))
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.progress is None:
             return
         rows = _rows(pl_module)
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
-        self.text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
+        text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
         epoch = trainer.current_epoch + 1
-        self.progress.update(self.bar, completed=epoch, epoch=epoch, description=self.text)
+        self.progress.update(self.bar, completed=epoch, epoch=epoch, description=text)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         self._stop()
+
+    def _completed(self, trainer: L.Trainer) -> float:
+        """Epochs, with what has been done of this one, also before an interruption."""
+        steps = trainer.global_step / trainer.num_training_batches - trainer.current_epoch
+        return trainer.current_epoch + self.TRAINING * steps
 
     def _stop(self) -> None:
         if self.progress is not None:

@@ -1,9 +1,9 @@
 """A pack: R replicas of one network, trained and evaluated as one.
 
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
-``(R, ...)``, and one `torch.func.vmap` evaluates them all; a CPU that has compiled the layers runs one after another. A
-replica never sees the others: it has its own initial weights and its own dropout masks, and Adam on stacked leaves is R
-Adams (see `recipe`).
+``(R, ...)``, and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs its
+replicas one after another. A replica never sees the others: it has its own initial weights and its own dropout masks,
+and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
 from torch.func import functional_call, stack_module_state, vmap
 
@@ -28,8 +29,8 @@ from ..seeds import Stream, derive
 # CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm after it
 # would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.
 OPTIONS: dict[str, Any] = {"realize_opcount_threshold": 30}
-BUSY = 100_000
-"""Parameters of a replica that keeps two CPU cores busy by itself."""
+LARGE = 100_000
+"""Parameters from which a replica keeps two CPU cores busy by itself."""
 Keys = tuple[Tensor, ...]
 """The dropout keys of one step: one for each site of the network."""
 
@@ -46,12 +47,12 @@ def require_site(network: Network, site: str) -> None:
 
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
-    """Whether a compiled pack runs its replicas in turn, layer by layer, rather than as one graph of everything.
+    """Whether a compiled pack is a graph for each kind of layer, which its replicas use in turn, or one graph of all.
 
-    So do CPUs, unless several replicas are so small that each would leave a CPU idle: see `BUSY`.
+    So it is on a CPU, unless it has several replicas so small that each would leave the CPU idle: see `LARGE`.
     """
-    busy = sum(parameter.numel() for parameter in network.parameters()) >= BUSY
-    return device.type == "cpu" and (replicas == 1 or busy)
+    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
+    return device.type == "cpu" and (replicas == 1 or large)
 
 
 def regions(network: Network) -> list[nn.Module]:
@@ -112,12 +113,15 @@ class Pack(nn.Module):
         """Have everything compiled when it first runs, once the device is known.
 
         On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so six cost as
-        much as one, a minute in place of five, and a step takes as long. The layer that the loss looks into stays
+        much as one, a minute in place of five, and a step takes as long. A layer inside which the loss reads stays
         eager: equal layers share a graph, whether or not one has a hook inside (torch 2.13). Elsewhere the whole pack
         is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each
         launch.
         """
         self._to_compile = False
+        # By default, what has been compiled for eight sizes of a batch runs eager in the ninth. Which one that is would
+        # depend on where a run was interrupted.
+        dynamo_config.recompile_limit = 64
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
         (skeleton,) = self._skeleton
@@ -125,7 +129,8 @@ class Pack(nn.Module):
             self._in_turn = True
             read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
             for region in regions(skeleton):
-                if not any(module is read for module in region.modules()):
+                inside = (module for module in region.modules() if module is not region)
+                if not any(module is read for module in inside):
                     region.compile(dynamic=False, options=options)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
@@ -207,14 +212,16 @@ class Pack(nn.Module):
             logits: Tensor = functional_call(skeleton, (parameters, buffers), (prompt, answer_in))
             return logits, self._activation(prompt, answer_in)
 
+        number = len(self.seeds)
         if self._in_turn:
-            results = []
-            for index, weights in enumerate(zip(*(stack.unbind() for stack in parameters.values()), strict=True)):
-                own_tokens = (x[index] if x.dim() == 3 else x for x in (prompt, answer_in))
-                own_keys = tuple(key[index] for key in keys)
-                results.append(one(dict(zip(parameters, weights, strict=True)), own_keys, *own_tokens))
-            logits = torch.stack([logits for logits, _ in results])
-            return logits, torch.stack([x for _, x in results if x is not None]) if self.loss.site else None
+            # Without a copy of every gradient if there is one replica only.
+            single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
+            weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
+            tokens = (x.unbind() if x.dim() == 3 else [x] * number for x in (prompt, answer_in))
+            own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
+            results = [one(*each) for each in zip(weights, own_keys, *tokens, strict=True)]
+            logits, activations = zip(*results, strict=True)
+            return torch.stack(logits), None if self.loss.site is None else torch.stack(activations)
         in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
         out_dims = (0, None if self.loss.site is None else 0)
         replicas = vmap(one, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.interp.pretrained import pretrained
 from arith_erd.report import publish
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
@@ -84,6 +85,10 @@ def test_weights_of_other_settings_make_room_for_seed_0_and_the_random_split(syn
         ("random", "seed=2"),
         ("vs_v", "seed=0"),
     ]
+    assert {name: [*seeds] for name, seeds in pretrained(tmp_path / "results" / "runs").items()} == {
+        "add-transformer": [0, 1, 2],
+        "add-vs_v-transformer": [0],
+    }
 
 
 def test_seed_in_the_first_folder_replaces_that_of_an_older_commit(synthetic, synthetic_in, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A replica of a pack is the same network, run and update as its seed alone."""
 
+import math
 from functools import partial
 
 import pytest
@@ -317,18 +318,23 @@ def test_equal_layers_are_compiled_once(batch, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     torch.compiler.reset()
-    monkeypatch.setattr("arith_erd.training.pack.BUSY", 0)
+    monkeypatch.setattr("arith_erd.training.pack.LARGE", 0)
     pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
     for step in (0, 1):
         pack.losses(*batch, step)
     assert len(graphs) == 2
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-@pytest.mark.parametrize("site", ["enc.1", "dec.1", "dec.1.attn.pattern"])
-def test_compiled_layers_run_replicas_in_turn_and_the_loss_reads_its_site(site, replicas, batch, monkeypatch):
-    """At each step, not only while layers are traced."""
-    monkeypatch.setattr("arith_erd.training.pack.BUSY", 0)
+@pytest.mark.parametrize(
+    ("site", "replicas", "large"),
+    [
+        *((site, replicas, 0) for site in ("enc.1", "dec.1", "dec.1.attn.pattern") for replicas in (1, 3)),
+        pytest.param("dec.1.attn.pattern", 3, math.inf, marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, monkeypatch):
+    """At each step, not only while layers are traced; in turn, or as one graph."""
+    monkeypatch.setattr("arith_erd.training.pack.LARGE", large)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=lambda graph, inputs, **kwargs: graph))
     torch.compiler.reset()
     results = []
@@ -346,6 +352,28 @@ def test_compiled_layers_run_replicas_in_turn_and_the_loss_reads_its_site(site, 
             results[-1] += [pack(prompt, shift_right(completion)), pack(prompt[0], shift_right(completion[0]))]
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_every_size_of_a_batch_is_compiled_whatever_came_before(monkeypatch):
+    """Two blocks of nanoGPT differ, and a run has up to five sizes: ten versions of one function."""
+    graphs = []
+
+    def backend(graph, inputs, **kwargs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch.compiler.reset()
+    pack = Pack(builder(NanoGPT), SEEDS[:1], compile=True)
+    for size in (16, 12, 9, 7, 5):
+        pack(torch.zeros(size, TASK.prompt_length, dtype=int), torch.zeros(size, TASK.width, dtype=int))
+    assert len(graphs) == 10
+
+
+def test_other_than_one_batch_for_each_replica_is_refused(batch):
+    prompt, completion = batch
+    with pytest.raises(ValueError, match="zip"):
+        Pack(builder(Transformer), SEEDS[:1])(prompt[:2], completion[:2])
 
 
 def test_network_without_repeated_layers_is_one_region():
