@@ -119,8 +119,8 @@ class Pack(nn.Module):
         launch.
         """
         self._to_compile = False
-        # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one. Which
-        # of them comes ninth would depend on where a run was interrupted.
+        # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
+        # Which of them comes ninth would depend on where a run was interrupted.
         dynamo_config.recompile_limit = 64
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
