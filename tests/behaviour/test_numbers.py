@@ -69,7 +69,9 @@ def held_out() -> list[str]:
     large, small = curves("vs_v", "transformer"), curves("vs_v", "nanogpt")
     balls, small_balls = curves("vs_t", "transformer"), curves("vs_t", "nanogpt")
     assert len(balls) == 5
-    assert all((ball.loc[50] == 1).all() for ball in (*balls, *small_balls))
+    assert all((ball.loc[50] == 1).all() for ball in balls)
+    late_ball = next(end for end in (ball.loc[50] for ball in small_balls) if end["train_seq_acc"] < 1)
+    assert sum((ball.loc[50] == 1).all() for ball in small_balls) == len(small_balls) - 1 == 2
     below = max((ball["train_seq_acc"] - ball["val_seq_acc"]).max() for ball in balls)
     gaps = [(curve["train_seq_acc"] - curve["val_seq_acc"]).idxmax() for curve in large]
     apart = [curve.loc[gap] for curve, gap in zip(large, gaps, strict=True)]
@@ -85,10 +87,9 @@ def held_out() -> list[str]:
     assert min(curve["train_seq_acc"].min() for curve in late) == 1
     average = sum(curve.loc[50, "val_seq_acc"] for curve in large) / 5
     lowest = [share(curve.min(), "val") for curve in late]
-    number = ("no", "one", "two", "three", "four", "five")[len(small_balls)]
     return [
         f"more than {math.ceil(1000 * below) / 10} points below",
-        f"learn as well: all {number} trained so far end at 100%",
+        f"one answers {share(late_ball, 'train')} of the pairs it was trained on and {share(late_ball, 'val')}",
         f"the lowest accuracies on the square are {joined(lowest)}.",
         f"{int(says('vs_v-examples').split()[0].replace(',', '')):,} pairs out of training",
         f"Transformer answers {published[0]} of it in the end, its nanoGPT {published[1]}.",
