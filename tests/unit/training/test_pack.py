@@ -277,6 +277,20 @@ def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
 # Compiled
 
 
+@pytest.fixture
+def graphs(monkeypatch) -> list:
+    """The graphs that are compiled, which then run as they are."""
+    seen = []
+
+    def backend(graph, inputs, **kwargs):
+        seen.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch.compiler.reset()
+    return seen
+
+
 def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monkeypatch):
     """Read out of one tensor of all keys, each has an offset of its own, and no two layers share a kernel."""
     shapes = []
@@ -308,16 +322,8 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
         torch.testing.assert_close(compiled(prompt, answer_in), eager(prompt, answer_in))
 
 
-def test_equal_layers_are_compiled_once(batch, monkeypatch):
+def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
-    graphs = []
-
-    def backend(graph, inputs, **kwargs):
-        graphs.append(graph)
-        return graph
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    torch.compiler.reset()
     monkeypatch.setattr("arith_erd.training.pack.LARGE", 0)
     pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
     for step in (0, 1):
@@ -332,11 +338,9 @@ def test_equal_layers_are_compiled_once(batch, monkeypatch):
         pytest.param("dec.1.attn.pattern", 3, math.inf, marks=pytest.mark.slow),
     ],
 )
-def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, monkeypatch):
+def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
     """At each step, not only while layers are traced; in turn, or as one graph."""
     monkeypatch.setattr("arith_erd.training.pack.LARGE", large)
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=lambda graph, inputs, **kwargs: graph))
-    torch.compiler.reset()
     results = []
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
@@ -350,20 +354,13 @@ def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch
         results[-1] += [p.grad for p in pack.parameters()]
         with torch.no_grad():
             results[-1] += [pack(prompt, shift_right(completion)), pack(prompt[0], shift_right(completion[0]))]
+    assert graphs
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected)
 
 
-def test_every_size_of_a_batch_is_compiled_whatever_came_before(monkeypatch):
+def test_every_size_of_a_batch_is_compiled_whatever_came_before(graphs):
     """Two blocks of nanoGPT differ, and a run has up to five sizes: ten versions of one function."""
-    graphs = []
-
-    def backend(graph, inputs, **kwargs):
-        graphs.append(graph)
-        return graph
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    torch.compiler.reset()
     pack = Pack(builder(NanoGPT), SEEDS[:1], compile=True)
     for size in (16, 12, 9, 7, 5):
         pack(torch.zeros(size, TASK.prompt_length, dtype=int), torch.zeros(size, TASK.width, dtype=int))
