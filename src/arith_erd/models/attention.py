@@ -86,7 +86,7 @@ def attend_innermost(
     weights = ((scores - scores.detach().amax(2, keepdim=True)) * (1 / math.sqrt(q.shape[1]))).exp()
     weights = weights * weights.sum(2, keepdim=True).reciprocal()
     if dropout is not None:
-        weights = dropout(weights.movedim(-1, 0)).movedim(0, -1)  # masks are of (B, nh, T, S)
+        weights = dropout(weights, batch_axis=3)
     z = (weights[:, None] * v[:, :, None]).sum(3)  # (nh, hs, T, B)
     return z.permute(3, 0, 2, 1)
 

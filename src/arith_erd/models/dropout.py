@@ -23,27 +23,31 @@ def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
     return _xor_shift(x, 16)
 
 
-def keep_mask(key: Tensor, shape: torch.Size, p: float) -> Tensor:
+def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> Tensor:
     """Float mask of ``shape``: 0 with probability ``p`` (met to 1/65536), else ``1 / (1 - p)``.
 
     One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second.
 
     Args:
         key: (2,) int32, a different one for each seed, step and site.
+        batch_axis: that of the examples. Elements are numbered as if it came first, so a mask does not depend on it.
     """
     count = shape.numel()
+    batch_first = shape[batch_axis : batch_axis + 1] + shape[:batch_axis] + shape[batch_axis + 1 :]
     half = (count + 1) // 2
     threshold = (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16  # for the upper half of an int32
     if torch.compiler.is_compiling():
-        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap.
-        index = torch.arange(count, dtype=torch.int32, device=key.device)
+        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap. Numbers are
+        # put in the order of the mask before they are hashed, so that the mask lies in memory in this order.
+        index = torch.arange(count, dtype=torch.int32, device=key.device).view(batch_first).movedim(0, batch_axis)
         second = index >= half
         random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ _SIGNS
         keep = torch.where(second, random, random << 16) >= threshold
     else:
         random = hash32(torch.arange(half, dtype=torch.int32, device=key.device) + key[0], key[1]) ^ _SIGNS
         keep = torch.cat([(random << 16) >= threshold, random >= threshold])[:count]
-    return (keep * (1 / (1 - p))).view(shape)
+        keep = keep.view(batch_first).movedim(0, batch_axis)
+    return keep * (1 / (1 - p))
 
 
 class Dropout(nn.Module):
@@ -60,14 +64,14 @@ class Dropout(nn.Module):
         self.p = p
         self.register_buffer("key", None, persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, batch_axis: int = 0) -> Tensor:
         if not self.training or self.p == 0:
             return x
         if self.key is None:
             raise RuntimeError(
                 "Dropout in training mode needs a key: call `set_dropout_keys` before each step, or `eval()`"
             )
-        return x * keep_mask(self.key, x.shape, self.p)
+        return x * keep_mask(self.key, x.shape, self.p, batch_axis)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -75,6 +75,16 @@ def test_compiled_mask_equals_eager_mask(shape):
         assert torch.equal(compiled(place, torch.Size(shape), 0.3), keep_mask(place, torch.Size(shape), 0.3))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_mask_is_the_same_wherever_the_examples_are(axis: int, compiled: bool) -> None:
+    masks = torch.compile(keep_mask, backend="eager", dynamic=False) if compiled else keep_mask
+    shape = [3, 5]
+    shape.insert(axis, 7)
+    moved = masks(PLACES[0], torch.Size(shape), 0.3, axis).movedim(axis, 0)
+    assert torch.equal(moved, keep_mask(PLACES[0], torch.Size([7, 3, 5]), 0.3))
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5])
 @pytest.mark.parametrize("lag", [1, 2, 3, 15, 64, 120, 512, 960, 4096])
 def test_neighbours_are_independent(p, lag):
