@@ -8,6 +8,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 from tests.behaviour.pages import RESULTS, cards, check_page, claims
 
@@ -70,8 +71,9 @@ def held_out() -> list[str]:
     balls, small_balls = curves("vs_t", "transformer"), curves("vs_t", "nanogpt")
     assert len(balls) == 5
     assert all((ball.loc[50] == 1).all() for ball in balls)
-    late_ball = next(end for end in (ball.loc[50] for ball in small_balls) if end["train_seq_acc"] < 1)
-    assert sum((ball.loc[50] == 1).all() for ball in small_balls) == len(small_balls) - 1 == 2
+    late_balls = [end for end in (ball.loc[50] for ball in small_balls) if end["train_seq_acc"] < 1]
+    assert (len(small_balls), len(late_balls)) == (5, 2)
+    assert sum((ball.loc[50] == 1).all() for ball in small_balls) == 3
     below = max((ball["train_seq_acc"] - ball["val_seq_acc"]).max() for ball in balls)
     gaps = [(curve["train_seq_acc"] - curve["val_seq_acc"]).idxmax() for curve in large]
     apart = [curve.loc[gap] for curve, gap in zip(large, gaps, strict=True)]
@@ -79,6 +81,8 @@ def held_out() -> list[str]:
     learned = [share(end, "val") for end in last if end["train_seq_acc"] == 1]
     rest = [end for end in last if end["train_seq_acc"] < 1]
     assert (len(large), len(learned), len(rest)) == (5, 3, 2)
+    started_late = len(late_balls) + len(rest)
+    chance = fisher_exact([[started_late, 10 - started_late], [0, 5]]).pvalue
     published = [claims().loc[f"{figure}-add-vs_v", "paper_says"] for figure in ("fig3", "figE8")]
     ends = [share(curve.loc[50], "val") for curve in large]
     trained, kept_out = (joined([share(both, half) for both in apart]) for half in ("train", "val"))
@@ -89,7 +93,9 @@ def held_out() -> list[str]:
     lowest = [share(curve.min(), "val") for curve in late]
     return [
         f"more than {math.ceil(1000 * below) / 10} points below",
-        f"one answers {share(late_ball, 'train')} of the pairs it was trained on and {share(late_ball, 'val')}",
+        f"answer {joined([share(end, 'train') for end in late_balls])} of the pairs they were trained on",
+        f"and {joined([share(end, 'val') for end in late_balls])} of those kept out. So",
+        f"p = {chance:.2f} (Fisher's exact test)",
         f"the lowest accuracies on the square are {joined(lowest)}.",
         f"{int(says('vs_v-examples').split()[0].replace(',', '')):,} pairs out of training",
         f"Transformer answers {published[0]} of it in the end, its nanoGPT {published[1]}.",
