@@ -147,9 +147,9 @@ class Pack(nn.Module):
         Returns:
             (R, B, m, V).
         """
-        self._begin()
+        self._begin(training=step is not None)
         keys = self._keys(step or 0)
-        return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in, step is not None)[0]
+        return self._evaluate(dict(self.stacked.named_parameters()), keys, prompt, answer_in)[0]
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
         """The loss of every replica under teacher forcing, for one optimiser step.
@@ -163,7 +163,7 @@ class Pack(nn.Module):
         Returns:
             (R,).
         """
-        self._begin()
+        self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
@@ -178,9 +178,12 @@ class Pack(nn.Module):
         """
         return dropout_keys(self.replica_keys, step, len(self._sites)).unbind(1)
 
-    def _begin(self) -> None:
+    def _begin(self, training: bool) -> None:
         if self._to_compile:
             self._compile()
+        (skeleton,) = self._skeleton
+        if skeleton.training != training:  # it walks through all modules, which takes a millisecond
+            skeleton.train(training)
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
 
@@ -192,16 +195,15 @@ class Pack(nn.Module):
         completion: Tensor,
         targets: Tensor | None,
     ) -> Tensor:
-        logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion), training=True)
+        logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion))
         losses: Tensor = self.loss(logits, completion, activation, targets)
         return losses
 
     def _replicas(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor, training: bool
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None."""
         (skeleton,) = self._skeleton
-        skeleton.train(training)
         key_buffers = [f"{site}.key" for site in self._sites]
         constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}
 
