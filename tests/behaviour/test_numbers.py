@@ -81,8 +81,12 @@ def held_out() -> list[str]:
     learned = [share(end, "val") for end in last if end["train_seq_acc"] == 1]
     rest = [end for end in last if end["train_seq_acc"] < 1]
     assert (len(large), len(learned), len(rest)) == (5, 3, 2)
-    started_late = len(late_balls) + len(rest)
-    chance = fisher_exact([[started_late, 10 - started_late], [0, 5]]).pvalue
+    random = curves("random", "nanogpt")
+    late_random = sum(curve.loc[50, "train_seq_acc"] < 1 for curve in random)
+    late_held = len(late_balls) + len(rest)
+    held = len(small) + len(small_balls)
+    assert (late_held, held, late_random, len(random)) == (4, 10, 0, 5)
+    chance = fisher_exact([[late_held, held - late_held], [late_random, len(random) - late_random]]).pvalue
     published = [claims().loc[f"{figure}-add-vs_v", "paper_says"] for figure in ("fig3", "figE8")]
     ends = [share(curve.loc[50], "val") for curve in large]
     trained, kept_out = (joined([share(both, half) for both in apart]) for half in ("train", "val"))
@@ -95,7 +99,7 @@ def held_out() -> list[str]:
         f"more than {math.ceil(1000 * below) / 10} points below",
         f"answer {joined([share(end, 'train') for end in late_balls])} of the pairs they were trained on",
         f"and {joined([share(end, 'val') for end in late_balls])} of those kept out. So",
-        f"p = {chance:.2f} (Fisher's exact test)",
+        f"(Fisher's exact test, p = {chance:.2f})",
         f"the lowest accuracies on the square are {joined(lowest)}.",
         f"{int(says('vs_v-examples').split()[0].replace(',', '')):,} pairs out of training",
         f"Transformer answers {published[0]} of it in the end, its nanoGPT {published[1]}.",

@@ -30,15 +30,16 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
 
     Args:
         key: (2,) int32, a different one for each seed, step and site.
-        batch_axis: that of the examples. Elements are numbered as if it came first, so a mask does not depend on it.
+        batch_axis: that of the examples, 0 or more. Elements are numbered as if it came first, so that examples keep
+            their masks wherever they lie.
     """
     count = shape.numel()
     batch_first = shape[batch_axis : batch_axis + 1] + shape[:batch_axis] + shape[batch_axis + 1 :]
     half = (count + 1) // 2
     threshold = (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16  # for the upper half of an int32
     if torch.compiler.is_compiling():
-        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap. Numbers are
-        # put in the order of the mask before they are hashed, so that the mask lies in memory in this order.
+        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap. The numbers
+        # are permuted before they are hashed, so that Inductor writes the mask in the order in which it is read.
         index = torch.arange(count, dtype=torch.int32, device=key.device).view(batch_first).movedim(0, batch_axis)
         second = index >= half
         random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ _SIGNS
@@ -52,6 +53,8 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
 
 class Dropout(nn.Module):
     """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step.
+
+    Examples lie along the first axis, or along ``batch_axis``, as in `keep_mask`.
 
     Raises:
         RuntimeError: in training mode without a key.

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from ..bits import VOCAB_SIZE
 from .attention import Heads, project_in, require_heads, split_heads
 from .dropout import Dropout
-from .gelu import gelu
 from .hook_point import HookPoint
 from .network import Network, Tree
 
@@ -60,7 +59,7 @@ class MLP(nn.Module):
         self.out = nn.Linear(4 * d_model, d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.post(gelu(self.expand(x))))
+        return self.out(self.post(F.gelu(self.expand(x))))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
         """The hidden units before and after the GELU, and the output."""

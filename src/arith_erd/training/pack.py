@@ -182,7 +182,7 @@ class Pack(nn.Module):
         if self._to_compile:
             self._compile()
         (skeleton,) = self._skeleton
-        if skeleton.training != training:  # it walks through all modules, which takes a millisecond
+        if skeleton.training != training:  # `train` walks through all modules, which takes a millisecond
             skeleton.train(training)
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
@@ -202,7 +202,7 @@ class Pack(nn.Module):
     def _replicas(
         self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None."""
+        """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
         (skeleton,) = self._skeleton
         key_buffers = [f"{site}.key" for site in self._sites]
         constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}

@@ -75,6 +75,19 @@ def test_compiled_mask_equals_eager_mask(shape):
         assert torch.equal(compiled(place, torch.Size(shape), 0.3), keep_mask(place, torch.Size(shape), 0.3))
 
 
+def test_numbers_are_permuted_before_they_are_hashed():
+    """Otherwise the mask would lie in memory by example, and attention would gather it number by number."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    torch.compile(keep_mask, backend=backend, dynamic=False)(PLACES[0], torch.Size([3, 5, 7]), 0.3, 2)
+    operations = [str(node.target) for node in graphs[0].graph.nodes]
+    assert operations.index("movedim") < operations.index("<built-in function xor>")
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_mask_is_the_same_wherever_the_examples_are(axis: int, compiled: bool) -> None:
