@@ -1,4 +1,4 @@
-"""The error type that is shown to people as one line, without a traceback."""
+"""The error that is shown to people as one line, without a traceback, and those that a damaged file raises."""
 
 LONGEST = 1000  # characters of a message
 EXCERPT = 200
@@ -13,6 +13,10 @@ class UserError(Exception):
     def __init__(self, message: str) -> None:
         text = printable(" ".join(message.split()))
         super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
+
+
+UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What code raises that reads a file of another shape than it expects, such as a stranger's."""
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..errors import excerpt
+from ..errors import UNREADABLE, excerpt
 from ..seeds import format_seeds
 from .mechanism import draw_mechanism
 from .style import plain_text
@@ -19,7 +19,6 @@ KEY = ["seed", "component", "stage", "position"]
 MOVED = ("carry", "value")
 FOLLOWED = 0.01
 """Share of answers that random prefixes have to change before a bit counts as one that follows its prefix."""
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)

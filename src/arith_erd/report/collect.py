@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import excerpt
+from ..errors import UNREADABLE, excerpt
 from ..plots.cards import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed, typed
 from ..runs import settings
-from ..runs.replicas import GROUPS, ORDERS, UNREADABLE, Replicas, read_replicas
+from ..runs.replicas import GROUPS, ORDERS, Replicas, read_replicas
 from ..system.files import read_text
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"

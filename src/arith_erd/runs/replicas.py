@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UserError, excerpt
+from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
 from .identity import identity, require_name, settings
@@ -43,9 +43,6 @@ REPLICA = {  # columns that are always there, with their types
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
 DEEPEST = 50  # folders below the one that is read
-UNREADABLE = (UserError, AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError)
-
-
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 

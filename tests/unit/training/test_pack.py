@@ -306,7 +306,7 @@ def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 1), (Transformer, 3)])
+@pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 1), (Transformer, 3), (NanoGPT, 3)])
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
     """One replica has its layers compiled, several tiny ones are one graph."""
     few = tuple(x[:replicas] for x in batch)
@@ -319,7 +319,9 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
     with torch.no_grad():
         prompt, answer_in = few[0][0], shift_right(few[1][0])
-        torch.testing.assert_close(compiled(prompt, answer_in), eager(prompt, answer_in))
+        for step in (None, 4, None):  # without dropout, with it, and without it again
+            ours, theirs = (pack(prompt, answer_in, step=step) for pack in (compiled, eager))
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
