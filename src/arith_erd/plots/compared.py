@@ -35,7 +35,7 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
     """Draw one panel per task.
 
     Args:
-        panels: by the name or the title of the task, the last epoch of the axis and the lines.
+        panels: by the name or the title of the task, the last epoch of the axis and the lines, one of them with rows.
     """
     figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
@@ -47,9 +47,7 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
         for line in drawn:
             _draw(ax, line)
         ax.set_xlim(0, last)
-        headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)) if drawn else "")
-        if not drawn:
-            ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", va="center", color=GREY)
+        headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
     published = any(line.published for _, lines in panels.values() for line in lines)
     legend_below(figure, *([PAPER] if published else []))
     return figure

@@ -16,20 +16,24 @@ from .paper import Paper, PaperFigure
 
 
 def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    """The panels and lines that ``paper.yaml`` gives; a diamond at the end of a line marks its claim's number."""
+    """The panels and lines that ``paper.yaml`` gives; a diamond at the end of a line marks its claim's number.
+
+    A panel is left out where nothing is drawn, or only lines for comparison.
+    """
     panels: dict[str, tuple[int, list[Line]]] = {}
-    worth_it = False
     assert about.curves is not None
     for task, last in about.curves["epochs"].items():
-        panels[task] = last, []
+        lines, worth_it = [], False
         for entry in about.curves["lines"]:
             rows = curves(found, last, task=task, **entry.get("runs", {}))
             worth_it |= len(rows) > 0 and not entry.get("besides", False)
             claim = entry.get("claim", "").format(task=task)
             published = [(last, results[claim].claim.value, "")] if claim else []
             column = entry.get("column", "val_seq_acc")
-            panels[task][1].append(Line(rows, entry["label"], entry["style"], column, published))
-    return draw_compared(panels) if worth_it else None
+            lines.append(Line(rows, entry["label"], entry["style"], column, published))
+        if worth_it:
+            panels[task] = last, lines
+    return draw_compared(panels) if panels else None
 
 
 def random_output(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
