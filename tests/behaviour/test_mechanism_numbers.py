@@ -11,7 +11,7 @@ import yaml
 
 from arith_erd.bits import ZERO
 from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.prefix import _random_prefixes, hypotheses
+from arith_erd.interp.prefix import hypotheses, random_prefixes
 from arith_erd.interp.signature import LOCAL, RIVALS, some_of
 from arith_erd.tasks import Add
 from tests.behaviour.pages import RESULTS, ROOT, cards, check_page
@@ -146,7 +146,7 @@ def cases() -> dict[str, dict[int, int]]:
     """Of the random prefixes that cards use, those after which two hypotheses expect different bits."""
     pairs = some_of(CausalTask(Add()), 1024, np.random.default_rng(0))
     counts = {name: dict.fromkeys(range(2, 8), 0) for name in RIVALS}
-    for _, branch in _random_prefixes(torch.from_numpy(pairs.examples.completion), 2, 0):
+    for _, branch in random_prefixes(torch.from_numpy(pairs.examples.completion), 2, 0):
         for t in range(2, 8):
             expected = hypotheses(pairs, (branch.tokens[:, :t] - ZERO).numpy())
             clear = np.all([bits >= 0 for bits in expected.values()], axis=0)

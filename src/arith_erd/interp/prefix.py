@@ -65,7 +65,7 @@ def read_prefixes(network: Network, pairs: CausalTask, draws: int = 2, seed: int
     """
     device = next(network.parameters()).device
     prompt, completion = (torch.as_tensor(x, device=device) for x in (pairs.examples.prompt, pairs.examples.completion))
-    planned = [*_single_tokens(completion), *_random_prefixes(completion, draws, seed)]
+    planned = [*_single_tokens(completion), *random_prefixes(completion, draws, seed)]
     with neutral_token(network):
         clean, found = answers_to(network, prompt, shift_right(completion), [branch for _, branch in planned])
     changed = [
@@ -86,7 +86,8 @@ def _single_tokens(completion: Tensor) -> Iterator[tuple[str, Branch]]:
         yield "start", Branch(t, torch.full_like(rest[:, :1], START))
 
 
-def _random_prefixes(completion: Tensor, draws: int, seed: int) -> Iterator[tuple[str, Branch]]:
+def random_prefixes(completion: Tensor, draws: int, seed: int) -> Iterator[tuple[str, Branch]]:
+    """As many branches as ``draws``, each a random prefix of every answer in ``completion``, (N, m)."""
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(draws):
         tokens = torch.randint(ZERO, ONE + 1, (len(completion), completion.shape[1] - 1), generator=generator)
