@@ -5,12 +5,13 @@ is killed leaves the others alone. The same command again skips what is finished
 """
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -30,11 +31,14 @@ from ..seeds import format_seeds
 from ..system.boundary import program
 from ..system.files import read_text
 from ..system.signals import Preempted
+from ..system.threads import usable_processors
 
 Kind = tuple[str, str, str]
 """Task, model and ablation: what the time of an epoch depends on most."""
 MARGIN = 30.0
-"""Seconds before the limit at which the run in progress is asked to stop: it finishes its step and saves."""
+"""Seconds before the limit at which runs in progress are asked to stop: they finish their step and save."""
+PAUSE = 0.2
+"""Seconds between two looks at the runs in progress."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
     return None
 
 
-def show(entries: Iterable[Entry], measured: Mapping[Kind, float]) -> None:
+def show(entries: Iterable[Entry], measured: Mapping[Kind, float], jobs: int = 1) -> None:
     """Print what there is to do and what it will cost at most."""
     table = Table("run", "epochs", "hours", box=None, header_style="bold", pad_edge=False)
     total, unknown = 0.0, 0
@@ -142,47 +146,69 @@ def show(entries: Iterable[Entry], measured: Mapping[Kind, float]) -> None:
     console = Console()
     console.print(table)
     more = f"; {unknown} runs of models that were never timed here are not counted" if unknown else ""
-    console.print(f"At most {total / 3600:.0f} hours, by the timings in the runs folder{more}.", highlight=False)
+    what = f"hours of runs, {jobs} at a time" if jobs > 1 else "hours"
+    console.print(f"At most {total / 3600:.0f} {what}, by the timings in the runs folder{more}.", highlight=False)
 
 
-def work(entries: Sequence[Entry], seconds: float | None) -> int:
-    """Train what is not finished, one run after another, until the time is up.
+def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
+    """Train what is not finished, in order, until the time is up.
+
+    Args:
+        jobs: runs at a time. They share the processors.
 
     Returns:
         The exit status: 0, or 1 if a run failed. The time limit is not a failure.
     """
     end = None if seconds is None else time.monotonic() + seconds - MARGIN
-    failed = []
-    for number, entry in enumerate(entries, 1):
-        if entry.job.run.finished:
-            continue
-        if end is not None and time.monotonic() >= end:
-            print("the time is up; the same command continues from here")
-            break
-        print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
-        status = train((*entry.words, *entry.extra), None if end is None else end - time.monotonic())
-        if status == -signal.SIGTERM or status > 128:  # stopped by the limit, or by whoever stopped us
-            print("stopped; the same command continues from here")
-            break
-        if status:
-            failed.append(entry)
+    waiting = deque(enumerate(entries, 1))
+    running: dict[subprocess.Popen[bytes], Entry] = {}
+    failed, stopping = [], False
+    try:
+        while running or waiting:
+            late, killed = end is not None and time.monotonic() >= end, False
+            for process in [process for process in running if process.poll() is not None]:
+                entry, status = running.pop(process), process.returncode
+                by_signal = status == -signal.SIGTERM or status > 128
+                killed |= by_signal
+                failed += [entry] if status and not by_signal else []
+            if (late or killed) and not stopping:
+                print(f"{'the time is up' if late else 'stopped'}; the same command continues from here", flush=True)
+                stopping = True
+                waiting.clear()
+                terminate(running)
+            while waiting and len(running) < jobs:
+                number, entry = waiting.popleft()
+                if not entry.job.run.finished:
+                    print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
+                    running[start((*entry.words, *entry.extra), jobs)] = entry
+            time.sleep(PAUSE)
+    except Preempted:  # Ctrl-C and SIGHUP may have reached the processes too; they ignore a second signal
+        terminate(running)
+        for process in running:
+            process.wait()
+        raise
     for entry in failed:
         print(f"failed: {entry.title}; see {entry.job.run.error}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def train(overrides: Sequence[str], seconds: float | None) -> int:
-    """Train one run in a process of its own; at the limit it gets SIGTERM, saves, and stops."""
-    process = subprocess.Popen([sys.executable, "-m", "arith_erd.training", *overrides], stdin=subprocess.DEVNULL)
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
+def start(overrides: Sequence[str], jobs: int) -> subprocess.Popen[bytes]:
+    """Begin to train a run in a process of its own. With other jobs beside it, it gets its share of the processors.
+
+    Then its bar is hidden, too: two bars would write over one another.
+    """
+    environment = dict(os.environ)
+    if jobs > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, usable_processors() // jobs)))
+        environment["TTY_COMPATIBLE"] = "0"
+    command = [sys.executable, "-m", "arith_erd.training", *overrides]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+
+
+def terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Ask runs to finish their step, save and stop."""
+    for process in processes:
         process.terminate()
-        return process.wait()
-    except Preempted:  # Ctrl-C and SIGHUP may have reached the process too; it ignores a second signal
-        process.terminate()
-        process.wait()
-        raise
 
 
 def has_gpu() -> bool:
@@ -200,16 +226,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", help="a list of conf/queue/, such as paper")
     parser.add_argument("--hours", type=float, help="stop, resumably, after this time")
     parser.add_argument("--pack", type=int, help="seeds in a run; default: 1 on a CPU, all of an entry on a GPU")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, which share the processors; default: 1")
     parser.add_argument("--list", action="store_true", help="print the runs and their cost, and train nothing")
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE for every run, as train.py takes them")
     given = parser.parse_intermixed_args(arguments)  # overrides before and after options
     with program():
-        for option in ("hours", "pack"):
+        for option in ("hours", "jobs", "pack"):
             if getattr(given, option) is not None and not getattr(given, option) > 0:
                 raise bad_value(f"--{option}", getattr(given, option), "a number above 0")
         entries = read_queue(given.name, given.pack or (None if has_gpu() else 1), given.overrides)
-        show(entries, timings(entries[0].job.runs_dir))
-        return 0 if given.list else work(entries, given.hours and given.hours * 3600)
+        show(entries, timings(entries[0].job.runs_dir), given.jobs)
+        return 0 if given.list else work(entries, given.hours and given.hours * 3600, given.jobs)
 
 
 if __name__ == "__main__":

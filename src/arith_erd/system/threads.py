@@ -23,10 +23,17 @@ def settle_threads(root: Path = Path("/")) -> None:
     processors = usable_processors(root)
     if processors < (os.cpu_count() or 1):
         os.environ.setdefault("OMP_NUM_THREADS", str(processors))
-    if processors > 1 and not any(name in os.environ for name in CHOSEN):
+    threads = _requested_threads() or processors
+    if threads > 1 and not any(name in os.environ for name in CHOSEN):
         idle = _idle_processors(root)
-        if idle is not None and idle < processors - 0.5:
+        if idle is not None and idle < threads - 0.5:
             os.environ |= PASSIVE
+
+
+def _requested_threads() -> int | None:
+    """The number that ``OMP_NUM_THREADS`` begins with, if it does; it may list one for each level of nesting."""
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(number) if number.isdecimal() else None
 
 
 def usable_processors(root: Path = Path("/")) -> int:

@@ -80,6 +80,20 @@ def test_threads_sleep_only_beside_other_work(
 
 
 @pytest.mark.usefixtures("eight")
+@pytest.mark.parametrize(
+    ("threads", "idle", "policy"),
+    [("4", 4, None), ("4,2", 4, None), ("4", 3, "PASSIVE"), ("1", 0, None), ("x", 4, "PASSIVE")],
+)
+def test_fewer_threads_need_fewer_idle_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, idle: float, policy: str | None
+) -> None:
+    beside(tmp_path, monkeypatch, idle)
+    os.environ["OMP_NUM_THREADS"] = threads
+    settle_threads(tmp_path)
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
+
+
+@pytest.mark.usefixtures("eight")
 def test_only_processors_that_are_allowed_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of eight are ours, and the six that are busy are others'."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
