@@ -82,6 +82,8 @@ class Factory:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     """Of the option, as in file names."""
+    key: str = field(default="", compare=False)
+    """Of the group, for messages."""
 
     @classmethod
     def read(
@@ -114,7 +116,7 @@ class Factory:
         module, _, _ = str(target).rpartition(".")
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(target), re.ASCII) or not _allowed(module):
             raise bad_value(f"{key}._target_", target, _expected(target))
-        return cls(str(target), arguments, name)
+        return cls(str(target), arguments, name, key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
         """An object of the class.
@@ -133,7 +135,7 @@ class Factory:
         except UserError:
             raise
         except Exception as error:  # constructors raise anything when they do not take a value
-            raise UserError(f"{self.target}: {error}") from error
+            raise UserError(f"{self.key}._target_={self.target}: {error}") from error
 
     def load(self, kind: type[Kind]) -> type[Kind]:
         """The class, if it is defined in an allowed package; re-exports are refused.
@@ -142,19 +144,20 @@ class Factory:
             UserError: if there is no such class, or it is not a subclass of ``kind``.
         """
         module, _, name = self.target.rpartition(".")
-        none = bad_value("_target_", self.target, f"{_expected()}, but there is none of that name")
+        key = f"{self.key}._target_"
+        none = bad_value(key, self.target, f"{_expected()}, but there is none of that name")
         try:
             found = getattr(importlib.import_module(module), name, None)
         except Exception as error:  # a module may raise anything
             if _says_absent(error, module):
                 raise none from error
-            raise UserError(f"_target_={self.target}: importing {module} fails with {first_line(error)}") from error
+            raise UserError(f"{key}={self.target}: importing {module} fails with {first_line(error)}") from error
         if found is None:
             raise none
         if not isinstance(found, type) or not _allowed(found.__module__):
-            raise bad_value("_target_", self.target, _expected())
+            raise bad_value(key, self.target, _expected())
         if not issubclass(found, kind):
-            raise bad_value("_target_", self.target, f"a {kind.__name__}")
+            raise bad_value(key, self.target, f"a {kind.__name__}")
         return found
 
 

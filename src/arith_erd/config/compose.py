@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import hydra
+import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -89,6 +90,7 @@ def accept(config_name: str, composed: DictConfig, hydra_node: DictConfig) -> Jo
     # Compositions to compare with look for options where this one did.
     search = tuple(override for override in hydra_node.overrides.hydra if override.startswith("hydra.searchpath="))
     _require_known_keys(config_name, composed, choices, search)
+    _write_reals(config_name, composed, choices, search)
     if choices.get("model"):
         _require_whole_recipe(config_name, composed, choices, search)
     config = resolve(composed)
@@ -121,16 +123,24 @@ def resolve(composed: DictConfig) -> dict[str, Any]:
 
 @contextmanager
 def hydra_over_conf() -> Iterator[None]:
-    """Hydra initialised over ``conf/`` during the block."""
+    """Hydra initialised over ``conf/`` during the block; what was initialised before is so again after it."""
+    before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def _defaults(config_name: str, choices: Mapping[str, Any], search: tuple[str, ...]) -> Mapping[str, Any]:
+    """Every key, with its value, that exists when these options of the groups are chosen and nothing else is set."""
+    return _composed(config_name, *search, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
 
 
 @cache
-def _keys(config_name: str, *choices: str) -> frozenset[str]:
-    """Every key that exists when these options of the groups are chosen and nothing else is set."""
-    return frozenset(key for key, _ in leaves(_plain(hydra.compose(config_name, list(choices)))))
+def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
+    return dict(leaves(_plain(hydra.compose(config_name, list(overrides)))))
 
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
@@ -154,19 +164,27 @@ def _require_known_keys(
     config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]
 ) -> None:
     """Refuse keys that a ``+`` or an ablation added to what the chosen groups define, and keys that a ``~`` took."""
-    known = _keys(config_name, *search, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
+    known = _defaults(config_name, choices, search).keys()
     given = dict(leaves(_plain(composed)))
     for key, value in given.items():
         if key in known:
             continue
         ablation = choices.get("ablation")
         ours = CONF / "ablation" / f"{ablation}.yaml"  # else it is in the folder that --config-dir names
-        if ours.is_file() and key.split(".")[-1] in ours.read_text():
+        if ours.is_file() and key in dict(leaves(yaml.safe_load(ours.read_text()))):
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
         if not any(k.startswith(f"{key}.") for k in known):
             raise no_such_key(key, known)
     if missing := sorted(known - given.keys()):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
+
+
+def _write_reals(config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]) -> None:
+    """Make 1 of a real number 1.0, as its default is written, so that both are one run."""
+    known = _defaults(config_name, choices, search)
+    for key, value in leaves(_plain(composed)):
+        if type(value) is int and type(known.get(key)) is float:
+            OmegaConf.update(composed, key, float(value))
 
 
 def _require_whole_recipe(

@@ -29,7 +29,7 @@ class Ablation:
     name: Annotated[str, require_name]
 
 
-CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy")
+CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy", key="model.loss")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Training:
     stop_at: Annotated[float | None, nullable(ACCURACY)]
     """Validation sequence accuracy of every replica that ends the run early."""
     precision: Annotated[str, one_of("32-true", "64-true", "bf16-mixed")]
-    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "cuda", "mps")] = "auto"
+    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "cuda")] = "auto"
     compile: Annotated[bool | str, accepting("auto, true or false", lambda x: x == "auto" or isinstance(x, bool))] = (
         "auto"
     )

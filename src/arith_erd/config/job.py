@@ -1,4 +1,4 @@
-"""Jobs: configurations as typed objects. No folder above this one reads a configuration itself; `read` makes them."""
+"""Jobs: configurations as typed objects. `read` makes them of configurations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,9 +32,10 @@ class Job:
     trainer: Training
     pack: Packing
     checkpoint: Checkpointing
+    names: Mapping[str, str]
+    """Of the chosen task and split."""
     logger: Factory
     runs_dir: Path
-    fail_fast: bool
     resolved: dict[str, Any] = field(repr=False)
     """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
     overwrite: bool = False
@@ -55,7 +56,7 @@ class Job:
     @property
     def title(self) -> str:
         """``add, random, transformer``."""
-        return ", ".join(self.resolved[group]["name"] for group in ("task", "split", "model"))
+        return ", ".join((*self.names.values(), self.model.name))
 
     def network(self) -> "Network":
         """A new network, with initial weights from PyTorch's global generator. Loads torch."""
@@ -128,7 +129,6 @@ class ProbeJob:
     out: Path | None
     runs_dir: Path
     logger: Factory
-    fail_fast: bool
     resolved: dict[str, Any] = field(repr=False)
 
     def network(self) -> "Network":

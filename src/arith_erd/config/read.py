@@ -4,6 +4,7 @@ The task and the split are built here, since that is quick and checks their opti
 built later.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,11 +49,12 @@ def read_job(config: dict[str, Any]) -> Job:
         trainer=read_group(Training, "trainer", config["trainer"]),
         pack=read_group(Packing, "pack", config.get("pack", {})),
         checkpoint=read_group(Checkpointing, "checkpoint", config.get("checkpoint", {})),
+        names=_names(config),
         logger=Factory.read("logger", config.get("logger", CSV), LOGGER),
         runs_dir=Path(FOLDER("runs_dir", config.get("runs_dir", "runs"))),
-        fail_fast=SWITCH("fail_fast", config.get("fail_fast", False)),
         resolved=config,
     )
+    SWITCH("fail_fast", config.get("fail_fast", False))  # the sweep reads it
     for name, epochs in _group("epochs", config.get("epochs", {})).items():
         count()(f"epochs.{name}", epochs)
     net = job.model.net.arguments
@@ -71,11 +73,12 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
     Raises:
         UserError: as `read_job`.
     """
-    require_keys("", config, (*PROBE_JOB, "model", "trust"), PROBE_JOB)
+    require_keys("", config, (*PROBE_JOB, "model"), PROBE_JOB)
     _require_printable(config)
     needs = _group("probe", config["probe"]).get("needs", [])
     if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
         raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
+    SWITCH("fail_fast", config["fail_fast"])  # the sweep reads it
     task = _task(config["task"])
     out = nullable(FOLDER)("out", config["out"])
     typed = [
@@ -86,7 +89,7 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
         needs=tuple(needs),
         task=task,
         split=_split(config["split"], task),
-        names={group: config[group]["name"] for group in ("task", "split")},
+        names=_names(config),
         typed=tuple(typed),
         run=_text("run", config["run"], "a run directory, a glob of them in quotes, or null"),
         epochs=nullable(_epochs)("epoch", config["epoch"]),
@@ -97,7 +100,6 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
         out=None if out is None else Path(out),
         runs_dir=Path(FOLDER("runs_dir", config["runs_dir"])),
         logger=Factory.read("logger", config["logger"], LOGGER),
-        fail_fast=SWITCH("fail_fast", config["fail_fast"]),
         resolved=config,
     )
 
@@ -139,6 +141,10 @@ def _named(name: str, group: Any, *metadata: str) -> Factory:
     if made.name is None:
         raise UserError(f"{name}.name: missing; expected a value for it")
     return made
+
+
+def _names(config: Mapping[str, Any]) -> dict[str, str]:
+    return {group: config[group]["name"] for group in ("task", "split")}
 
 
 def _group(name: str, group: Any) -> dict[str, Any]:

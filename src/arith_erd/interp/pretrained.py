@@ -56,6 +56,11 @@ def pretrained(box: Path = BOX) -> dict[str, dict[int, Path]]:
 
 def short_name(job: Job) -> str:
     """``add-transformer``: what `load_pretrained` calls the networks of a job."""
-    task, split, model = (job.resolved[group]["name"] for group in ("task", "split", "model"))
-    parts = [task, "" if split == "random" else split, model, "" if job.ablation.name == "none" else job.ablation.name]
+    split, ablation = job.names["split"], job.ablation.name
+    parts = [
+        job.names["task"],
+        "" if split == "random" else split,
+        job.model.name,
+        "" if ablation == "none" else ablation,
+    ]
     return "-".join(part for part in parts if part)

@@ -46,10 +46,15 @@ class Entry:
     """One run of the list."""
 
     words: tuple[str, ...]
-    """Of the list: what sets the run apart from others."""
+    """Of the list: what sets the run apart from others. The last one is ``seed=``."""
     extra: tuple[str, ...]
     """What every run is told besides."""
     job: Job
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What its training is told. Later overrides win, and a part of the seeds is the run's own."""
+        return (*self.words[:-1], *self.extra, self.words[-1])
 
     @property
     def kind(self) -> Kind:
@@ -180,7 +185,7 @@ def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
                 number, entry = waiting.popleft()
                 if not entry.job.run.finished:
                     print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
-                    running[start((*entry.words, *entry.extra), jobs)] = entry
+                    running[start(entry.overrides, jobs)] = entry
             time.sleep(PAUSE)
     except Preempted:  # Ctrl-C and SIGHUP may have reached the processes too; they ignore a second signal
         terminate(running)

@@ -29,7 +29,7 @@ def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256)
             token = network.decode(memory, answer)[:, -1].argmax(dim=-1, keepdim=True)
             answer = torch.cat([answer, token], dim=-1)
         batches.append(answer[:, 1:])
-    return torch.cat(batches) if batches else prompt.new_empty((0, length))
+    return torch.cat(batches)
 
 
 @torch.no_grad()

@@ -62,5 +62,5 @@ class Network(nn.Module):
         return self.decode(self.encode(prompt), answer_in)
 
     def sites(self) -> dict[str, nn.Module]:
-        """The layers whose outputs probes read and replace, by name: ``enc.1`` .. and ``dec.1`` .. ."""
+        """Modules whose outputs probes read and replace, by name: the layers ``enc.1`` .. and ``dec.1`` .. at least."""
         raise NotImplementedError

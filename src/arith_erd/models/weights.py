@@ -1,5 +1,6 @@
 """Weights: the initial ones of a seed, and those in untrusted files: tensors only, and only if they fit the network."""
 
+import stat
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -29,15 +30,19 @@ def load_tensors(path: Path) -> Any:
         OSError: if it cannot be read, or is not a regular file.
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
-    size = path.stat().st_size
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(f"{path} is not a regular file")  # reading a pipe would block
+    _require_regular(path)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > size:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
                 raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _require_regular(path: Path) -> None:
+    """Refuse pipes, which would block, and folders."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path} is not a regular file")
 
 
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
@@ -50,6 +55,7 @@ def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
         UserError: if it cannot be read, is damaged, or holds anything but tensors by name.
     """
     try:
+        _require_regular(path)
         state = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
     except OSError as error:
         raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error

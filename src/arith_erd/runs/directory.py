@@ -1,4 +1,4 @@
-"""A run directory as files. Its name is made in `identity`; `config.job` joins it with ``runs_dir``.
+"""A run directory as files. Its name is made in `names`; `config.job` joins it with ``runs_dir``.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
@@ -63,6 +63,10 @@ class Run:
     @property
     def config_file(self) -> Path:
         return self.path / "config.yaml"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.csv"
 
     @property
     def summary_file(self) -> Path:
@@ -189,15 +193,15 @@ class Run:
 
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
-        return read_metrics(self.path / "metrics.csv")
+        return read_metrics(self.metrics_file)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
         """Replace ``metrics.csv``."""
-        write_metrics(self.path / "metrics.csv", rows)
+        write_metrics(self.metrics_file, rows)
 
     def append_metrics(self, rows: Iterable[Row]) -> None:
         """Add the rows of one epoch to ``metrics.csv``."""
-        append_metrics(self.path / "metrics.csv", rows)
+        append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
         """The contents of ``summary.json``.

@@ -1,4 +1,4 @@
-"""The name of a run: readable parts, and a hash of the part of a configuration that can change the weights."""
+"""What of a configuration can change the weights: two runs that agree in it are one, and have one name (`names`)."""
 
 import re
 from collections.abc import Mapping

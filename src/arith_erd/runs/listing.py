@@ -69,7 +69,8 @@ def as_json(listed: Iterable[Listed]) -> str:
 
 
 def _listed(run: Run) -> Listed:
-    newest = max(path.stat().st_mtime for path in (run.config_file, run.summary_file, run.checkpoint) if path.is_file())
+    written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
+    newest = max(path.stat().st_mtime for path in written if path.is_file())
     age = max(time.time() - newest, 0.0)
     try:
         rows, config = run.metrics(), run.config()

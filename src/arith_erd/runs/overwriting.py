@@ -19,24 +19,27 @@ def successor(run: Run) -> Run:
     return Run(run.path.with_name(f".{run.name}.new"))
 
 
-def begun_at(runs: Sequence[Run]) -> int:
-    """Which of several runs an earlier command has left to be overwritten first; 0 if there was none."""
-    return next((number for number, run in enumerate(runs) if successor(run).path.exists()), 0)
+def begun_at(runs: Sequence[Run], none: int = 0) -> int:
+    """Which of several runs an earlier command has left to be overwritten first; ``none`` if it left none."""
+    return next((number for number, run in enumerate(runs) if successor(run).path.exists()), none)
 
 
-def settle(run: Run, left: Sequence[Run] = ()) -> None:
+def settle(run: Run, left: Sequence[Run] = ()) -> bool:
     """Put a successor that has finished in the place of the old run, and remove the old one.
 
     Args:
         run: the old one.
         left: runs that are to be overwritten after it.
 
+    Returns:
+        Whether there was one.
+
     Raises:
         UserError: if another process trains the old run.
     """
     new = successor(run)
     if not new.finished:
-        return
+        return False
     for other in left:  # before the change of places: a kill between the two must not hide what is left
         successor(other).path.mkdir(exist_ok=True)
     old = run.path.with_name(f".{run.name}.old")
@@ -48,3 +51,4 @@ def settle(run: Run, left: Sequence[Run] = ()) -> None:
     else:
         new.path.rename(run.path)
     shutil.rmtree(old, ignore_errors=True)
+    return True

@@ -4,6 +4,7 @@ import sys
 
 from ..config.job import Job
 from ..launch.cli import entry_point
+from ..runs import overwriting
 from ..runs.kept import NOTHING
 from ..runs.provenance import skipped
 from ..system.files import require_writable
@@ -22,7 +23,8 @@ def disk(job: Job) -> str | None:
 @entry_point("train", remark=disk)
 def main(job: Job) -> None:
     runs = job.runs()
-    if all(run.finished for run in runs) and not job.overwrite:
+    waiting = any(overwriting.successor(run).finished for run in runs)  # to take the place of an old run
+    if all(run.finished for run in runs) and not job.overwrite and not waiting:
         for run in runs:
             print(skipped(run, job.checkpoint.keep))
         return

@@ -88,11 +88,14 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     torch.set_float32_matmul_precision("high")
+    # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
+    best = "cuda" if torch.cuda.is_available() else "cpu"
+    accelerator = {"auto": best, "gpu": "cuda"}.get(options.accelerator, options.accelerator)
     try:
         return L.Trainer(
             max_epochs=options.max_epochs,
             precision=options.precision,  # type: ignore[arg-type]
-            accelerator=options.accelerator,
+            accelerator=accelerator,
             devices=1,
             callbacks=callbacks,
             # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
@@ -115,8 +118,8 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
     option = job.trainer.compile
     if option != "auto":
         return bool(option)
-    if device.type != "cpu":
-        return device.type == "cuda"
+    if device.type == "cuda":
+        return True
     with torch.device("meta"):
         network = job.network()
     long = _operations(job, network, steps_per_epoch) >= LONG
@@ -132,8 +135,13 @@ def _has_compiler() -> bool:
 def _operations(job: Job, network: torch.nn.Module, steps_per_epoch: int) -> int:
     """Of training all seeds: 6 N T each, of N parameters and T tokens."""
     parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
-    tokens = job.data.batch_size * (job.task.prompt_length + job.task.width)
+    tokens = _batch_size(job) * (job.task.prompt_length + job.task.width)
     return 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs
+
+
+def _batch_size(job: Job) -> int:
+    """Examples in a batch; the whole table where it has fewer than ``data.batch_size``."""
+    return min(job.data.batch_size, job.task.size)
 
 
 def capacity(job: Job) -> int:
@@ -144,6 +152,6 @@ def capacity(job: Job) -> int:
         if job.trainer.precision == "64-true":
             network.double()
         lengths = (job.task.prompt_length, job.task.width)
-        prompt, answer_in = (torch.zeros(job.data.batch_size, n, dtype=torch.int64) for n in lengths)
+        prompt, answer_in = (torch.zeros(_batch_size(job), n, dtype=torch.int64) for n in lengths)
         replica = memory.training_bytes(network, prompt, answer_in)
     return memory.replicas_that_fit(len(job.seeds), replica, device)

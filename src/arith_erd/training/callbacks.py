@@ -25,6 +25,8 @@ class KeepRows(L.Callback):
         """When the epoch began, for `time.perf_counter`; None before training."""
         self.spent = 0.0
         """Seconds spent on this epoch before an interruption."""
+        self.learning_rate = 0.0
+        """Of the last step. When an epoch ends, the optimizer has that of the next step already."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self._seconds()}
@@ -34,6 +36,12 @@ class KeepRows(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter() - self.spent
+        self.learning_rate = _learning_rate(trainer)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self.learning_rate = _learning_rate(trainer)
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter()
@@ -42,11 +50,16 @@ class KeepRows(L.Callback):
         seconds = self._seconds()
         rows: list[Row] = [{**row, "seconds": seconds} for row in _rows(pl_module)]
         self.run.append_metrics(rows)
-        rates = {group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group}
-        self.logger.log([{**row, "learning_rate": float(max(rates, default=0.0))} for row in rows])
+        self.logger.log([{**row, "learning_rate": self.learning_rate} for row in rows])
 
     def _seconds(self) -> float:
         return 0.0 if self.started is None else time.perf_counter() - self.started
+
+
+def _learning_rate(trainer: L.Trainer) -> float:
+    """The largest of the optimizer's groups; 0 for an optimizer without one."""
+    rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
+    return float(max(rates, default=0.0))
 
 
 class KeepWeights(L.Callback):

@@ -108,10 +108,7 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
     takes = inspect.signature(factory.load(LRScheduler)).parameters
     more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
     made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
-    try:
-        _run_dry(made, make, job.trainer.max_epochs * changes)
-    except UserError as error:
-        raise UserError(f"model.scheduler: {error}") from error
+    _run_dry(made, make, job.trainer.max_epochs * changes)
     return made
 
 
@@ -130,7 +127,7 @@ def _run_dry(made: Callable[[Optimizer], LRScheduler], make: MakeOptimizer, chan
         rate = float(optimizer.param_groups[0]["lr"])
         if not 0 <= rate < math.inf:
             raise UserError(
-                f"the rate is {rate:.4g} after {change:,} of {changes:,} changes; "
+                f"model.scheduler: the rate is {rate:.4g} after {change:,} of {changes:,} changes; "
                 "expected a schedule with rates of at least 0"
             )
         try:
@@ -138,7 +135,8 @@ def _run_dry(made: Callable[[Optimizer], LRScheduler], make: MakeOptimizer, chan
         except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
             expected = "a function of the step alone" if change == 0 else "a schedule for all epochs of the run"
             raise UserError(
-                f"change {change + 1:,} of {changes:,} fails with {first_line(error).rstrip('.')}; expected {expected}"
+                f"model.scheduler: change {change + 1:,} of {changes:,} fails with {first_line(error).rstrip('.')}; "
+                f"expected {expected}"
             ) from error
 
 

@@ -47,14 +47,13 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs(capacity)
     runs = [pack.run for pack in packs]
-    for number, run in enumerate(runs):
-        overwriting.settle(run, runs[number + 1 :] if job.overwrite else ())
-    first = overwriting.begun_at(runs)
+    settled = [overwriting.settle(run, runs[number + 1 :] if job.overwrite else ()) for number, run in enumerate(runs)]
+    first = overwriting.begun_at(runs, none=len(runs) if any(settled) else 0)
     for number, pack in enumerate(packs):
         successor = overwriting.successor(pack.run)
         if job.overwrite and number < first and pack.run.finished:
-            left = overwriting.successor(runs[first]).name
-            print(f"{pack.run.path}: trained anew already, skipped; {left} is left")
+            left = "".join(f"; {overwriting.successor(run).name} is left" for run in runs[first : first + 1])
+            print(f"{pack.run.path}: trained anew already, skipped{left}")
         elif job.overwrite and (pack.run.path.exists() or successor.path.exists()):
             train_pack(replace(pack, at=successor))
             overwriting.settle(pack.run, runs[number + 1 :])
@@ -180,7 +179,8 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         replicas = f"{len(job.seeds)} replica(s) at data.batch_size={job.data.batch_size}"
+        smaller = "data.batch_size" if len(job.seeds) == 1 else "pack.max_replicas"
         raise UserError(
             f"seed={format_seeds(job.seeds)}: {replicas} do not fit into the memory of {device_name(device)}; "
-            "lower pack.max_replicas"
+            f"expected a smaller {smaller}"
         ) from error

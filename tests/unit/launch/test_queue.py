@@ -45,6 +45,13 @@ def test_queue_of_the_paper_begins_with_what_is_worth_most_seed_by_seed(paper: l
     assert all(len(entry.job.seeds) == 1 for entry in paper)
 
 
+def test_part_of_the_seeds_trains_the_runs_that_are_listed() -> None:
+    entries = read_queue("paper", 1, ["seed=3-4", "model.net.dropout=0.2"])
+    for entry in entries[:2]:
+        assert queue.compose("train", list(entry.overrides)).run.name == entry.job.run.name
+    assert [entry.job.seeds for entry in entries[:2]] == [(3,), (4,)]
+
+
 def test_unknown_queue_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"^queue=papers: expected paper"):
         read_queue("papers", None)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith_erd.models.weights import is_plain, load_tensors
+from arith_erd.errors import UserError
+from arith_erd.models.weights import is_plain, load_tensors, read_state
 
 
 def test_tensors_and_plain_values_are_read(tmp_path: Path) -> None:
@@ -25,10 +26,11 @@ def test_compressed_archive_is_refused(tmp_path: Path) -> None:
         load_tensors(tmp_path / "file")
 
 
-def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="not a regular file"):
-        load_tensors(tmp_path / "pipe")
+@pytest.mark.parametrize("name", ["pipe", "pipe.safetensors"])
+def test_pipe_is_refused_without_waiting(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match="not a regular file"):
+        read_state(tmp_path / name)
 
 
 def test_pickled_code_is_not_run(tmp_path: Path) -> None:

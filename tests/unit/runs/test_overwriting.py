@@ -68,6 +68,19 @@ def test_interrupted_overwriting_of_several_packs_continues_with_the_same_pack(t
     assert trained[3:] == [(0,), (1,), (2,)]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_finished_successor_is_not_trained_again(tmp_path, monkeypatch, capsys, overwrite):
+    job = compose("train", ["seed=0-1", "pack.max_replicas=1", f"runs_dir={tmp_path}"])
+    for run in job.runs():
+        run_at(run.path, job.resolved, "old")
+    last = job.runs()[1]
+    run_at(successor(last).path, job.resolved, "new")
+    monkeypatch.setattr("arith_erd.training.train.train_pack", None)
+    train(replace(job, overwrite=overwrite))
+    assert (last.path / "new").is_file()
+    assert capsys.readouterr().out.count("skipped") == 2
+
+
 def test_kill_before_the_change_of_places_does_not_hide_what_is_left(tmp_path, config):
     first, second = (run_at(tmp_path / name, config, "old") for name in ("first", "second"))
     run_at(successor(first).path, config, "new")

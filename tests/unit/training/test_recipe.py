@@ -207,15 +207,15 @@ def test_optimizers_that_mix_the_numbers_of_a_tensor_are_recognised(make):
 
 
 def with_optimizer(name: str) -> Job:
-    return replace(job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3})))
+    return replace(job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer")))
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("Adafactor", r"^model\.optimizer\._target_=torch\.optim\.Adafactor: lets the seeds of a pack influence each"),
-        ("Muon", r"^torch\.optim\.Muon: .*2D"),
-        ("LBFGS", r"^torch\.optim\.LBFGS: "),
+        ("Muon", r"^model\.optimizer\._target_=torch\.optim\.Muon: .*2D"),
+        ("LBFGS", r"^model\.optimizer\._target_=torch\.optim\.LBFGS: "),
         ("SparseAdam", r"^model\.optimizer\._target_=torch\.optim\.SparseAdam: RuntimeError: .*dense gradients"),
     ],
 )
