@@ -27,10 +27,10 @@ def correlation(stack: str, space: str, largest: bool = True) -> tuple[int, floa
     return (by_layer.idxmax(), by_layer.max()) if largest else (by_layer.idxmin(), by_layer.min())
 
 
-def of_ours(seed: int) -> pd.Series:
+def of_ours(seed: int, task: str = "add", stack: str = "dec") -> pd.Series:
     """By layer, how distances in the decoder of one of our Transformers correlate with those of the value."""
-    (path,) = RESULTS.glob(f"runs/add-random-transformer-none-seed{seed}-*/probes/distance_correlation/rows.csv")
-    rows = pd.read_csv(path).query("stack == 'dec' and space == 'value' and level == 'out' and method == 'pearson'")
+    (path,) = RESULTS.glob(f"runs/{task}-random-transformer-none-seed{seed}-*/probes/distance_correlation/rows.csv")
+    rows = pd.read_csv(path).query("stack == @stack and space == 'value' and level == 'out' and method == 'pearson'")
     return rows.set_index("layer")["correlation"]
 
 
@@ -117,6 +117,33 @@ def held_out() -> list[str]:
     ]
 
 
+def multiplication() -> list[str]:
+    """How one Transformer and one nanoGPT learn to multiply."""
+    curves = {}
+    for model in ("transformer", "nanogpt"):
+        (file,) = RESULTS.glob(f"runs/mul-random-{model}-none-seed*/metrics.csv")
+        curves[model] = pd.read_csv(file).set_index("epoch")
+    right = {model: curve["val_seq_acc"] for model, curve in curves.items()}
+    leads = {model: (curve["train_seq_acc"] - right[model]).max() for model, curve in curves.items()}
+    late = right["transformer"].loc[201:]
+    epochs = {model: accuracy.index[accuracy >= 0.95][0] for model, accuracy in right.items()}
+    layers = of_ours(0, "mul")
+    assert layers.idxmax() == 6
+    assert layers.is_monotonic_increasing
+    (scaled,) = of_ours(0, "mul", "scaled bits")
+    paper = claims()["paper_says"]
+    return [
+        f"after epoch {epochs['transformer']} (the paper: {paper['table3-mul-none'].split()[0]})",
+        f"in the last {len(late)} epochs between {late.min():.1%} and {late.max():.1%}.",
+        f"with {late.loc[250]:.1%} and a mean absolute error of {says('mul-mae').split()[0]}",
+        f"the paper has {paper['fig1-mul']} and {paper['mul-mae']}.",
+        f"after epoch {epochs['nanogpt']}, and ends at {right['nanogpt'].loc[250]:.2%}.",
+        f"more than {math.ceil(1000 * leads['transformer']) / 10} points above",
+        f"for nanoGPT {math.ceil(1000 * leads['nanogpt']) / 10}.",
+        f"it rises from {layers[1]:.2f} to {layers[6]:.2f}, below the {scaled:.2f} of the scaled bits",
+    ]
+
+
 def over_training() -> list[str]:
     """How distances follow the value, epoch by epoch, in nanoGPT with seed 2."""
     rows = pd.read_csv(RESULTS / "value-over-training.csv")
@@ -155,6 +182,7 @@ def found() -> list[str]:
     fresh = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv")
     return [
         *held_out(),
+        *multiplication(),
         *over_training(),
         f"on {(fresh['verdict'] == fresh['expected']).sum()} of {len(fresh)} networks",
         f"All five Transformers reach {learned.split()[0]} of the pairs that they never saw within 50 epochs",

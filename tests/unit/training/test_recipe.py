@@ -207,7 +207,9 @@ def test_optimizers_that_mix_the_numbers_of_a_tensor_are_recognised(make):
 
 
 def with_optimizer(name: str) -> Job:
-    return replace(job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer")))
+    return replace(
+        job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer"))
+    )
 
 
 @pytest.mark.parametrize(
