@@ -402,10 +402,10 @@ def package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("broken.A", r"^_target_=somebody\.broken\.A: importing somebody\.broken fails with SyntaxError: invalid"),
-        ("needy.A", r"^_target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
-        ("empty.A", r"^_target_=somebody\.empty\.A: .*there is none of that name$"),
-        ("absent.A", r"^_target_=somebody\.absent\.A: .*there is none of that name$"),
+        ("broken.A", r"^group._target_=somebody\.broken\.A: importing somebody\.broken fails with SyntaxError: invalid"),
+        ("needy.A", r"^group._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
+        ("empty.A", r"^group._target_=somebody\.empty\.A: .*there is none of that name$"),
+        ("absent.A", r"^group._target_=somebody\.absent\.A: .*there is none of that name$"),
     ],
 )
 def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
@@ -422,7 +422,7 @@ def test_trust_in_a_package_that_is_not_there_is_refused(package, name):
 def test_constructor_errors_become_one_line():
     with pytest.raises(UserError, match=r"^task\.bits=1: expected"):
         build({"_target_": "arith_erd.tasks.Add", "bits": 1})
-    with pytest.raises(UserError, match=r"^arith_erd\.tasks\.Add: .*carry"):
+    with pytest.raises(UserError, match=r"^group\._target_=arith_erd\.tasks\.Add: .*carry"):
         build({"_target_": "arith_erd.tasks.Add", "carry": 1})
 
 
