@@ -402,10 +402,10 @@ def package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("broken.A", r"^group._target_=somebody\.broken\.A: importing somebody\.broken fails with SyntaxError: invalid"),
-        ("needy.A", r"^group._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
-        ("empty.A", r"^group._target_=somebody\.empty\.A: .*there is none of that name$"),
-        ("absent.A", r"^group._target_=somebody\.absent\.A: .*there is none of that name$"),
+        ("broken.A", r"^group\._target_=somebody\.broken\.A: importing .* fails with SyntaxError: invalid"),
+        ("needy.A", r"^group\._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
+        ("empty.A", r"^group\._target_=somebody\.empty\.A: .*there is none of that name$"),
+        ("absent.A", r"^group\._target_=somebody\.absent\.A: .*there is none of that name$"),
     ],
 )
 def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
