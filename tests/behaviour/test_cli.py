@@ -19,7 +19,7 @@ BAD_INPUT = {
     "seeds backwards": ("seed=4-0", "seed=4-0: expected .*0-4"),
     "negative seed": ("seed=-1", "seed=-1: expected .*integers from 0"),
     "the same seed twice": ("seed=[0,0]", r"seed=\[0, 0\]: expected each seed once"),
-    "fraction of two": ("split.fraction=2", r"split\.fraction=2: expected a number between 0 and 1"),
+    "fraction of two": ("split.fraction=2", r"split\.fraction=2\.0: expected a number between 0 and 1"),
     "heads that do not share": (
         "model.net.d_model=63",
         r"model\.net\.d_model=63: expected a multiple of .*num_heads=8",
@@ -94,7 +94,7 @@ def test_bad_input_gives_a_short_message_and_writes_nothing(case, main, folder):
     [
         ("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: expected"),
         ("train.py", "-m seed=4-0", "seed=4-0: expected"),
-        ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2: expected"),
+        ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
     ],
 )
 def test_refusing_needs_no_torch(program, typed, message, light, folder):
@@ -111,7 +111,7 @@ def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, mai
     ("arguments", "message"),
     [
         ("probe=dataste", "probe=dataste: expected .*dataset"),
-        ("probe=dataset split.fraction=2", r"split\.fraction=2: expected"),
+        ("probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
         ("probe=dataset +out.dir=x", "out"),
         ("probe=dataset trainer.max_epochs=3", r"trainer.*: no such key"),
         ("probe=dataset run=runs/none", "run=runs/none: .*takes no run=, checkpoint= or reference="),

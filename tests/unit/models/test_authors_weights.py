@@ -179,7 +179,7 @@ def test_files_without_a_state_dict_are_refused(tmp_path: Path, value: object) -
 
 def test_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a checkpoint\n")
-    for name, why in (("text", "damaged"), ("absent", "No such file"), (".", "Is a directory")):
+    for name, why in (("text", "damaged"), ("absent", "No such file"), (".", "is not a regular file")):
         with pytest.raises(UserError, match=why):
             load_official(tmp_path / name, TASK)
 
