@@ -91,12 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Print the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
     about = "folders of run directories (runs); of a seed that is in several, the first folder counts"
-    parser.add_argument("runs", type=Path, nargs="*", help=about)
+    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=about)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     options = parser.parse_args(arguments)
-    runs = options.runs or [Path("runs")]
     with one_line_errors():
-        describe(*build(runs, options.out), runs[0])
+        describe(*build(options.runs, options.out), options.runs[0])
         print(options.out / "index.html")
 
 

@@ -87,7 +87,6 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     environment.globals |= {"more": _more, "strip": _strip, "TASKS": TASKS, "MAX_PANELS": MAX_PANELS}
     return environment.get_template(template).render(
         paper=paper,
-        folder=str(runs),
         runs=runs,
         version=__version__,
         total=len(results),

@@ -126,9 +126,8 @@ def notes(result: Result) -> list[str]:
     kind = f"the same fact as {claim.same_as}, not counted" if claim.same_as else ""
     kind = "set-up" if claim.kind == "setup" else kind
     averaged = f"epoch {result.averaged} on the averaged curve" if result.averaged is not None else ""
-    theirs = ""
-    if result.theirs is not None and result.source != GIVEN:
-        theirs = f"{number(result.theirs, claim.unit)} on the authors' weights"
+    authors = None if result.source == GIVEN else result.theirs
+    theirs = "" if authors is None else f"{number(authors, claim.unit)} on the authors' weights"
     return [note for note in (kind, result.cause, averaged, theirs, claim.erratum) if note]
 
 
