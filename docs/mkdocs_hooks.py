@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,5 +54,6 @@ def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """``../../results/x.png``, which works on GitHub, is one folder nearer on the site."""
-    return markdown.replace("](../../results/", "](../results/")
+    """Figures and notebooks, which are outside ``docs/`` in the repository, are in its top folder on the site."""
+    markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
+    return markdown.replace("../results/", "results/")

@@ -141,11 +141,14 @@ def test_documented_options_exist(program: str, line: str) -> None:
     compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/k8s/README.md"])
-def test_links_to_files_lead_somewhere(page: str) -> None:
-    """``make docs`` checks the links within ``docs/``."""
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text())
-    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
+FURTHER = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "deploy/k8s/README.md", "benchmarks/README.md")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FURTHER], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    """In the repository, where pages are read too; ``make docs`` checks those of the site."""
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
 
 
 def test_readme_is_short() -> None:
