@@ -125,14 +125,19 @@ def coverage(root: Path):
     spec = importlib.util.spec_from_file_location("coverage_of_intervals", root / "benchmarks" / "coverage.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.coverage(trials=1200)
+    return module.coverage(trials=1200, seeds=5)
 
 
 def test_every_interval_in_use_covers_at_least_92_percent_at_five_seeds(coverage) -> None:
     """Two standard errors of 1,200 samples are 1.5%; the least that 10,000 samples gave is 92.5%."""
     for (interval, name), share in coverage.items():
-        if interval != "mean, Student's t":
+        if interval != "mean, Student's t" and name != "10% never learn":
             assert share >= 0.92 - 0.012, (interval, name)
+
+
+def test_five_seeds_say_little_of_rare_failures(coverage) -> None:
+    """Where one seed in ten fails, five all succeed in 59% of samples, and their interval is a point off the truth."""
+    assert coverage["mean", "10% never learn"] == pytest.approx(1 - 0.9**5, abs=0.04)
 
 
 def test_students_t_alone_covers_less_for_skewed_seeds(coverage) -> None:

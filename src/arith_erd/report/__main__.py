@@ -17,8 +17,6 @@ from .collect import Collection, collect
 from .figures import paper_figures
 from .paper import load_paper
 
-DPI = 130
-
 
 def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> tuple[Collection, list[claims.Result]]:
     """Read folders of runs and write the report.
@@ -69,7 +67,7 @@ def _save(figure: Figure | None, path: Path) -> str | None:
         return None
     svg = svg_of(figure, path.name)
     figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-    figure.savefig(path.with_suffix(".png"), dpi=DPI)
+    figure.savefig(path.with_suffix(".png"), dpi=130)
     path.with_suffix(".svg").write_text(svg)
     return svg
 

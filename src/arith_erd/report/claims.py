@@ -31,7 +31,7 @@ class Result:
     """A claim beside what we measured.
 
     Attributes:
-        samples: for each kind of run, one row per replica: ``replica, seed, low, high``.
+        samples: one row per replica, ``replica, seed, low, high``, for each kind of run.
         source: our runs, the authors' weights, or the task alone, which needs no run.
         theirs: the same, measured on the authors' weights.
         averaged: epochs at which the curve averaged over the seeds gets there; reported beside the median.
@@ -52,11 +52,6 @@ class Result:
     votes: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def values(self) -> pd.DataFrame:
-        """Of the first kind of run."""
-        return self.samples[0]
-
-    @property
     def n(self) -> int:
         """Seeds of the kind of run that has the fewest."""
         return min(map(len, self.samples))
@@ -64,7 +59,7 @@ class Result:
     @property
     def exact(self) -> bool:
         """Whether the number follows from definitions and no seed can change it."""
-        return self.source == EXACT or self.claim.kind == "setup"
+        return self.claim.compare == "value"
 
     @property
     def counted(self) -> bool:
@@ -112,12 +107,12 @@ def judge(claim: Claim, found: Collection) -> Result:
     if result.n == 0:
         lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
         return replace(result, cause="; ".join(lacking))
-    votes = result.values["low"].value_counts() if claim.compare == "votes" else pd.Series(dtype=int)
+    votes = result.samples[0]["low"].value_counts() if claim.compare == "votes" else pd.Series(dtype=int)
     result = replace(
         result,
         estimate=_estimate(claim, result.samples),
         votes={int(layer): int(count) for layer, count in votes.items()},
-        averaged=measure.of_average(found, result.values) if claim.compare == "median" else None,  # type: ignore
+        averaged=measure.of_average(found, result.samples[0]) if claim.compare == "median" else None,  # type: ignore
     )
     result = replace(result, verdict=_verdict(result))
     if result.verdict == "inconclusive":
@@ -140,7 +135,9 @@ def _estimate(claim: Claim, samples: list[pd.DataFrame]) -> Estimate:
     terms = [Mean.of(low, weight) for (low, _), (weight, _) in zip(bounds, claim.arms, strict=True)]
     if claim.compare == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
-    return Estimate.of_means(terms, (0.0, 1.0) if claim.unit == "accuracy" else (-np.inf, np.inf))
+    farthest = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
+    spans = {"accuracy": (0.0, 1.0), "points": (-farthest, farthest)}
+    return Estimate.of_means(terms, spans.get(claim.unit, (-np.inf, np.inf)))
 
 
 def _verdict(result: Result) -> Verdict:
@@ -171,11 +168,16 @@ def _of_votes(claim: Claim, votes: Mapping[int, int]) -> Verdict:
     return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= LEVEL else "inconclusive"
 
 
+def _least(claim: Claim) -> int:
+    """Seeds that a verdict takes."""
+    return MIN_FOR_MEDIAN if claim.compare == "median" else MIN_SEEDS
+
+
 def _seeds_needed(result: Result) -> int | None:
-    """The smallest number of seeds that would give a verdict, were further seeds like those that are there."""
+    """The fewest seeds that decide, were further ones like these; None from too few of them, or if no number would."""
     claim, estimate, votes = result.claim, result.estimate, result.votes
-    if result.source == GIVEN or not estimate:
-        return MIN_SEEDS
+    if result.n < _least(claim) or not estimate:
+        return None
     for n in (n for n in SEEDS_TRIED if n > result.n):
         if votes:
             scaled = {layer: int(count * n / sum(votes.values())) for layer, count in votes.items()}
@@ -195,18 +197,16 @@ def _cause(result: Result, found: Collection) -> str:
     why = ""
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
-        why = "" if result.exact else "the whole interval lies outside the tolerance"
-        why = "too few seeds name the published layer for a majority" if result.votes else why
+        by_votes = "too few seeds name the published layer for a majority"
+        why = by_votes if result.votes else "" if result.exact else "the whole interval lies outside the tolerance"
         why = claim.cause.format(device=devices or "another device") or why
     if result.verdict == "inconclusive":
         few = result.estimate is None or result.estimate.interval is None
         why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
-        if claim.compare == "median" and result.n < MIN_FOR_MEDIAN:
-            why = f"{result.n} seeds, and the range of a median takes {MIN_FOR_MEDIAN}"
-        if result.n < MIN_SEEDS:
-            why = f"{result.n} seed{'s' if result.n > 1 else ''}, and a verdict takes {MIN_SEEDS}"
-        more = f"{needed} seeds like these would decide it" if needed else "more seeds like these would not decide it"
-        why = "; ".join(filter(None, (why, more)))
+        enough = f"about {needed} seeds like these would" if needed else "more seeds like these would not"
+        why = "; ".join(filter(None, (why, f"{enough} decide it")))
+        if result.n < (least := _least(claim)):
+            why = f"{result.n} seed{'s' if result.n > 1 else ''}, and a verdict takes {least}"
     censored = _censoring(result) if result.censored else ""
     given = "measured on the authors' weights only" if result.source == GIVEN else ""
     training = f"{result.unfinished} more still training" if result.unfinished else ""

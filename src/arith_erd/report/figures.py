@@ -64,7 +64,7 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
         never = claim.unit != "epochs"  # the paper never got to 95%
         if estimate is None:
             return Cell(claim.value, never)
-        return Cell(claim.value, never, estimate.low, estimate.value, estimate.interval, result.values)
+        return Cell(claim.value, never, estimate.low, estimate.value, estimate.interval, result.samples[0])
 
     cells = {
         title: {label: cell(results[f"table3-{task}-{name}"]) for name, label in paper.ablations.items()}

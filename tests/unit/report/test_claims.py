@@ -76,7 +76,7 @@ def test_verdict_needs_the_whole_interval(synthetic) -> None:
     synthetic.run("split=vs_v", reach=None, final=[0.91, 0.92, 0.93, 0.94, 0.95])  # the mean is within two points
     crossing = one(synthetic, "fig3-add-vs_v")
     assert (crossing.verdict, crossing.seeds_needed) == ("inconclusive", 9)
-    assert "9 seeds like these would decide it" in crossing.cause
+    assert "about 9 seeds like these would decide it" in crossing.cause
     synthetic.run("split=vs_t", reach=None, final=[0.90, 0.90, 0.91, 0.92, 0.91])
     assert one(synthetic, "fig3-add-vs_t").verdict == "differs"
 
@@ -98,14 +98,15 @@ def test_two_seeds_are_inconclusive_whatever_they_say(synthetic) -> None:
     for claim in ("fig3-add-vs_v", "fig3-add-vs_t"):
         result = one(synthetic, claim)
         assert result.estimate.interval is None
-        assert (result.verdict, result.seeds_needed) == ("inconclusive", 3)
-        assert result.cause.startswith("2 seeds, and a verdict takes 3")
+        assert (result.verdict, result.seeds_needed) == ("inconclusive", None)
+        assert result.cause == "2 seeds, and a verdict takes 3"
 
 
 def test_range_of_a_median_takes_five_seeds(synthetic) -> None:
     synthetic.run(seeds="0-3", reach=39.0)
     result = one(synthetic, "table3-add-none")
-    assert (result.estimate.value, result.verdict, result.seeds_needed) == (39, "inconclusive", 5)
+    assert (result.estimate.value, result.verdict) == (39, "inconclusive")
+    assert result.cause == "4 seeds, and a verdict takes 5"
     synthetic.run(seeds="4", reach=44.0)
     result = one(synthetic, "table3-add-none")
     assert (result.estimate.interval, result.verdict) == ((39, 44), "reproduced")
