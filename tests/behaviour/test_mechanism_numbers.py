@@ -13,6 +13,7 @@ from arith_erd.bits import ZERO
 from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.prefix import hypotheses, random_prefixes
 from arith_erd.interp.signature import LOCAL, RIVALS, some_of
+from arith_erd.stats import clopper_pearson
 from arith_erd.tasks import Add
 from tests.behaviour.pages import RESULTS, ROOT, cards, check_page
 
@@ -306,7 +307,7 @@ def mechanism() -> list[str]:
         *nanogpt(),
         *calibration(),
         f"all but {span(few, '.0f')} of 512 in our network of seed {few.index.item()}.",
-        f"0 of 512 means fewer than {1 - 0.05 ** (1 / 512):.1%}",
+        f"0 of 512 means at most {clopper_pearson(0, 512)[1]:.2%}",
     ]
 
 
