@@ -166,6 +166,26 @@ def over_training() -> list[str]:
     ]
 
 
+def multiplied_without_the_square() -> list[str]:
+    curves = {}
+    for model in ("transformer", "nanogpt"):
+        (file,) = RESULTS.glob(f"runs/mul-vs_v-{model}-none-seed*/metrics.csv")
+        curves[model] = pd.read_csv(file).set_index("epoch")
+    large, small = (curve.loc[201:] for curve in curves.values())
+    right = curves["nanogpt"]["val_seq_acc"]
+    paper = claims()["paper_says"]
+    spans = {half: f"{(c := large[f'{half}_seq_acc']).min():.1%} and {c.max():.1%}" for half in ("train", "val")}
+    return [
+        f"ends at {large.loc[250, 'val_seq_acc']:.1%} of it (the paper: {paper['fig3-mul-vs_v']}).",
+        f"In its last {len(large)} epochs that is between {spans['val']},",
+        f"between {spans['train']} of the pairs",
+        f"ends at {right[250]:.1%} (the paper: {paper['figE8-mul-vs_v']})",
+        f"After epoch {right.index[right >= 0.95][0]} it is at 95% for the first time",
+        f"anywhere between {small['val_seq_acc'].min():.1%} and {small['val_seq_acc'].max():.1%},",
+        f"while it answers {small['train_seq_acc'].min():.1%} or more",
+    ]
+
+
 def erased() -> list[str]:
     """What our Transformers still answer without the value or the carries, beside random concepts."""
     paths = sorted(RESULTS.glob("runs/add-random-transformer-none-seed*/probes/amnesic/rows.csv"))
@@ -228,6 +248,7 @@ def found() -> list[str]:
         *held_out(),
         *multiplication(),
         *over_training(),
+        *multiplied_without_the_square(),
         *erased(),
         f"on {(fresh['verdict'] == fresh['expected']).sum()} of {len(fresh)} networks",
         f"All five Transformers reach {learned.split()[0]} of the pairs that they never saw within 50 epochs",
