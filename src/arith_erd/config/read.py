@@ -78,6 +78,9 @@ def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> P
     needs = _group("probe", config["probe"]).get("needs", [])
     if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
         raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
+    for key, value in config["probe"].items():
+        if value == [] and key != "needs":
+            raise bad_value(f"probe.{key}", "[]", "one value or more")
     SWITCH("fail_fast", config["fail_fast"])  # the sweep reads it
     task = _task(config["task"])
     out = nullable(FOLDER)("out", config["out"])

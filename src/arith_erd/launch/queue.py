@@ -5,6 +5,7 @@ is killed leaves the others alone. The same command again skips what is finished
 """
 
 import argparse
+import math
 import os
 import shutil
 import signal
@@ -25,16 +26,16 @@ from rich.table import Table
 from ..config.compose import CONF, compose
 from ..config.job import Job
 from ..config.read import read_run
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, excerpt, first_line
 from ..runs import Run
 from ..seeds import format_seeds
 from ..system.boundary import program
-from ..system.files import read_text
+from ..system.files import read_text, require_writable
 from ..system.signals import Preempted
 from ..system.threads import usable_processors
 
-Kind = tuple[str, str, str]
-"""Task, model and ablation: what the time of an epoch depends on most."""
+Kind = tuple[int, int, str, str, str]
+"""Examples, batch size, model, task and ablation: what the time of an epoch depends on most."""
 MARGIN = 30.0
 """Seconds before the limit at which runs in progress are asked to stop: they finish their step and save."""
 PAUSE = 0.2
@@ -66,12 +67,14 @@ class Entry:
 
     @property
     def title(self) -> str:
-        return " ".join(self.words)
+        """Its words, with the values that are told in the end."""
+        told = dict(word.partition("=")[::2] for word in self.overrides)
+        return " ".join(f"{key}={told[key]}" for key in (word.partition("=")[0] for word in self.words))
 
 
 def kind_of(job: Job) -> Kind:
-    """``("add", "transformer", "none")``."""
-    return job.task.name, job.model.name, job.ablation.name
+    """``(16384, 128, "transformer", "add", "none")``."""
+    return job.task.size, job.data.batch_size, job.model.name, job.task.name, job.ablation.name
 
 
 def read_queue(name: str, pack: int | None, extra: Sequence[str] = ()) -> list[Entry]:
@@ -83,20 +86,37 @@ def read_queue(name: str, pack: int | None, extra: Sequence[str] = ()) -> list[E
         extra: overrides that every run is given too.
 
     Raises:
-        UserError: if there is no such list, or one of its runs is refused.
+        UserError: if there is no such list, it is none, or one of its runs is refused.
     """
     known = sorted(path.stem for path in (CONF / "queue").glob("*.yaml"))
     if name not in known:
         raise bad_value("queue", name, " or ".join(known))
     entries: dict[Path, Entry] = {}
-    for line in yaml.safe_load(read_text(CONF / "queue" / f"{name}.yaml")):
+    for line in read_lines(CONF / "queue" / f"{name}.yaml"):
         for words in expand(line):
             whole = compose("train", [*words, *extra])
+            if whole.overwrite:
+                raise bad_value("overwrite", "true", "false: a queue skips what is finished; train.py trains it anew")
             for seeds in batched(whole.seeds, pack):
                 job = whole.with_seeds(seeds)
                 title = (*(word for word in words if not word.startswith("seed=")), f"seed={format_seeds(seeds)}")
                 entries.setdefault(job.run.path, Entry(title, tuple(extra), job))
     return list(entries.values())
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a list, such as ``task=add,mul seed=0``.
+
+    Raises:
+        UserError: if the file is no list of lines.
+    """
+    try:
+        lines = yaml.safe_load(read_text(path))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        lines = first_line(error)
+    if not isinstance(lines, list) or not lines or not all(isinstance(line, str) for line in lines):
+        raise UserError(f"{path}: {excerpt(str(lines))}; expected a list of runs, each a line as - task=add,mul seed=0")
+    return lines
 
 
 def expand(line: str) -> Iterator[tuple[str, ...]]:
@@ -129,11 +149,11 @@ def timings(runs_dir: Path) -> dict[Kind, float]:
 def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
     """Seconds that a run still takes at most; None if nothing comparable has been timed here.
 
-    The nearest timings count: of the same kind, else of the same task and model, else of the same model.
+    The nearest timings count: of the same kind, else of another ablation, else of another task of the same size.
     """
     left = len(entry.job.seeds) * (entry.job.trainer.max_epochs - entry.epochs_done)
-    for part in (slice(None), slice(2), slice(1, 2)):
-        if seconds := [value for kind, value in measured.items() if kind[part] == entry.kind[part]]:
+    for known in (5, 4, 3):
+        if seconds := [value for kind, value in measured.items() if kind[:known] == entry.kind[:known]]:
             return median(seconds) * left
     return None
 
@@ -152,7 +172,8 @@ def show(entries: Iterable[Entry], measured: Mapping[Kind, float], jobs: int = 1
     console.print(table)
     more = f"; {unknown} runs of models that were never timed here are not counted" if unknown else ""
     what = f"hours of runs, {jobs} at a time" if jobs > 1 else "hours"
-    console.print(f"At most {total / 3600:.0f} {what}, by the timings in the runs folder{more}.", highlight=False)
+    most = math.ceil(total / 3600)
+    console.print(f"At most {most} {what}, by the timings in the runs folder{more}.", highlight=False)
 
 
 def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
@@ -175,7 +196,7 @@ def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
                 entry, status = running.pop(process), process.returncode
                 by_signal = status == -signal.SIGTERM or status > 128
                 killed |= by_signal
-                failed += [entry] if status and not by_signal else []
+                failed += [(entry, status)] if status and not by_signal else []
             if (late or killed) and not stopping:
                 print(f"{'the time is up' if late else 'stopped'}; the same command continues from here", flush=True)
                 stopping = True
@@ -192,8 +213,10 @@ def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
         for process in running:
             process.wait()
         raise
-    for entry in failed:
-        print(f"failed: {entry.title}; see {entry.job.run.error}", file=sys.stderr)
+    for entry, status in failed:
+        error = entry.job.run.error
+        why = f"see {error}" if error.exists() else f"its process ended with status {status}"
+        print(f"failed: {entry.title}; {why}", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -240,7 +263,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if getattr(given, option) is not None and not getattr(given, option) > 0:
                 raise bad_value(f"--{option}", getattr(given, option), "a number above 0")
         entries = read_queue(given.name, given.pack or (None if has_gpu() else 1), given.overrides)
-        show(entries, timings(entries[0].job.runs_dir), given.jobs)
+        runs_dir = entries[0].job.runs_dir
+        if not given.list:
+            require_writable("runs_dir", runs_dir)
+        show(entries, timings(runs_dir), given.jobs)
         return 0 if given.list else work(entries, given.hours and given.hours * 3600, given.jobs)
 
 

@@ -76,12 +76,14 @@ def ask(job: ProbeJob, question: Question) -> None:
     figure = probe.figure(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    files = {"probe.json": probe.sheet(name, rows, _settings(job) | _weights(job)).to_json(), **probe.files()}
+    weights = _weights(job, question.run)
+    files = {"probe.json": probe.sheet(name, rows, _settings(job) | weights).to_json(), **probe.files()}
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
         figure.savefig(beside, format="png")
-    show(probe.table(rows), probe.notes())
+    early = [f"the run is not finished: {state}" for origin in weights.values() if (state := origin.get("unfinished"))]
+    show(probe.table(rows), [*probe.notes(), *early])
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
     home = folder if question.run is None else question.run.path
@@ -156,8 +158,11 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _weights(job: ProbeJob) -> dict[str, dict[str, str]]:
-    """The origin of weights that are neither of a run nor the authors'. Their rows never meet a claim."""
+def _weights(job: ProbeJob, run: Run | None) -> dict[str, dict[str, str]]:
+    """The origin of weights that are neither a run's final ones nor the authors'. Their rows never meet a claim."""
+    if run is not None and job.epochs is None and not run.finished:
+        done = max((row["epoch"] for row in run.metrics()), default=0)
+        return {"weights": {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}}
     if job.reference is not None:
         return {"weights": {"reference": job.reference, "seeds": format_seeds(job.seeds)}}
     if job.checkpoint is not None and job.model is not None:

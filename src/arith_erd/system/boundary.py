@@ -1,6 +1,7 @@
 """The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing."""
 
 import contextlib
+import io
 import os
 import sys
 import tempfile
@@ -60,15 +61,19 @@ def one_line_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[None]:
-    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising."""
+    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
+
+    Characters that the terminal's encoding lacks are escaped.
+    """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = LastingStream(sys.stdout), LastingStream(sys.stderr)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        sys.stdout, sys.stderr = before
+    with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
+        sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdout, sys.stderr = before
 
 
 class LastingStream:
@@ -76,6 +81,8 @@ class LastingStream:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
         self._attempt(lambda: self._stream.write(text))

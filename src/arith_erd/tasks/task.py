@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .. import bits as bit
 from ..bits import MAX_BASE, ORDERS, ZERO, Array, Order
-from ..errors import bad_value, require_integer
+from ..errors import UserError, bad_value, require_integer
 
 ROWS = 2**20  # every table has fewer
 
@@ -151,12 +151,16 @@ class Task(ABC):
 
         Raises:
             ValueError: for another number of operands than the task has.
+            UserError: if the task's answers are no integers that ``width`` digits hold.
         """
         columns = operands or tuple(np.indices(self.shape).reshape(self.operands, -1))
         if len(columns) != self.operands:
             raise ValueError(f"{self.name} takes {self.operands} operands, received {len(columns)}")
         table = np.stack([np.asarray(x, dtype=np.int64) for x in columns], axis=1)
-        answer = self.answer(*table.T)
+        answer = np.asarray(self.answer(*table.T))
+        if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
+            accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digits} hold"
+            raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")
         return Examples(
             bits=self.bits,
             base=self.base,

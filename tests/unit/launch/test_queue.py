@@ -3,12 +3,13 @@
 import signal
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from arith_erd.errors import UserError
 from arith_erd.launch import queue
-from arith_erd.launch.queue import Entry, batched, cost, expand, read_queue, timings
+from arith_erd.launch.queue import Entry, batched, cost, expand, read_lines, read_queue, timings
 from arith_erd.system.signals import Preempted
 
 
@@ -57,6 +58,29 @@ def test_unknown_queue_lists_the_known_ones() -> None:
         read_queue("papers", None)
 
 
+@pytest.mark.parametrize("text", ["", "# only a comment", "- 3", "- task: add", "- [a", "task=add seed=0", "\xff"])
+def test_file_that_is_no_list_of_runs_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match=r"mine\.yaml: .*expected a list of runs"):
+        read_lines(tmp_path / "mine.yaml")
+
+
+def test_queue_trains_nothing_anew() -> None:
+    with pytest.raises(UserError, match=r"^overwrite=true: expected false"):
+        read_queue("smoke", 1, ["overwrite=true"])
+
+
+def test_title_says_what_is_trained() -> None:
+    titles = [entry.title for entry in read_queue("smoke", 1, ["task=sub", "scale=smoke"])]
+    assert all("task=sub" in title.split() for title in titles)
+
+
+def test_timings_of_small_tables_say_nothing_of_large_ones(paper: list[Entry]) -> None:
+    entry, small = paper[0], (64, 8, "transformer", "add", "none")
+    assert cost(entry, {small: 0.01}) is None
+    assert cost(entry, {small: 0.01, (16384, 128, "transformer", "mul", "none"): 2.0}) == 100
+
+
 def test_printed_cost_is_remaining_epochs_times_measured_epoch_time(trained_pack) -> None:
     measured = timings(trained_pack.path.parent)
     ((kind, seconds),) = measured.items()
@@ -100,7 +124,8 @@ def test_failed_run_does_not_stop_the_queue(
     assert queue.work(short, None) == 1
     assert len(programs.started) == 3
     failures = capsys.readouterr().err.splitlines()
-    assert [line.split(";")[0] for line in failures] == [f"failed: {short[i].title}" for i in (0, 2)]
+    ends = {0: "its process ended with status 1", 2: "its process ended with status 70"}  # no file says why
+    assert failures == [f"failed: {short[i].title}; {why}" for i, why in ends.items()]
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])

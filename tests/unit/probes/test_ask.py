@@ -1,9 +1,15 @@
 """Where an answer goes, and what it says about the weights that were asked."""
 
+import json
+import shutil
+
 import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.probes import ask
+from arith_erd.report.collect import collect
+from arith_erd.report.paper import load_paper
+from arith_erd.runs import Run
 
 OWN = ("checkpoint=mine.safetensors", "model=nanogpt", "task=add")
 
@@ -12,7 +18,7 @@ def question(*overrides: str) -> dict[str, str]:
     """The folder of an answer about given weights, and whose weights its description names."""
     job = compose("probe", ["probe=errors", *overrides])
     groups = [] if job.reference is not None else ["task"]
-    return {"folder": ask._folder_name(job, groups), **ask._weights(job).get("weights", {})}
+    return {"folder": ask._folder_name(job, groups), **ask._weights(job, None).get("weights", {})}
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
@@ -28,3 +34,18 @@ def test_weights_of_others_are_named():
 
 def test_authors_weights_need_no_name():
     assert set(question("checkpoint=add.pt", "task=add")) == {"folder"}
+
+
+def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
+    """Not even when the run has finished."""
+    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+    run.summary_file.rename(tmp_path / "summary.json")
+    ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
+    assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
+    weights = json.loads((run.probe("errors") / "probe.json").read_text())["settings"]["weights"]
+    assert weights == {"unfinished": "after epoch 4 of 4"}
+    (tmp_path / "summary.json").rename(run.summary_file)
+    departs = collect(tmp_path, load_paper().setup).probes["errors"]["departs"]
+    assert departs.str.contains("unfinished").all()
+    ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
+    assert "weights" not in json.loads((run.probe("errors") / "probe.json").read_text())["settings"]

@@ -193,6 +193,22 @@ def test_last_carry_is_the_top_bit_of_the_sum():
     np.testing.assert_array_equal(concepts["carries"][:, -1], concepts["completion_bits"][:, -1])
 
 
+class Narrow(Square):
+    width = 3
+
+
+class Half(Square):
+    def answer(self, a):
+        return a / 2
+
+
+@pytest.mark.parametrize(("task", "received"), [(Narrow(bits=3), "from 0 to 49"), (Half(bits=3), "from 0.0 to 3.5")])
+def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
+    """Else the network would learn other answers than those that probes look for."""
+    with pytest.raises(UserError, match=rf"^task=square: answers {received}; expected integers from 0 to"):
+        task.examples()
+
+
 @given(tasks_with_operands())
 def test_concepts(case):
     task, operands = case
