@@ -10,8 +10,11 @@ import importlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError, bad_value, first_line
@@ -130,12 +133,32 @@ class Factory:
             UserError: if there is no such class, or it refuses the arguments.
         """
         made = self.load(kind)
-        try:
+        with self.blamed():
             return made(*positional, **{**self.arguments, **named})
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Within the block code of the class runs, which may raise anything; it becomes one line, with the place.
+
+        Raises:
+            UserError: for any other exception.
+        """
+        try:
+            yield
         except UserError:
             raise
-        except Exception as error:  # constructors raise anything when they do not take a value
-            raise UserError(f"{self.key}._target_={self.target}: {error}") from error
+        except Exception as error:
+            raise self.fault(f"{first_line(error)}{self._place(error)}") from error
+
+    def fault(self, what: str) -> UserError:
+        """What is wrong with the class, to be raised by the caller."""
+        return UserError(f"{self.key}._target_={self.target}: {what}")
+
+    def _place(self, error: Exception) -> str:
+        """`` (my_loss.py, line 12)``: the last line of the class's own file before the error, if it got that far."""
+        file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
 
     def load(self, kind: type[Kind]) -> type[Kind]:
         """The class, if it is defined in an allowed package; re-exports are refused.

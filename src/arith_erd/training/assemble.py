@@ -21,6 +21,7 @@ from .checkpoint import CheckpointFile
 from .data import TableData
 from .module import LitPack
 from .pack import Pack, compiles_layers
+from .trial import try_step
 
 LONG = 20e12
 """Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
@@ -45,6 +46,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, recipe.loss_of(job))
     recipe.begin_loss(job, pack, data)
+    try_step(job, pack, data)
     optimizer = recipe.optimizer_of(job, device)
     schedule = recipe.schedule_of(job, data, optimizer)
     interval = job.model.scheduler.interval if job.model.scheduler else "step"
@@ -153,5 +155,6 @@ def capacity(job: Job) -> int:
             network.double()
         lengths = (job.task.prompt_length, job.task.width)
         prompt, answer_in = (torch.zeros(_batch_size(job), n, dtype=torch.int64) for n in lengths)
-        replica = memory.training_bytes(network, prompt, answer_in)
+        with job.model.net.blamed():
+            replica = memory.training_bytes(network, prompt, answer_in)
     return memory.replicas_that_fit(len(job.seeds), replica, device)

@@ -170,6 +170,21 @@ class Pack(nn.Module):
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(dict(self.stacked.named_parameters()), keys, prompt, completion, targets)
 
+    def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the loss would get at the first step, with nothing compiled and all replicas at once, on any device.
+
+        Args:
+            prompt: (R, B, P).
+            completion: (R, B, m).
+
+        Returns:
+            The logits, (R, B, m, V); and the activation that the loss reads, (R, B, T, F) or None.
+        """
+        (skeleton,) = self._skeleton
+        skeleton.train()
+        parameters: dict[str, Tensor] = dict(self.stacked.named_parameters())
+        return self._replicas(parameters, self._keys(0), prompt, shift_right(completion), in_turn=False)
+
     def _keys(self, step: int) -> Keys:
         """The dropout keys of a step, (R, 2) for each site.
 
@@ -200,7 +215,12 @@ class Pack(nn.Module):
         return losses
 
     def _replicas(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
+        self,
+        parameters: dict[str, Tensor],
+        keys: Keys,
+        prompt: Tensor,
+        answer_in: Tensor,
+        in_turn: bool | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
         (skeleton,) = self._skeleton
@@ -215,7 +235,7 @@ class Pack(nn.Module):
             return logits, self._activation(prompt, answer_in)
 
         number = len(self.seeds)
-        if self._in_turn:
+        if self._in_turn if in_turn is None else in_turn:
             # Without a copy of every gradient if there is one replica only.
             single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
             weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]

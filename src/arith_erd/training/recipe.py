@@ -36,16 +36,11 @@ def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
         UserError: if it does not take its options, or lets replicas influence each other.
     """
     make = partial(job.model.optimizer.build, Optimizer)
-    target = f"model.optimizer._target_={job.model.optimizer.target}"
-    try:
+    with job.model.optimizer.blamed():  # it may raise anything at a tensor or a gradient that it cannot use
         alone = replicas_are_independent(make, device)
-    except UserError:
-        raise
-    except Exception as error:  # an optimizer may raise anything at a tensor or a gradient that it cannot use
-        raise UserError(f"{target}: {first_line(error)}") from error
     if not alone:
-        raise UserError(
-            f"{target}: lets the seeds of a pack influence each other, since it mixes the numbers of a tensor; "
+        raise job.model.optimizer.fault(
+            "lets the seeds of a pack influence each other, since it mixes the numbers of a tensor; "
             "expected an optimizer that treats each number by itself, such as optimizer=adamw"
         )
     return make
@@ -149,8 +144,10 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     """Give the loss of a pack its parameters.
 
     Raises:
-        UserError: if the task and the activation do not go together with it.
+        UserError: if the task and the activation do not go together with it, or the network's or its own code fails.
     """
     if pack.loss.site is not None:
-        shape = pack.activation_shape(job.task.prompt_length, job.task.width)
-        pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
+        with job.model.net.blamed():
+            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
+        with job.model.loss.blamed():
+            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
