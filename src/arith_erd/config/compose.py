@@ -17,13 +17,16 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import UserError, bad_value
 from .build import trust
 from .explain import GROUPS, RECIPE, explain
+from .groups import Model, Training
 from .job import Job, ProbeJob
 from .read import read_job, read_probe_job
-from .rules import SWITCH, leaves, no_such_key
+from .rules import SWITCH, as_real, leaves, no_such_key, reals
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 ConfigName = Literal["train", "probe"]
+REALS = reals("model", Model) | reals("trainer", Training)
+"""Keys that take real numbers, whatever their default."""
 
 
 @overload
@@ -180,11 +183,18 @@ def _require_known_keys(
 
 
 def _write_reals(config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]) -> None:
-    """Make 1 of a real number 1.0, as its default is written, so that both are one run."""
+    """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
     known = _defaults(config_name, choices, search)
     for key, value in leaves(_plain(composed)):
-        if type(value) is int and type(known.get(key)) is float:
-            OmegaConf.update(composed, key, float(value))
+        default = known.get(key)
+        if key in REALS or type(default) is float:
+            real = as_real(value)
+        elif isinstance(default, list) and isinstance(value, list) and all(type(x) is float for x in default):
+            real = [as_real(x) for x in value]
+        else:
+            continue
+        if repr(real) != repr(value):
+            OmegaConf.update(composed, key, real)
 
 
 def _require_whole_recipe(

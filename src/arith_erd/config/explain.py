@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Set
 
+from hydra.errors import OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import bad_value, first_line
-from .rules import no_such_key
+from .rules import as_text, no_such_key
 
 RECIPE = ("optimizer", "scheduler", "loss")
 """Groups that fill the key of their name in ``model``."""
@@ -32,6 +33,12 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
         return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
+    if isinstance(error, OverrideParseException):
+        return _unread(error.override)
+    if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
+        key, value = ambiguous.groups()
+        text = f"\"{key}='{value}'\""
+        return f"{key}={value}: expected -m too, for a job of each value; or {key}=[{value}], a list; or {text}, a text"
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
@@ -40,3 +47,13 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
         return str(no_such_key(misspelt[1], keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
+
+
+def _unread(override: str) -> str:
+    """What to say of an override that Hydra's grammar does not have."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        return f"{override}: expected KEY=VALUE, as task=add"
+    if re.search(r"""["'\[\](){}]""", value):
+        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
+    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'

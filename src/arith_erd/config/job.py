@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..runs import Run, find_run
 from ..runs.plan import plan_packs
 from ..seeds import format_seeds
@@ -141,6 +141,20 @@ class ProbeJob:
     def runs(self) -> list[Run]:
         """No runs: a probe trains nothing."""
         return []
+
+    def take_folder(self, taken: set[Path]) -> None:
+        """Add the folder of the answer to those of other jobs of a sweep, as far as theirs could be the same.
+
+        Raises:
+            UserError: if it is one of them, since the answers would overwrite one another.
+        """
+        epochs = "" if self.epochs is None else f"-{self.epochs}"
+        own = self.out or (self.run and Path(self.run, "probes", f"{self.probe.name}{epochs}"))
+        if own in taken:
+            accepted = "a folder for each job, as out='answers/${probe.name}'"
+            raise bad_value("out", self.out or "null", f"{accepted}; {own} would get the answers of several")
+        if own:
+            taken.add(own)
 
 
 def _sizes(task: Task) -> dict[str, int]:

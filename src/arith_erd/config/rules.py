@@ -7,6 +7,7 @@ An *open* group is one whose ``_target_`` takes the keys as arguments (`build.fa
 
 import difflib
 import math
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
@@ -71,6 +72,11 @@ def is_number(value: object, low: float, high: float = sys.float_info.max) -> bo
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
+def as_real(value: Any) -> Any:
+    """1 -> 1.0 and -0.0 -> 0.0; what is no number stays as it is."""
+    return value + 0.0 if is_number(value, -sys.float_info.max) else value
+
+
 def is_positive(value: object) -> bool:
     return is_number(value, math.ulp(0.0))
 
@@ -128,6 +134,11 @@ def read_group(kind: type[Group], name: str, group: Any) -> Group:
     return kind(**{k: readers[k](f"{name}.{k}", value) for k, value in group.items()})
 
 
+def reals(name: str, kind: type) -> set[str]:
+    """The dotted keys of a closed group whose type is float, or float or null."""
+    return {f"{name}.{k}" for k, hint in get_type_hints(kind).items() if float in (hint, *get_args(hint))}
+
+
 def require_keys(name: str, group: Any, known: Collection[str], required: Collection[str]) -> None:
     """Refuse a group with a key that nothing reads, or without one that is needed; ``name`` is empty at the top."""
     prefix = f"{name}." if name else ""
@@ -157,6 +168,11 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     siblings = siblings or sorted({k.split(".")[0] for k in known})
     hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
     return UserError(f"{key}: no such key; {hint}")
+
+
+def as_text(value: str) -> str:
+    """``'a=b'``: a text as Hydra reads it, with quotes if it has characters that Hydra reads only so."""
+    return value if re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) else f"'{value}'"
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> "list[tuple[str, Any]]":

@@ -7,32 +7,36 @@ is killed leaves the others alone. The same command again skips what is finished
 import argparse
 import math
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
 import yaml
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from rich.console import Console
 from rich.table import Table
 
-from ..config.compose import CONF, compose
+from ..config.compose import CONF, compose, hydra_over_conf
 from ..config.job import Job
 from ..config.read import read_run
 from ..errors import UserError, bad_value, excerpt, first_line
 from ..runs import Run
 from ..seeds import format_seeds
+from ..system import signals
 from ..system.boundary import program
 from ..system.files import read_text, require_writable
 from ..system.signals import Preempted
 from ..system.threads import usable_processors
+from .sweep import expand
 
 Kind = tuple[int, int, str, str, str]
 """Examples, batch size, model, task and ablation: what the time of an epoch depends on most."""
@@ -62,14 +66,35 @@ class Entry:
         return kind_of(self.job)
 
     @property
+    def finished(self) -> bool:
+        return all(run.finished for run in self.job.runs())
+
+    @property
     def epochs_done(self) -> int:
-        return max((row["epoch"] for row in self.job.run.metrics()), default=0)
+        """Of the pack that is least far, where its seeds are trained in several."""
+        return min(epochs_done(run) for run in self.job.runs())
+
+    @property
+    def epochs_left(self) -> int:
+        """Summed over its seeds."""
+        most = self.job.trainer.max_epochs
+        return sum(len(pack.seeds) * (most - epochs_done(pack.run)) for pack in self.job.packs())
+
+    @property
+    def error(self) -> Path | None:
+        """The file that says why its training failed, if there is one."""
+        return next((run.error for run in self.job.runs() if run.error.exists()), None)
 
     @property
     def title(self) -> str:
         """Its words, with the values that are told in the end."""
         told = dict(word.partition("=")[::2] for word in self.overrides)
         return " ".join(f"{key}={told[key]}" for key in (word.partition("=")[0] for word in self.words))
+
+
+def epochs_done(run: Run) -> int:
+    """The last epoch that a run has a row of."""
+    return max((row["epoch"] for row in run.metrics()), default=0)
 
 
 def kind_of(job: Job) -> Kind:
@@ -92,38 +117,37 @@ def read_queue(name: str, pack: int | None, extra: Sequence[str] = ()) -> list[E
     if name not in known:
         raise bad_value("queue", name, " or ".join(known))
     entries: dict[Path, Entry] = {}
-    for line in read_lines(CONF / "queue" / f"{name}.yaml"):
-        for words in expand(line):
-            whole = compose("train", [*words, *extra])
-            if whole.overwrite:
-                raise bad_value("overwrite", "true", "false: a queue skips what is finished; train.py trains it anew")
-            for seeds in batched(whole.seeds, pack):
-                job = whole.with_seeds(seeds)
-                title = (*(word for word in words if not word.startswith("seed=")), f"seed={format_seeds(seeds)}")
-                entries.setdefault(job.run.path, Entry(title, tuple(extra), job))
+    for words in read_list(CONF / "queue" / f"{name}.yaml"):
+        whole = compose("train", [*words, *extra])
+        if whole.overwrite:
+            raise bad_value("overwrite", "true", "false: a queue skips what is finished; train.py trains it anew")
+        for seeds in batched(whole.seeds, pack):
+            job = whole.with_seeds(seeds)
+            title = (*(word for word in words if not word.startswith("seed=")), f"seed={format_seeds(seeds)}")
+            entries.setdefault(job.run.path, Entry(title, tuple(extra), job))
     return list(entries.values())
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a list, such as ``task=add,mul seed=0``.
+def read_list(path: Path) -> list[list[str]]:
+    """The overrides of each run of a list: a line ``task=add,mul seed=0`` is two of them, the first key slowest.
 
     Raises:
-        UserError: if the file is no list of lines.
+        UserError: if the file is no list of lines, or a line is not what ``train.py -m`` takes.
     """
+    line = None
     try:
         lines = yaml.safe_load(read_text(path))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        lines = first_line(error)
-    if not isinstance(lines, list) or not lines or not all(isinstance(line, str) for line in lines):
-        raise UserError(f"{path}: {excerpt(str(lines))}; expected a list of runs, each a line as - task=add,mul seed=0")
-    return lines
-
-
-def expand(line: str) -> Iterator[tuple[str, ...]]:
-    """``"task=add,mul seed=0"`` -> ``("task=add", "seed=0")``, ``("task=mul", "seed=0")``."""
-    words = [word.partition("=") for word in line.split()]
-    for values in product(*(value.split(",") for _, _, value in words)):
-        yield tuple(f"{key}={value}" for (key, _, _), value in zip(words, values, strict=True))
+        if not isinstance(lines, list) or not lines or not all(isinstance(line, str) for line in lines):
+            raise TypeError(excerpt(str(lines)))
+        found = []
+        with hydra_over_conf():
+            loader = GlobalHydra.instance().config_loader()
+            for line in lines:
+                found += expand(loader, {}, shlex.split(line, posix=False))  # with its quotes, which Hydra reads
+        return found
+    except (yaml.YAMLError, TypeError, ValueError, HydraException) as error:
+        what = first_line(error) if line is None else f"{line}: {first_line(error)}"
+        raise UserError(f"{path}: {what}; expected a list of runs, each a line as - task=add,mul seed=0") from error
 
 
 def batched(seeds: tuple[int, ...], pack: int | None) -> list[tuple[int, ...]]:
@@ -151,10 +175,9 @@ def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
 
     The nearest timings count: of the same kind, else of another ablation, else of another task of the same size.
     """
-    left = len(entry.job.seeds) * (entry.job.trainer.max_epochs - entry.epochs_done)
     for known in (5, 4, 3):
         if seconds := [value for kind, value in measured.items() if kind[:known] == entry.kind[:known]]:
-            return median(seconds) * left
+            return median(seconds) * entry.epochs_left
     return None
 
 
@@ -163,10 +186,10 @@ def show(entries: Iterable[Entry], measured: Mapping[Kind, float], jobs: int = 1
     table = Table("run", "epochs", "hours", box=None, header_style="bold", pad_edge=False)
     total, unknown = 0.0, 0
     for entry in entries:
-        seconds = 0.0 if entry.job.run.finished else cost(entry, measured)
+        seconds = 0.0 if entry.finished else cost(entry, measured)
         total += seconds or 0.0
         unknown += seconds is None
-        hours = "finished" if entry.job.run.finished else "?" if seconds is None else f"{seconds / 3600:.1f}"
+        hours = "finished" if entry.finished else "?" if seconds is None else f"{seconds / 3600:.1f}"
         table.add_row(entry.title, f"{entry.epochs_done}/{entry.job.trainer.max_epochs}", hours)
     console = Console()
     console.print(table)
@@ -204,18 +227,18 @@ def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
                 terminate(running)
             while waiting and len(running) < jobs:
                 number, entry = waiting.popleft()
-                if not entry.job.run.finished:
+                if not entry.finished:
                     print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
                     running[start(entry.overrides, jobs)] = entry
             time.sleep(PAUSE)
     except Preempted:  # Ctrl-C and SIGHUP may have reached the processes too; they ignore a second signal
+        signals.wait_longer()
         terminate(running)
         for process in running:
             process.wait()
         raise
     for entry, status in failed:
-        error = entry.job.run.error
-        why = f"see {error}" if error.exists() else f"its process ended with status {status}"
+        why = f"see {entry.error}" if entry.error else f"its process ended with status {status}"
         print(f"failed: {entry.title}; {why}", file=sys.stderr)
     return 1 if failed else 0
 

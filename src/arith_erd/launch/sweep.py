@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -23,6 +24,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from ..config.compose import accept, refusal, without_hydra
+from ..config.job import ProbeJob
 from ..errors import UserError
 from ..system.boundary import explain
 from ..system.signals import Preempted
@@ -102,10 +104,13 @@ class CheckedSweeper(Sweeper):
             SystemExit: if one of them could not be run, after a line for each.
         """
         outcomes = Outcomes([SweepJob(overrides) for overrides in jobs])
+        folders: set[Path] = set()
         for job in outcomes.jobs:
             number = len(outcomes.done)
             try:
                 self._accept(job)
+                if isinstance(job.job, ProbeJob):
+                    job.job.take_folder(folders)
             except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
                 outcomes.failures[number] = explain(error)[0]
                 print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)

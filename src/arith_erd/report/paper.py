@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
+from ..config.rules import as_text
 from ..errors import UserError
 from ..plots.numbers import UNITS, number
 from .collect import OURS
@@ -28,8 +29,7 @@ class Claim:
 
     Attributes:
         value: the paper's, in ``unit``.
-        lowest: of the values that count as reproduced; minus infinity if any that is low enough does.
-        highest: of them.
+        lowest, highest: of the values that count as reproduced; infinite where there is no such bound.
         runs: what was trained.
         minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
         more_than: options of runs whose own difference is subtracted again.
@@ -123,8 +123,9 @@ class Paper:
         command = self.commands.get(make, "")
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
-        tokens = [token.format(runs=runs).partition("=") for token in command.split()]
-        return " ".join(f"{key}{equals}{shlex.quote(value) if equals else ''}" for key, equals, value in tokens)
+        words = (word.partition("=") for word in command.split())
+        filled = ((key, as_text(value.format(runs=runs)) if "{" in value else value) for key, _, value in words)
+        return " ".join(f"{key}={shlex.quote(value)}" if value else key for key, value in filled)
 
 
 @cache

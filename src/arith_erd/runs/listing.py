@@ -54,7 +54,7 @@ def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> list[Li
     if key not in KEYS:
         raise bad_value("--sort", sort, f"one of {', '.join((*KEYS, *HEADINGS))}")
     inside = Path(pattern).is_dir() and not Path(pattern, "config.yaml").is_file()
-    paths = [Path(path) for path in (glob(f"{pattern}/*") if inside else glob(pattern))]
+    paths = [path for path in Path(pattern).iterdir() if path.name[0] != "."] if inside else map(Path, glob(pattern))
     runs = [Run(path) for path in paths if (path / "config.yaml").is_file()]
     new = [(run.name, successor(run)) for run in runs if run.name and successor(run).config_file.is_file()]
     listed = [*map(_listed, runs), *(_overwriting(_listed(run), name) for name, run in new)]

@@ -103,6 +103,11 @@ class Inbox:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             self.check()  # also replaces Lightning's own SIGTERMException
 
+    def wait_longer(self) -> None:
+        """For a program that has been asked to stop and waits for others, which take `GRACE` themselves."""
+        if self.received is not None:
+            self._leave_in(2 * GRACE)
+
     def asked(self) -> bool:
         """Whether a signal waits."""
         return self.received is not None or bool(self.waiting)
@@ -163,6 +168,7 @@ class Inbox:
 
 _inbox = Inbox()
 signals_caught, deferred, asked, check = _inbox.caught, _inbox.deferred, _inbox.asked, _inbox.check
+wait_longer = _inbox.wait_longer
 
 
 def _in_main_thread() -> bool:

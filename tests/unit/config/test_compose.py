@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 
 import pytest
 import torch
@@ -276,6 +277,19 @@ def test_every_checked_key_refuses_some_value():
     closed = {f"{group}.{f.name}" for group, kind in groups.items() for f in fields(kind)}
     opened = {f"{group}.{key}" for group, rules in OPEN.items() for key in rules}
     assert closed | opened <= {key for _, key in malformed()} | {"pack.part_of"}
+
+
+@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a{b}", "a[b]", "a,b"])
+def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
+    with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected .*quotes|'{re.escape(path)}'"):
+        compose("train", [f"runs_dir={path}"])
+    assert compose("train", [f"runs_dir='{path}'"]).runs_dir == Path(path)
+
+
+@pytest.mark.parametrize("typed", ["task", "seed=[0,1", "seed='0", "task=add="])
+def test_override_that_cannot_be_read_is_named_in_one_line(typed):
+    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected (KEY=VALUE|brackets and quotes in pairs|\")"):
+        compose("train", [typed])
 
 
 @pytest.mark.parametrize(("typed", "hint"), [("taks=mul", "task"), ("modle=nanogpt", "model"), ("spilt=vs_t", "split")])

@@ -34,10 +34,19 @@ def test_words_in_the_comments_of_an_ablation_are_not_its_keys(key: str) -> None
         (["model=nanogpt", "model.gradient_clip=1"], ["model=nanogpt"]),
         (["model.optimizer.weight_decay=0"], []),
         (["model.net.dropout=0"], ["model.net.dropout=0.0"]),
+        (["model.net.dropout=-0.0"], ["model.net.dropout=0.0"]),
+        (["model.gradient_clip=1"], ["model.gradient_clip=1.0"]),
+        (["trainer.stop_at=1"], ["trainer.stop_at=1.0"]),
+        (["model.optimizer.betas=[0,0.98]"], ["model.optimizer.betas=[0.0,0.98]"]),
     ],
 )
 def test_integer_and_equal_real_number_are_one_run(integer: list[str], real: list[str]) -> None:
     assert compose("train", integer).run.name == compose("train", real).run.name
+
+
+def test_integer_too_large_for_a_real_number_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^trainer\.stop_at=1000.*: expected an accuracy from 0 to 1, or null"):
+        compose("train", [f"trainer.stop_at=1{'0' * 400}"])
 
 
 def test_integers_stay_integers() -> None:

@@ -7,16 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.launch import queue
-from arith_erd.launch.queue import Entry, batched, cost, expand, read_lines, read_queue, timings
+from arith_erd.launch.queue import Entry, batched, cost, read_list, read_queue, timings
+from arith_erd.runs.rows import METRICS
 from arith_erd.system.signals import Preempted
 
 
-def test_values_separated_by_commas_are_tried_in_turn_the_first_group_slowest() -> None:
-    assert list(expand("task=add,mul model=a,b seed=0-4")) == [
-        (f"task={task}", f"model={model}", "seed=0-4") for task in ("add", "mul") for model in "ab"
+def listed(folder: Path, text: str) -> list[list[str]]:
+    (folder / "mine.yaml").write_text(text, encoding="latin-1")
+    return read_list(folder / "mine.yaml")
+
+
+def test_values_separated_by_commas_are_tried_in_turn_the_first_group_slowest(tmp_path: Path) -> None:
+    assert listed(tmp_path, "- task=add,mul model=a,b seed=0-4") == [
+        [f"task={task}", f"model={model}", "seed=0-4"] for task in ("add", "mul") for model in "ab"
     ]
+
+
+def test_commas_in_brackets_and_quotes_do_not_separate_runs(tmp_path: Path) -> None:
+    one = ["model.optimizer.betas=[0.9,0.98]", "seed='0,2-3'"]
+    assert listed(tmp_path, f"- {' '.join(one)}\n- seed=7") == [one, ["seed=7"]]
+    assert compose("train", one).seeds == (0, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +71,13 @@ def test_unknown_queue_lists_the_known_ones() -> None:
         read_queue("papers", None)
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment", "- 3", "- task: add", "- [a", "task=add seed=0", "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "# only a comment", "[]", "- 3", "- task: add", "- [a", "task=add seed=0", "\xff", "- task add", "- 'a=[0'"],
+)
 def test_file_that_is_no_list_of_runs_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "mine.yaml").write_text(text, encoding="latin-1")
     with pytest.raises(UserError, match=r"mine\.yaml: .*expected a list of runs"):
-        read_lines(tmp_path / "mine.yaml")
+        listed(tmp_path, text)
 
 
 def test_queue_trains_nothing_anew() -> None:
@@ -91,6 +106,18 @@ def test_printed_cost_is_remaining_epochs_times_measured_epoch_time(trained_pack
     assert entry.kind == kind
     assert cost(entry, measured) == 0  # all four epochs are done
     assert cost(entry, {}) is None
+
+
+def test_entry_of_several_packs_is_finished_when_all_of_them_are(tmp_path: Path) -> None:
+    job = compose("train", ["scale=smoke", "pack.max_replicas=1", "seed=0-1", f"runs_dir={tmp_path}"])
+    entry = Entry(("seed=0-1",), (), job)
+    assert (entry.finished, entry.epochs_left) == (False, 4)
+    for seed, run in enumerate(job.runs()):
+        run.create(job.resolved)
+        run.write_metrics([dict.fromkeys(METRICS, 0.5) | {"epoch": 2, "seed": seed}])
+        run.weights(seed).touch()
+        run.finish({"seeds": [{"seed": seed}]})
+        assert (entry.finished, entry.epochs_left) == (seed == 1, 2 - 2 * seed)
 
 
 @dataclass

@@ -31,14 +31,14 @@ def command(monkeypatch, tmp_path, ran):
     """``command(job, "-m", "seed=0,1")`` runs a program whose jobs are calls of ``job``; gives its exit status."""
     monkeypatch.setenv("COLUMNS", "80")
 
-    def run(job: Job, *arguments: str) -> int:
-        def program(accepted: TrainJob) -> None:
+    def run(job: Job, *arguments: str, program: str = "train") -> int:
+        def started(accepted: TrainJob) -> None:
             ran.append(",".join(map(str, accepted.seeds)))
             job(accepted)
 
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, f"runs_dir={tmp_path / 'runs'}"])
+        monkeypatch.setattr(sys, "argv", [f"{program}.py", *arguments, f"runs_dir={tmp_path / 'runs'}"])
         try:
-            entry_point("train")(program)()
+            entry_point(program)(started)()
         except SystemExit as ended:
             return int(ended.code or 0)
         return 0
@@ -151,6 +151,26 @@ def test_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp
     assert said.err.endswith("none of the 2 jobs was started\n")
     assert not verdicts(said.out)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (("probe=errors,prefix", "run=R", "out=D"), "D"),
+        (("probe=amnesic", "probe.method=inlp,leace", "run=R"), "R/probes/amnesic"),
+        (("probe=errors", "run=R,R", "epoch=3"), r"R/probes/errors-\(3,\)"),
+    ],
+)
+def test_answers_that_would_overwrite_one_another_are_refused(command, ran, capsys, arguments, folder):
+    assert command(finish, "-m", *arguments, program="probe") == 1
+    assert not ran
+    assert re.search(rf"out=\S+: expected a folder for each job, .*; {folder} would get", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("out", ["out='D/${probe.name}'", "out=null"])
+def test_answers_in_folders_of_their_own_are_accepted(command, ran, out):
+    assert command(lambda job: None, "-m", "probe=errors,prefix", "run=R", out, program="probe") == 0
+    assert len(ran) == 2
 
 
 def test_presets_are_checked_with_their_sweep(command, ran, capsys):

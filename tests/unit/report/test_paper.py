@@ -132,6 +132,7 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
     paper = load_paper()
     assert paper.command("fig3", Path("runs")) == "python train.py -m experiment=fig3"
     assert paper.command("fig3", Path("/data/my runs")).endswith(" runs_dir='/data/my runs'")
+    assert paper.command("fig3", Path("a=b")).endswith(""" runs_dir=''"'"'a=b'"'"''""")
     assert paper.command("fig4_mul", Path("elsewhere")).endswith(" run='elsewhere/mul-random-transformer-none-*'")
 
 

@@ -34,6 +34,12 @@ def folder(tmp_path, config):
     return tmp_path
 
 
+def test_folder_whose_name_would_be_a_pattern_is_listed(tmp_path, config):
+    (tmp_path / "runs[1]").mkdir()
+    begun(tmp_path / "runs[1]", "some", config, seed0=0.5)
+    assert [run.run for run in list_runs(str(tmp_path / "runs[1]"))] == ["some"]
+
+
 def test_list_says_state_epochs_accuracy_and_device(folder):
     found = {run.run: run for run in list_runs(str(folder))}
     assert {name: run.state for name, run in found.items()} == {
