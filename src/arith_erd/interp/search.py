@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..models.network import Network
 from ..models.references import reference, written_for
 from ..tasks import Add
@@ -91,6 +91,16 @@ def _of_decoy(name: str, variant: int, budget: Budget, seed: int) -> "Search":
     return Search(reference(name, variant).network, CausalTask(Add()), [STORED_AT], budget, seed)
 
 
+def _possible(ranks: Sequence[int], place: Place) -> list[int]:
+    """Those of the ranks that a subspace of the embeddings can have."""
+    span = place.x.rank
+    if not span:
+        raise bad_value("probe.site", place.site, f"a site that depends on the operands at position {place.position}")
+    if min(ranks) > span:
+        raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {place.site} varies")
+    return [rank for rank in ranks if rank <= span]
+
+
 class Search:
     """Searches in one network, on the same couples for every site.
 
@@ -133,12 +143,13 @@ class Search:
             ranks: of the subspaces.
 
         Raises:
-            UserError: for a single position of the encoder, or a one-bit variable with ``position=None``.
+            UserError: for a single position of the encoder, a one-bit variable with ``position=None``, a site that does
+                not vary there, or ranks that are all above the number of directions in which it does.
         """
         place = self.place(site, position)
         exams = place.exams(variable)
         train, validation, test = exams
-        searched = {rank: place.search(exams, variable, rank) for rank in ranks if rank <= place.x.rank}
+        searched = {rank: place.search(exams, variable, rank) for rank in _possible(ranks, place)}
         best = place.choose(searched, exams).rank
         return [
             Found(
@@ -162,9 +173,7 @@ class Search:
         """The chosen subspace without its controls; arguments as in `at`."""
         place = self.place(site, position)
         exams = place.exams(variable)
-        return place.choose(
-            {rank: place.search(exams, variable, rank) for rank in ranks if rank <= place.x.rank}, exams
-        )
+        return place.choose({rank: place.search(exams, variable, rank) for rank in _possible(ranks, place)}, exams)
 
     def controls(
         self, place: Place, variable: str, subspace: Subspace, exams: list[Exam], chosen: bool

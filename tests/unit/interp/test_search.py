@@ -167,3 +167,21 @@ def test_exchanging_a_subspace_keeps_its_complement():
     first = Subspace(torch.eye(3)[:, :1])
     exchanged = first.exchange(torch.as_tensor(base), torch.as_tensor(source))
     assert exchanged.tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+class Constant(InDirections):
+    """Its layer says the same of all pairs."""
+
+    def decode(self, memory, answer_in, tree=None):
+        return super().decode(memory, answer_in, tree) + 0 * self.site(torch.ones(*answer_in.shape, CHANNELS))[..., :1]
+
+
+def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search):
+    with pytest.raises(
+        UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions in which dec\.1"
+    ):
+        search.at("dec.1", 2, "carry", [9, 99])
+    with pytest.raises(
+        UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands at position 2"
+    ):
+        Search(Constant(TASK), PAIRS, ["dec.1"], BUDGET).best("dec.1", 2, "carry", [1])
