@@ -33,7 +33,6 @@ PACK = "0-2"
 def main() -> None:
     overrides = sys.argv[1:]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_float32_matmul_precision("high")
     try:
         both = {model: list(checks(model, overrides, device)) for model in ("transformer", "nanogpt")}
     except (UserError, HydraException) as error:

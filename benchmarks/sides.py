@@ -26,7 +26,6 @@ def timed(
 
         from arith_erd.training.assemble import assemble
 
-        torch.set_float32_matmul_precision("high")  # as `make_trainer` does
         step = our_step(assemble(job, torch.device("cpu")))
     else:
         import jax.numpy as jnp

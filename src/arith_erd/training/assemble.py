@@ -16,6 +16,7 @@ from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError
 from ..system.files import own_folder
+from ..system.products import settle_products
 from . import memory, recipe
 from .checkpoint import CheckpointFile
 from .data import TableData
@@ -39,6 +40,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     Raises:
         UserError: if the network or its recipe do not take their options, or could not train a pack.
     """
+    settle_products()
     data = data or table_data(job)
     compile = wants_compile(job, device, data.steps_per_epoch)
     if compile:
@@ -89,7 +91,6 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     """
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
-    torch.set_float32_matmul_precision("high")
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
     best = "cuda" if torch.cuda.is_available() else "cpu"
     accelerator = {"auto": best, "gpu": "cuda"}.get(options.accelerator, options.accelerator)
