@@ -15,7 +15,7 @@ RESULTS = ROOT / "results"
 ASIDE = re.compile(
     r"```.*?```|`[^`\n]*`|<!-- \w+:begin -->.*?<!-- \w+:end -->|\]\([^)]*\)|^#[^\n]*$|<!--.*?-->", re.S | re.M
 )
-NAMES = re.compile(r"\b(?:figure|layer|seed)s? \d(?: and \d)?", re.I)
+NAMES = re.compile(r"\b(?:figure|table|layer|seed)s? \d(?: and \d)?", re.I)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?[%K]?(?!\w)")
 
 
