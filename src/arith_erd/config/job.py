@@ -1,6 +1,6 @@
 """Jobs: configurations as typed objects. `read` makes them of configurations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -142,14 +142,18 @@ class ProbeJob:
         """No runs: a probe trains nothing."""
         return []
 
+    def answer_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
+        """``errors``, ``errors-epoch=3`` or ``errors-epochs``: of an answer about the weights after these epochs."""
+        one = f"-epoch={epochs[0]}" if epochs else ""
+        return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
+
     def take_folder(self, taken: set[Path]) -> None:
         """Add the folder of the answer to those of other jobs of a sweep, as far as theirs could be the same.
 
         Raises:
             UserError: if it is one of them, since the answers would overwrite one another.
         """
-        epochs = "" if self.epochs is None else f"-{self.epochs}"
-        own = self.out or (self.run and Path(self.run, "probes", f"{self.probe.name}{epochs}"))
+        own = self.out or (self.run and Path(self.run, "probes", self.answer_name(self.epochs or ())))
         if own in taken:
             accepted = "a folder for each job, as out='answers/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {own} would get the answers of several")

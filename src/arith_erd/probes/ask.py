@@ -108,10 +108,9 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
         seeds = read_run(run).seeds
         chosen.append([] if job.epochs is None else chosen_epochs(run, seeds, job.epochs))
     for run, epochs in zip(runs, chosen, strict=True):
-        name = str(job.probe.name)
+        name = job.answer_name(epochs)
         if epochs:
-            title = f"{run.name.rpartition('-')[0]}: {name} over training"
-            name += "-epochs" if len(epochs) > 1 else f"-epoch={epochs[0]}"
+            title = f"{run.name.rpartition('-')[0]}: {job.probe.name} over training"
             load = partial(load_seeds, run.path)
             subjects = load(epochs[-1])
             reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}

@@ -158,7 +158,8 @@ def test_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp
     [
         (("probe=errors,prefix", "run=R", "out=D"), "D"),
         (("probe=amnesic", "probe.method=inlp,leace", "run=R"), "R/probes/amnesic"),
-        (("probe=errors", "run=R,R", "epoch=3"), r"R/probes/errors-\(3,\)"),
+        (("probe=errors", "run=R,R", "epoch=3"), "R/probes/errors-epoch=3"),
+        (("probe=errors", "run=R", "epoch=all,0-5"), "R/probes/errors-epochs"),
     ],
 )
 def test_answers_that_would_overwrite_one_another_are_refused(command, ran, capsys, arguments, folder):
