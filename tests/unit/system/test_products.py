@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from lightning.fabric.accelerators import cuda
 
 from arith_erd.config.compose import compose
 from arith_erd.system import products
@@ -16,9 +17,9 @@ MATMUL = torch.backends.mkldnn.matmul
 
 @pytest.fixture(autouse=True)
 def setting() -> Iterator[None]:
-    before = MATMUL.fp32_precision
+    before = torch.get_float32_matmul_precision()
     yield
-    MATMUL.fp32_precision = before
+    torch.set_float32_matmul_precision(before)
 
 
 def worst(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -51,6 +52,15 @@ def test_processor_that_rounds_keeps_its_slow_products(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch, "equal", lambda *_: exact)
     settle_products()
     assert (MATMUL.fp32_precision == "bf16") == exact
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+def test_lightning_can_ask_for_the_precision_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "cpu_name", lambda: "AMD EPYC")
+    monkeypatch.setattr(cuda, "_is_ampere_or_later", lambda _: True)
+    settle_products()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cuda._check_cuda_matmul_precision(torch.device("cuda"))
 
 
 def test_training_has_quick_products(monkeypatch: pytest.MonkeyPatch) -> None:
