@@ -162,8 +162,8 @@ class Estimate:
     Attributes:
         low, high: the smallest and the largest that it can be; they differ only where censored seeds leave it open.
         method: what it is, and the interval.
-        again: the 95% interval from so many seeds of each kind, were they like these, or from these: None. It is None
-            from too few seeds.
+        again: gives the 95% interval from a number of seeds of each kind that are like these; for None, from these
+            themselves. The interval is None if the seeds are too few.
     """
 
     low: float

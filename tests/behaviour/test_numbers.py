@@ -237,7 +237,7 @@ def multiplied_without_a_region() -> list[str]:
         both(large),
         f"ends at {right[250]:.1%} (the paper: {paper['figE8-mul-vs_v']})",
         f"After epoch {right.index[right >= 0.95][0]} it is at 95% for the first time",
-        f"anywhere {span(small, 'val')}",
+        f"{len(late)} epochs anywhere {span(small, 'val')}",
         f"while it answers {late['train_seq_acc'].min():.1%} or more",
     ]
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from arith_erd.loggers.csv import Csv
 from arith_erd.system.signals import signals_caught
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.module import LitPack
@@ -101,6 +102,18 @@ def test_signal_during_validation_stops_the_run(train, runs_dir, tmp_path, train
         signalled(patch, 1, "on_validation_batch_end", 0)
         stop(train, *overrides)
     assert_same(train(*FOUR_EPOCHS, *overrides), train_in(tmp_path / "whole", *FOUR_EPOCHS, *overrides))
+
+
+def test_logged_rate_is_that_of_the_epoch_after_a_stop_in_its_validation(train, train_in, tmp_path, monkeypatch):
+    logged = []
+    monkeypatch.setattr(Csv, "log", lambda self, rows: logged.extend(row["learning_rate"] for row in rows))
+    with monkeypatch.context() as patch:
+        signalled(patch, 3, "on_validation_batch_end", 0)
+        stop(train, "scheduler=warmup_cosine")
+    train(*FOUR_EPOCHS, "scheduler=warmup_cosine")
+    stopped, logged = logged, []
+    train_in(tmp_path / "whole", *FOUR_EPOCHS, "scheduler=warmup_cosine")
+    assert stopped == logged
 
 
 def test_run_stopped_repeatedly_still_finishes(train, whole, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value
 from .build import trust
-from .explain import GROUPS, RECIPE, explain
+from .explain import GROUPS, PRESETS, RECIPE, explain
 from .groups import Model, Training
 from .job import Job, ProbeJob
 from .read import read_job, read_probe_job
@@ -90,6 +90,10 @@ def accept(config_name: str, composed: DictConfig, hydra_node: DictConfig) -> Jo
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
+    written: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
+    for key, _, value in (str(override).partition("=") for override in written):
+        if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
+            raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
     # Compositions to compare with look for options where this one did.
     search = tuple(override for override in hydra_node.overrides.hydra if override.startswith("hydra.searchpath="))
     _require_known_keys(config_name, composed, choices, search)

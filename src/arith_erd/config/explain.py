@@ -13,7 +13,10 @@ RECIPE = ("optimizer", "scheduler", "loss")
 """Groups that fill the key of their name in ``model``."""
 
 GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")
-"""Groups whose options define keys; the others only set them."""
+"""Groups whose options define keys."""
+
+PRESETS = ("ablation", "experiment", "figure", "scale")
+"""Groups whose options only set keys."""
 
 PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
     "slurm": "pip install -c requirements.lock -e '.[slurm]'",
@@ -38,7 +41,8 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
     if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = ambiguous.groups()
         text = f"\"{key}='{value}'\""
-        return f"{key}={value}: expected -m too, for a job of each value; or {key}=[{value}], a list; or {text}, a text"
+        other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
+        return f"{key}={value}: expected -m too, for a job of each value{other}"
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
@@ -50,10 +54,12 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
 
 
 def _unread(override: str) -> str:
-    """What to say of an override that Hydra's grammar does not have."""
+    """What to say of an override that Hydra's grammar cannot read."""
     key, equals, value = override.partition("=")
     if not equals:
         return f"{override}: expected KEY=VALUE, as task=add"
-    if re.search(r"""["'\[\](){}]""", value):
+    if value.startswith(("'", '"')) or any(
+        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
+    ):
         return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
     return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'

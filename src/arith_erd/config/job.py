@@ -1,4 +1,4 @@
-"""Jobs: configurations as typed objects. `read` makes them of configurations."""
+"""Jobs: configurations as typed objects. The module `read` makes them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError, bad_value
-from ..runs import Run, find_run
+from ..runs import Run, find_run, matching
 from ..runs.plan import plan_packs
 from ..seeds import format_seeds
 from ..splits import Split
@@ -147,18 +147,24 @@ class ProbeJob:
         one = f"-epoch={epochs[0]}" if epochs else ""
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
-    def take_folder(self, taken: set[Path]) -> None:
-        """Add the folder of the answer to those of other jobs of a sweep, as far as theirs could be the same.
+    def take_folders(self, taken: set[Path]) -> None:
+        """Add the folders of the answers to those that other jobs of a sweep have taken.
 
         Raises:
-            UserError: if it is one of them, since the answers would overwrite one another.
+            UserError: if one of them is taken already, since the answers would overwrite one another.
         """
-        own = self.out or (self.run and Path(self.run, "probes", self.answer_name(self.epochs or ())))
-        if own in taken:
+        own = self._folders()
+        if clashes := sorted(own & taken):
             accepted = "a folder for each job, as out='answers/${probe.name}'"
-            raise bad_value("out", self.out or "null", f"{accepted}; {own} would get the answers of several")
-        if own:
-            taken.add(own)
+            raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the answers of several")
+        taken |= own
+
+    def _folders(self) -> set[Path]:
+        """Where the answers go. Empty if no run is named: then the folder's name follows from the weights."""
+        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
+        if self.out:  # the answer of one run goes straight there, those of several side by side
+            return {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
+        return {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
 
 
 def _sizes(task: Task) -> dict[str, int]:

@@ -171,8 +171,12 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
 
 
 def as_text(value: str) -> str:
-    """``'a=b'``: a text as Hydra reads it, with quotes if it has characters that Hydra reads only so."""
-    return value if re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) else f"'{value}'"
+    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
+        return value
+    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
+    return f"'{escaped}'"
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> "list[tuple[str, Any]]":

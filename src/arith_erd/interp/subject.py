@@ -1,6 +1,5 @@
 """A network as probes see it: from a run, from a file of weights, or written by hand."""
 
-import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from ..models.network import Network
 from ..models.references import reference, written_for
 from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
-from ..runs import Run
+from ..runs import Run, matching
 from ..splits import Split
 from ..tasks import Task
 from .epochs import chosen_epochs
@@ -92,9 +91,7 @@ def find_runs(pattern: str) -> list[Path]:
     Raises:
         UserError: if there are none.
     """
-    found = [pattern] if Path(pattern).is_dir() else glob.glob(pattern)
-    paths = sorted(Path(path) for path in found if path == pattern or Path(path, "config.yaml").is_file())
-    if not paths:
+    if not (paths := matching(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     return paths
 

@@ -7,7 +7,7 @@ is killed leaves the others alone. The same command again skips what is finished
 import argparse
 import math
 import os
-import shlex
+import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +25,7 @@ from hydra.errors import HydraException
 from rich.console import Console
 from rich.table import Table
 
-from ..config.compose import CONF, compose, hydra_over_conf
+from ..config.compose import CONF, compose, hydra_over_conf, refusal
 from ..config.job import Job
 from ..config.read import read_run
 from ..errors import UserError, bad_value, excerpt, first_line
@@ -34,12 +34,13 @@ from ..seeds import format_seeds
 from ..system import signals
 from ..system.boundary import program
 from ..system.files import read_text, require_writable
-from ..system.signals import Preempted
 from ..system.threads import usable_processors
 from .sweep import expand
 
 Kind = tuple[int, int, str, str, str]
 """Examples, batch size, model, task and ablation: what the time of an epoch depends on most."""
+WORD = re.compile(r"""(?:[^\s'"\[]|'[^']*'|"[^"]*"|\[[^\]]*\]|['"\[])+""")
+"""An override in a line: quotes, which Hydra reads, and brackets may have spaces inside."""
 MARGIN = 30.0
 """Seconds before the limit at which runs in progress are asked to stop: they finish their step and save."""
 PAUSE = 0.2
@@ -53,12 +54,12 @@ class Entry:
     words: tuple[str, ...]
     """Of the list: what sets the run apart from others. The last one is ``seed=``."""
     extra: tuple[str, ...]
-    """What every run is told besides."""
+    """Overrides that every run of the list gets."""
     job: Job
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What its training is told. Later overrides win, and a part of the seeds is the run's own."""
+        """Those that its training gets. Later ones win, and a part of the seeds is the run's own."""
         return (*self.words[:-1], *self.extra, self.words[-1])
 
     @property
@@ -71,7 +72,7 @@ class Entry:
 
     @property
     def epochs_done(self) -> int:
-        """Of the pack that is least far, where its seeds are trained in several."""
+        """The fewest of its packs."""
         return min(epochs_done(run) for run in self.job.runs())
 
     @property
@@ -87,7 +88,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Its words, with the values that are told in the end."""
+        """Its words, with the values that win."""
         told = dict(word.partition("=")[::2] for word in self.overrides)
         return " ".join(f"{key}={told[key]}" for key in (word.partition("=")[0] for word in self.words))
 
@@ -111,7 +112,7 @@ def read_queue(name: str, pack: int | None, extra: Sequence[str] = ()) -> list[E
         extra: overrides that every run is given too.
 
     Raises:
-        UserError: if there is no such list, it is none, or one of its runs is refused.
+        UserError: if there is no such list, its file is not a list, or one of its runs is refused.
     """
     known = sorted(path.stem for path in (CONF / "queue").glob("*.yaml"))
     if name not in known:
@@ -143,10 +144,11 @@ def read_list(path: Path) -> list[list[str]]:
         with hydra_over_conf():
             loader = GlobalHydra.instance().config_loader()
             for line in lines:
-                found += expand(loader, {}, shlex.split(line, posix=False))  # with its quotes, which Hydra reads
+                found += expand(loader, {}, WORD.findall(line))
         return found
     except (yaml.YAMLError, TypeError, ValueError, HydraException) as error:
-        what = first_line(error) if line is None else f"{line}: {first_line(error)}"
+        why = str(refusal("train", error, ())) if isinstance(error, HydraException) else first_line(error)
+        what = why if line is None else f"{line}: {why}"
         raise UserError(f"{path}: {what}; expected a list of runs, each a line as - task=add,mul seed=0") from error
 
 
@@ -231,7 +233,7 @@ def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:
                     print(f"[{number}/{len(entries)}] {entry.title}", flush=True)
                     running[start(entry.overrides, jobs)] = entry
             time.sleep(PAUSE)
-    except Preempted:  # Ctrl-C and SIGHUP may have reached the processes too; they ignore a second signal
+    except BaseException:  # Ctrl-C and SIGHUP may have reached the processes too; they ignore a second signal
         signals.wait_longer()
         terminate(running)
         for process in running:

@@ -110,7 +110,7 @@ class CheckedSweeper(Sweeper):
             try:
                 self._accept(job)
                 if isinstance(job.job, ProbeJob):
-                    job.job.take_folder(folders)
+                    job.job.take_folders(folders)
             except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
                 outcomes.failures[number] = explain(error)[0]
                 print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from .directory import Run
 from .identity import identity, require_name, settings, without_added
 from .kept import Keep
-from .names import find_run, run_name
+from .names import find_run, matching, run_name
 from .rows import METRICS, Row, epochs_to, read_metrics
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "epochs_to",
     "find_run",
     "identity",
+    "matching",
     "read_metrics",
     "require_name",
     "run_name",

@@ -4,6 +4,7 @@ The hash alone says whether two runs are the same run, so `find_run` looks for i
 show less, are found again.
 """
 
+import glob
 import hashlib
 import json
 import re
@@ -116,6 +117,12 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
             if (path / "config.yaml").is_file() and not path.name.startswith("."):
                 return Run(path)
     return run
+
+
+def matching(pattern: str) -> list[Path]:
+    """The run directories that a folder or a glob names, none if it names none."""
+    found = [pattern] if Path(pattern).is_dir() else glob.glob(pattern)
+    return sorted(Path(path) for path in found if path == pattern or Path(path, "config.yaml").is_file())
 
 
 def departures(who: Mapping[str, Any]) -> list[str]:

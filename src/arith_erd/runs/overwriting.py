@@ -20,7 +20,7 @@ def successor(run: Run) -> Run:
 
 
 def begun_at(runs: Sequence[Run], none: int = 0) -> int:
-    """Which of several runs an earlier command has left to be overwritten first; ``none`` if it left none."""
+    """The number of the run that an interrupted command has yet to overwrite first; ``none`` if there is none."""
     return next((number for number, run in enumerate(runs) if successor(run).path.exists()), none)
 
 

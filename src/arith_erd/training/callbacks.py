@@ -29,14 +29,14 @@ class KeepRows(L.Callback):
         """Of the last step. When an epoch ends, the optimizer has that of the next step already."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self._seconds()}
+        return {"seconds": self._seconds(), "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.spent = float(state_dict["seconds"])
+        self.learning_rate = float(state_dict.get("learning_rate", 0.0))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter() - self.spent
-        self.learning_rate = _learning_rate(trainer)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int

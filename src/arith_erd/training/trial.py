@@ -4,6 +4,10 @@ import torch
 from torch import Tensor
 
 from ..config.job import Job
+from ..losses import Loss
+from ..models.decoding import shift_right
+from ..models.dropout import set_dropout_keys
+from ..models.weights import initialise
 from .data import TableData
 from .pack import Pack
 
@@ -15,30 +19,25 @@ def try_step(job: Job, pack: Pack, data: TableData) -> None:
     """Call the network and the loss of a pack on a few examples: on the CPU, eager, all replicas at once.
 
     Raises:
-        UserError: if one of them fails or gives another shape; if the network has a state besides its parameters, or
-            randomness of its own; or if the loss of one replica depends on another.
+        UserError: if one of them fails, or gives another shape or no numbers; if the network has a state besides its
+            parameters; if one of them draws random numbers; or if the loss of one replica depends on another.
     """
     replicas = len(pack.seeds)
     prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)
-    logits, activation = _try_network(job, pack, prompt, completion)
-    loss = job.model.loss
-    with loss.blamed():
-        losses = pack.loss(logits.requires_grad_(), completion, activation, targets[0] if targets else None)
-        shape = tuple(losses.shape)
-    if shape != (replicas,):
-        raise loss.fault(f"gives a tensor of shape {shape}; expected ({replicas},), one loss for each seed")
-    if not losses.requires_grad:
-        raise loss.fault("does not depend on the logits; expected a loss that can be minimised")
-    (gradient,) = torch.autograd.grad(losses[0], logits)
-    if gradient[1:].any():
-        raise loss.fault("gives each seed a loss that depends on the logits of others; expected one on its own alone")
-
-
-def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Logits (R, B, m, V), and what the loss reads."""
+    _try_network(job, pack, prompt[0], completion[0])
     net = job.model.net
-    with torch.device("meta"):
-        network = pack.make_network()
+    with net.blamed(), torch.no_grad():
+        logits, activation = pack.trial(prompt, completion)
+    expected = (*completion.shape, job.task.vocab_size)
+    if logits.shape != expected:
+        raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
+    _try_loss(job, pack.loss, logits, completion, activation, targets[0] if targets else None)
+
+
+def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> None:
+    """Call the network of one seed: prompt (B, P), completion (B, m)."""
+    net = job.model.net
+    network, other = (initialise(pack.make_network, seed) for seed in (0, 1))
     names = {name for name, _ in network.named_parameters()}
     if not names:
         raise net.fault("has no parameters; expected some to train")
@@ -46,15 +45,46 @@ def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> tu
         raise net.fault(
             f"also keeps {', '.join(more)}; expected parameters under one name each, and buffers with persistent=False"
         )
-    buffers = dict(pack.stacked.named_buffers())
-    before = torch.get_rng_state(), {name: buffer._version for name, buffer in buffers.items()}
+    set_dropout_keys(network, pack.replica_keys[0])
+    buffers = dict(network.named_buffers())
+    for name, buffer in other.named_buffers():
+        if not torch.equal(buffer, buffers[name]):
+            raise net.fault(f"draws its buffer {name}; expected parameters for what differs between seeds")
+    before, versions = torch.get_rng_state(), {name: buffer._version for name, buffer in buffers.items()}
     with net.blamed(), torch.no_grad():
-        logits, activation = pack.trial(prompt, completion)
-    if not torch.equal(before[0], torch.get_rng_state()):
+        network(prompt, shift_right(completion))
+    if not torch.equal(before, torch.get_rng_state()):
         raise net.fault("draws random numbers; expected those of arith_erd.models.dropout.Dropout alone")
-    if changed := [name for name, buffer in buffers.items() if buffer._version != before[1][name]]:
-        raise net.fault(f"changes its buffer {changed[0]}; expected buffers that stay as they are")
-    expected = (*completion.shape, job.task.vocab_size)
-    if logits.shape != expected:
-        raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
-    return logits, activation
+    for name, buffer in network.named_buffers():
+        if buffer is not buffers.get(name) or buffer._version != versions[name]:
+            raise net.fault(f"changes its buffer {name}; expected buffers that stay as they are")
+
+
+def _try_loss(
+    job: Job, function: Loss, logits: Tensor, completion: Tensor, activation: Tensor | None, targets: Tensor | None
+) -> None:
+    """Call the loss on what the replicas gave; and, for each of them, with the rows of the others exchanged."""
+    loss, replicas = job.model.loss, len(logits)
+
+    def losses(*tensors: Tensor | None) -> Tensor:
+        with loss.blamed():
+            result: Tensor = function(*tensors)
+            return result
+
+    computed = [x.requires_grad_() for x in (logits, activation) if x is not None]
+    tensors = logits, completion, activation, targets
+    own = losses(*tensors)
+    if own.shape != (replicas,):
+        raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
+    if not own.isfinite().all():
+        raise loss.fault(f"gives {own.detach()[~own.isfinite()][0].item()} at the first step; expected a finite number")
+    if not own.requires_grad or all(g is None for g in torch.autograd.grad(own.sum(), computed, allow_unused=True)):
+        raise loss.fault("does not depend on what the network computes; expected a loss that can be minimised")
+    with torch.no_grad():
+        if not torch.equal(losses(*tensors), own):
+            raise loss.fault("gives another value at the second call; expected no randomness and no state")
+        for index in range(replicas if replicas > 1 else 0):
+            rows = torch.arange(replicas).roll(1)
+            rows[index] = index
+            if not torch.allclose(losses(*(None if x is None else x[rows] for x in tensors))[index], own[index]):
+                raise loss.fault("gives each seed a loss that depends on other seeds; expected one on its own alone")

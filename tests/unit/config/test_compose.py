@@ -17,9 +17,10 @@ from arith_erd.bits import START
 from arith_erd.config import build as build_module
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
+from arith_erd.config.explain import GROUPS, PRESETS
 from arith_erd.config.groups import Checkpointing, Data, Packing, Training
 from arith_erd.config.read import read_job
-from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER
+from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER, as_text
 from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.loggers import Logger
@@ -279,11 +280,60 @@ def test_every_checked_key_refuses_some_value():
     assert closed | opened <= {key for _, key in malformed()} | {"pack.part_of"}
 
 
-@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a{b}", "a[b]", "a,b"])
+@pytest.mark.parametrize(
+    "path", ["a=b", "~/runs", "läufe", "a#b", "a{b}", "a[b]", "a(b)", "a,b", "it's", "{a", "a'b\\"]
+)
 def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
-    with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected .*quotes|'{re.escape(path)}'"):
+    with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
-    assert compose("train", [f"runs_dir='{path}'"]).runs_dir == Path(path)
+    if "in pairs" not in str(raised.value):
+        hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
+        assert compose("train", [hint[1]]).runs_dir == Path(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "12",
+        " a",
+        "-.5E3",
+        "1_000",
+        "-Inf",
+        "x1",
+        "2026-11-23",
+        "null",
+        "1e3",
+        "true",
+        "a b",
+        "it's",
+        "a,b",
+        "{",
+        "\\",
+        "a\\'",
+        "'",
+        '"',
+        "läufe",
+        "${x}y",
+        "a\\\\",
+    ],
+)
+def test_text_is_written_as_hydra_reads_it(text):
+    parsed = OverridesParser.create().parse_override(f"key={as_text(text)}")
+    assert parsed.value() == text
+    assert isinstance(parsed.value(), str)
+
+
+@pytest.mark.parametrize("key", [*GROUPS, *PRESETS])
+def test_group_takes_one_option(key):
+    program = "probe" if key in ("figure", "probe") else "train"
+    with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value$"):
+        compose(program, [f"{key}=a,b"])
+    options = ",".join(sorted(path.stem for path in (CONF / key).glob("*.yaml"))[:2])
+    with pytest.raises(
+        UserError, match=rf"^{key}=\[{options}\]: expected one option, or with -m a job of each: {key}="
+    ):
+        compose(program, [f"{key}=[{options}]"])
 
 
 @pytest.mark.parametrize("typed", ["task", "seed=[0,1", "seed='0", "task=add="])

@@ -1,5 +1,6 @@
 """A queue is its list in order: what is finished is skipped, what it costs comes from timings."""
 
+import re
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -30,6 +31,17 @@ def test_commas_in_brackets_and_quotes_do_not_separate_runs(tmp_path: Path) -> N
     one = ["model.optimizer.betas=[0.9,0.98]", "seed='0,2-3'"]
     assert listed(tmp_path, f"- {' '.join(one)}\n- seed=7") == [one, ["seed=7"]]
     assert compose("train", one).seeds == (0, 2, 3)
+
+
+def test_spaces_in_quotes_and_brackets_do_not_end_a_word(tmp_path: Path) -> None:
+    words = ["runs_dir='my runs'", "betas=[0.9, 0.98]"]
+    assert listed(tmp_path, f"- {' '.join(words)} seed=0") == [[words[0], "betas=[0.9,0.98]", "seed=0"]]
+
+
+@pytest.mark.parametrize("word", ["'runs_dir=my runs'", "runs_dir=x'", "betas=[0.9"])
+def test_word_that_hydra_cannot_read_is_explained(tmp_path: Path, word: str) -> None:
+    with pytest.raises(UserError, match=rf"task=add {re.escape(word)}: .*: expected .*; expected a list of runs"):
+        listed(tmp_path, f"- task=add {word}")
 
 
 @pytest.mark.parametrize(
@@ -188,15 +200,16 @@ def test_run_that_somebody_stops_stops_the_queue(
     assert "stopped; the same command continues" in capsys.readouterr().out
 
 
-def test_signal_to_the_queue_stops_its_runs(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch, short: list[Entry]
+@pytest.mark.parametrize("end", [Preempted(signal.SIGINT), OSError(12, "Cannot allocate memory")])
+def test_whatever_ends_the_queue_stops_its_runs(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, short: list[Entry], end: BaseException
 ) -> None:
     def look(seconds: float) -> None:
-        raise Preempted(signal.SIGINT)
+        raise end
 
     monkeypatch.setattr("time.sleep", look)
     programs.commands = ["exec sleep 60"] * 2
-    with pytest.raises(Preempted):
+    with pytest.raises(type(end)):
         queue.work(short, None, jobs=2)
     assert [process.returncode for process in programs.running] == [-signal.SIGTERM] * 2
 

@@ -174,6 +174,26 @@ def test_answers_in_folders_of_their_own_are_accepted(command, ran, out):
     assert len(ran) == 2
 
 
+@pytest.mark.parametrize(
+    ("runs", "clash"),
+    [
+        ("run='a*','b*' out=D", ""),
+        ("run=a1,'b*' out=D", ""),
+        ("run=a1,'a*'", "a1/probes/errors"),
+        ("run=a1,b1 out=D", "D"),
+    ],
+)
+def test_folders_of_answers_are_those_of_the_runs_that_a_glob_names(
+    command, ran, tmp_path, monkeypatch, capsys, runs, clash
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a1", "a2", "b1", "b2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    assert command(lambda job: None, "-m", "probe=errors", *runs.split(), program="probe") == bool(clash)
+    assert (f"; {clash} would get" in capsys.readouterr().err) == bool(clash)
+
+
 def test_presets_are_checked_with_their_sweep(command, ran, capsys):
     assert command(finish, "-m", "experiment=fig3", "seed=0,-1") == 1
     assert capsys.readouterr().err.count("seed=-1: expected") == 6
