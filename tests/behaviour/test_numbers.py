@@ -35,6 +35,11 @@ def of_ours(seed: int, task: str = "add", stack: str = "dec") -> pd.Series:
     return rows.set_index("layer")["correlation"]
 
 
+def joined(values: list[str], last: str = " and ") -> str:
+    """``a, b and c``."""
+    return f"{', '.join(values[:-1])}{last}{values[-1]}"
+
+
 def says(claim: str) -> str:
     return str(claims().loc[claim, "ours_says"])
 
@@ -79,9 +84,6 @@ def held_out() -> list[str]:
 
     def share(row: pd.Series, half: str) -> str:
         return "100%" if row[f"{half}_seq_acc"] == 1 else f"{row[f'{half}_seq_acc']:.1%}"
-
-    def joined(values: list[str]) -> str:
-        return f"{', '.join(values[:-1])} and {values[-1]}"
 
     large, small = curves("vs_v", "transformer"), curves("vs_v", "nanogpt")
     balls, small_balls = curves("vs_t", "transformer"), curves("vs_t", "nanogpt")
@@ -132,29 +134,39 @@ def held_out() -> list[str]:
 
 
 def multiplication() -> list[str]:
-    """How one Transformer and one nanoGPT learn to multiply."""
+    """How three Transformers and three nanoGPTs learn to multiply."""
     curves = {}
     for model in ("transformer", "nanogpt"):
-        (file,) = RESULTS.glob(f"runs/mul-random-{model}-none-seed*/metrics.csv")
-        curves[model] = pd.read_csv(file).set_index("epoch")
-    right = {model: curve["val_seq_acc"] for model, curve in curves.items()}
-    leads = {model: (curve["train_seq_acc"] - right[model]).max() for model, curve in curves.items()}
-    late = right["transformer"].loc[201:]
-    epochs = {model: accuracy.index[accuracy >= 0.95][0] for model, accuracy in right.items()}
-    layers = of_ours(0, "mul")
-    assert layers.idxmax() == 6
-    assert layers.is_monotonic_increasing
+        files = sorted(RESULTS.glob(f"runs/mul-random-{model}-none-seed*/metrics.csv"))
+        curves[model] = [pd.read_csv(file).set_index("epoch") for file in files]
+    assert [len(found) for found in curves.values()] == [3, 3]
+    right = {model: [curve["val_seq_acc"] for curve in found] for model, found in curves.items()}
+    leads = {
+        model: max((curve["train_seq_acc"] - curve["val_seq_acc"]).max() for curve in found)
+        for model, found in curves.items()
+    }
+    late = [accuracy.loc[201:] for accuracy in right["transformer"]]
+    spans = [f"between {accuracy.min():.1%} and {accuracy.max():.1%}" for accuracy in late]
+    epochs = {
+        model: joined([str(accuracy.index[accuracy >= 0.95][0]) for accuracy in found])
+        for model, found in right.items()
+    }
+    layers = pd.DataFrame({seed: of_ours(seed, "mul") for seed in range(3)})
+    assert set(layers.idxmin()) == {1}
+    assert set(layers.idxmax()) <= {5, 6}
     (scaled,) = of_ours(0, "mul", "scaled bits")
-    paper = claims()["paper_says"]
+    assert layers.to_numpy().max() < scaled
+    paper, errors = claims()["paper_says"], str(claims().loc["mul-mae", "values"]).split()
     return [
-        f"after epoch {epochs['transformer']} (the paper: {paper['table3-mul-none'].split()[0]})",
-        f"in the last {len(late)} epochs between {late.min():.1%} and {late.max():.1%}.",
-        f"with {late.loc[250]:.1%} and a mean absolute error of {says('mul-mae').split()[0]}",
+        f"after epochs {epochs['transformer']} (the paper: {paper['table3-mul-none'].split()[0]})",
+        f"in the last {len(late[0])} epochs {joined(spans, ', and ')}.",
+        f"They end at {joined([f'{accuracy.loc[250]:.1%}' for accuracy in late])}",
+        f"with mean absolute errors of {joined(errors)}",
         f"the paper has {paper['fig1-mul']} and {paper['mul-mae']}.",
-        f"after epoch {epochs['nanogpt']}, and ends at {right['nanogpt'].loc[250]:.2%}.",
+        f"after epochs {epochs['nanogpt']}, and end at {joined([f'{a.loc[250]:.2%}' for a in right['nanogpt']])}.",
         f"more than {math.ceil(1000 * leads['transformer']) / 10} points above",
         f"for nanoGPT {math.ceil(1000 * leads['nanogpt']) / 10}.",
-        f"it rises from {layers[1]:.2f} to {layers[6]:.2f}, below the {scaled:.2f} of the scaled bits",
+        f"with {layers.max().min():.2f} to {layers.max().max():.2f}, below the {scaled:.2f} of the scaled bits",
     ]
 
 
