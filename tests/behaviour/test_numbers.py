@@ -197,6 +197,30 @@ def without_components() -> list[str]:
     ]
 
 
+def not_run() -> list[str]:
+    """What the claims without a verdict for want of runs would cost on two cores."""
+    (file,) = RESULTS.glob("runs/mul-random-transformer-none-seed2-*/metrics.csv")
+    seconds = pd.read_csv(file)["seconds"].median()
+    cuts = claims().loc[[f"table3-mul-{name}" for name in CUTS if name != "none"], "paper"].astype(float).sum()
+    never = claims().loc[
+        [f"table3-{task}-{cut}" for task in ("add", "mul") for cut in ("no_attention", "no_positional_encoding")]
+    ]
+    assert set(never["verdict"]) == {"not run"}
+    rows = {
+        "three without each region, five on the random split": 250 * (2 * 2 * 2 + 2 * 2),
+        "as many epochs as the paper's network needs": 5 * int(cuts),
+        "three seeds of both tasks, 1,000 epochs each": 3 * 1000 * len(never),
+        "random output, three seeds, 4,000 epochs each": 3 * 4000,
+        "150 epochs of addition and 1,500 of multiplication": 5 * 3 * (150 + 1500),
+    }
+    hours = {what: epochs * seconds / 2 / 3600 for what, epochs in rows.items()}
+    return [
+        f"takes the Transformer {seconds:.1f} s with one thread",
+        *(f"{what} | {epochs:,} | {hours[what]:.0f} |" for what, epochs in rows.items()),
+        f"That is {sum(hours.values()) / 24:.0f} days",
+    ]
+
+
 def over_training() -> list[str]:
     """How distances follow the value, epoch by epoch, in nanoGPT with seed 2."""
     rows = pd.read_csv(RESULTS / "value-over-training.csv")
@@ -318,6 +342,7 @@ def found() -> list[str]:
         *without_components(),
         *over_training(),
         *multiplied_without_a_region(),
+        *not_run(),
         *erased(),
         f"on {(fresh['verdict'] == fresh['expected']).sum()} of {len(fresh)} networks",
         f"All five Transformers reach {learned.split()[0]} of the pairs that they never saw within 50 epochs",
