@@ -19,9 +19,10 @@ from ..system.files import own_folder
 from ..system.products import settle_products
 from . import memory, recipe
 from .checkpoint import CheckpointFile
+from .compiling import compiles_layers
 from .data import TableData
 from .module import LitPack
-from .pack import Pack, compiles_layers
+from .pack import Pack
 from .trial import try_step
 
 LONG = 20e12

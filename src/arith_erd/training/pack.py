@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
 from ..interp.activations import positions
@@ -24,13 +24,8 @@ from ..models.hook_point import position_axis
 from ..models.network import Network
 from ..models.weights import initialise
 from ..seeds import Stream, derive
+from .compiling import compiles_layers, options, regions
 
-# Inductor keeps a result of more operations than this that is used twice, and computes others again. The default for
-# CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm after it
-# would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.
-OPTIONS: dict[str, Any] = {"realize_opcount_threshold": 30}
-LARGE = 100_000
-"""Parameters from which a replica keeps two CPU cores busy by itself."""
 Keys = tuple[Tensor, ...]
 """The dropout keys of one step: one for each site of the network."""
 
@@ -46,25 +41,11 @@ def require_site(network: Network, site: str) -> None:
         raise bad_value("model.loss.site", site, " or ".join(known))
 
 
-def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
-    """Whether a compiled pack is a graph for each kind of layer, which its replicas use in turn, or one graph of all.
-
-    So it is on a CPU, unless it has several replicas so small that each would leave the CPU idle: see `LARGE`.
-    """
-    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
-    return device.type == "cpu" and (replicas == 1 or large)
-
-
-def regions(network: Network) -> list[nn.Module]:
-    """What is worth compiling by itself: the layers that a network repeats; the whole network if it has none."""
-    stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
-    return [layer for stack in stacks for layer in stack] or [network]
-
-
-def _owner(network: nn.Module, parameter: str) -> tuple[nn.Module, str]:
-    """The module that has a parameter, and the parameter's name in it."""
-    module, _, leaf = parameter.rpartition(".")
-    return network.get_submodule(module), leaf
+def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """Where a network keeps a parameter or a buffer: the registry of its module, and the name there."""
+    path, _, leaf = name.rpartition(".")
+    module = network.get_submodule(path)
+    return (module._parameters if leaf in module._parameters else module._buffers), leaf
 
 
 class Pack(nn.Module):
@@ -94,9 +75,10 @@ class Pack(nn.Module):
         networks = [initialise(make_network, seed) for seed in seeds]
         stacks, _ = stack_module_state(networks)
         self.stacked = networks[0]  # a network's own module tree, so that each stack has the plain parameter's name
-        self._owners = {name: _owner(self.stacked, name) for name in stacks}
-        for name, stack in stacks.items():
-            setattr(*self._owners[name], nn.Parameter(stack.detach()))
+        self._stack_places = {name: _place(self.stacked, name) for name in stacks}
+        for name, (registry, leaf) in self._stack_places.items():
+            registry[leaf] = nn.Parameter(stacks[name].detach())
+        self._constant_places = {name: _place(self.stacked, name) for name, _ in self.stacked.named_buffers()}
         with torch.device("meta"):
             # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
             self._skeleton = (make_network(),)
@@ -106,7 +88,9 @@ class Pack(nn.Module):
             require_site(self._skeleton[0], self.loss.site)
             module = self._skeleton[0].sites()[self.loss.site]
             module.register_forward_hook(lambda module, inputs, output: self._read.append(output))
-        self._sites = dropout_sites(self.stacked)
+        self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
+        names = [*self._stack_places, *self._constant_places, *self._key_names]
+        self._places = {name: _place(self._skeleton[0], name) for name in names}
         keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._replicas, self._mean_losses
@@ -129,18 +113,19 @@ class Pack(nn.Module):
         # Which of them comes ninth would depend on where a run was interrupted.
         dynamo_config.recompile_limit = 64
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
-        options = OPTIONS | ({"triton.cudagraphs": True} if self._graphs else {})
+        device = self.replica_keys.device
+        chosen = options(device, self._graphs)
         (skeleton,) = self._skeleton
-        if compiles_layers(skeleton, len(self.seeds), self.replica_keys.device):
+        if compiles_layers(skeleton, len(self.seeds), device):
             self._in_turn = True
             read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
             for region in regions(skeleton):
                 inside = (module for module in region.modules() if module is not region)
                 if not any(module is read for module in inside):
-                    region.compile(dynamic=False, options=options)
+                    region.compile(dynamic=False, options=chosen)
         else:
-            self._evaluate = torch.compile(self._evaluate, dynamic=False, options=options)
-            self._train = torch.compile(self._train, dynamic=False, options=options)
+            self._evaluate = torch.compile(self._evaluate, dynamic=False, options=chosen)
+            self._train = torch.compile(self._train, dynamic=False, options=chosen)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
         """Logits of every replica.
@@ -192,7 +177,19 @@ class Pack(nn.Module):
 
     def _stacks(self) -> dict[str, Tensor]:
         """``stacked.named_parameters()`` without its walk through all modules, which takes 1% of a step on a CPU."""
-        return {name: getattr(*owner) for name, owner in self._owners.items()}
+        return {name: registry[leaf] for name, (registry, leaf) in self._stack_places.items()}
+
+    def _swap(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Give the skeleton these values, and return those that it had.
+
+        `torch.func.functional_call` does the same, but finds each module by its name and looks for parameters with
+        two names, of which there are none (see `trial.try_step`): 3% of a step on a CPU.
+        """
+        before = {}
+        for name, value in values.items():
+            registry, leaf = self._places[name]
+            before[name], registry[leaf] = registry[leaf], value
+        return before
 
     def _keys(self, step: int) -> Keys:
         """The dropout keys of a step, (R, 2) for each site.
@@ -200,7 +197,7 @@ class Pack(nn.Module):
         Unbound here, outside the compiled function. Unbound inside it, each site's number would stand in its kernels,
         and kernels of layers that are alike would be compiled one by one.
         """
-        return dropout_keys(self.replica_keys, step, len(self._sites)).unbind(1)
+        return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
     def _begin(self, training: bool) -> None:
         if self._to_compile:
@@ -233,17 +230,16 @@ class Pack(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
         (skeleton,) = self._skeleton
-        key_buffers = [f"{site}.key" for site in self._sites]
-        constants = {name: buffer for name, buffer in self.stacked.named_buffers() if name not in key_buffers}
+        constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
 
         def one(
             parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
         ) -> tuple[Tensor, Tensor | None]:
-            buffers = constants | dict(zip(key_buffers, keys, strict=True))
-            values = (parameters, buffers)
-            # No parameter has two names: see `trial.try_step`. To look for one takes another 1% of a step.
-            logits: Tensor = functional_call(skeleton, values, (prompt, answer_in), tie_weights=False)
-            return logits, self._activation(prompt, answer_in)
+            before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
+            try:
+                return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
+            finally:
+                self._swap(before)
 
         number = len(self.seeds)
         if self._in_turn if in_turn is None else in_turn:

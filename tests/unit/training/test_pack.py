@@ -1,6 +1,7 @@
 """A replica of a pack is the same network, run and update as its seed alone."""
 
 import math
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -16,7 +17,7 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.module import LitPack
-from arith_erd.training.pack import Pack, regions
+from arith_erd.training.pack import Pack
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -274,6 +275,18 @@ def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
     torch.testing.assert_close(loss, torch.stack(expected).sum())
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_weights_are_left_in_the_module_tree_that_replicas_share(fails, batch):
+    pack = Pack(builder(NanoGPT), SEEDS)
+    (skeleton,) = pack._skeleton
+    if fails:
+        skeleton.blocks[1].register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        pack.losses(*batch, step=0)
+    assert all(p.is_meta for p in skeleton.parameters())
+    assert not any("key" in name for name, _ in skeleton.named_buffers())
+
+
 # Compiled
 
 
@@ -326,7 +339,7 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
 
 def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
-    monkeypatch.setattr("arith_erd.training.pack.LARGE", 0)
+    monkeypatch.setattr("arith_erd.training.compiling.LARGE", 0)
     pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
     for step in (0, 1):
         pack.losses(*batch, step)
@@ -342,7 +355,7 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
     """At each step, not only while layers are traced; in turn, or as one graph."""
-    monkeypatch.setattr("arith_erd.training.pack.LARGE", large)
+    monkeypatch.setattr("arith_erd.training.compiling.LARGE", large)
     results = []
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
@@ -373,9 +386,3 @@ def test_other_than_one_batch_for_each_replica_is_refused(batch):
     prompt, completion = batch
     with pytest.raises(ValueError, match="zip"):
         Pack(builder(Transformer), SEEDS[:1])(prompt[:2], completion[:2])
-
-
-def test_network_without_repeated_layers_is_one_region():
-    masks, nanogpt = Masks(), builder(NanoGPT)()
-    assert regions(masks) == [masks]
-    assert regions(nanogpt) == list(nanogpt.blocks)

@@ -1,0 +1,70 @@
+"""How a pack is compiled: in which pieces, and with which options of Inductor, the compiler behind `torch.compile`."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch._inductor import config as inductor_config
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+
+from ..models.network import Network
+
+LARGE = 100_000
+"""Parameters from which a replica keeps two CPU cores busy by itself."""
+
+
+def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
+    """Whether a compiled pack is a graph for each kind of layer, which its replicas use in turn, or one graph of all.
+
+    So it is on a CPU, unless it has several replicas so small that each would leave the CPU idle: see `LARGE`.
+    """
+    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
+    return device.type == "cpu" and (replicas == 1 or large)
+
+
+def regions(network: Network) -> list[nn.Module]:
+    """What is worth compiling by itself: the layers that a network repeats; the whole network if it has none."""
+    stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
+    return [layer for stack in stacks for layer in stack] or [network]
+
+
+class AddBiasLater(CustomGraphPass):
+    """Leave a bias out of the matrix product, for the loop that reads the product to add.
+
+    ``addmm`` first copies the bias to each row of its result: on a CPU it takes 10 to 30% longer than the product
+    alone. With oneDNN the sums stay the same to the last bit. Inductor does this by itself on GPUs only (torch 2.13).
+    """
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        aten = torch.ops.aten
+        for node in graph.find_nodes(op="call_function", target=aten.addmm.default):
+            if node.kwargs:  # scaled
+                continue
+            bias, *factors = node.args
+            with graph.inserting_before(node):
+                product = graph.call_function(aten.mm.default, tuple(factors))
+                total = graph.call_function(aten.add.Tensor, (product, bias))
+            product.meta = total.meta = node.meta.copy()
+            node.replace_all_uses_with(total)
+            graph.erase_node(node)
+
+    def uuid(self) -> bytes:
+        """Changes with this file, so that code compiled before a change is not taken for code compiled after it."""
+        return get_hash_for_files((__file__,))
+
+
+def options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
+    """What `torch.compile` gets as its options."""
+    # Inductor keeps a result of more operations than this that is used twice, and computes others again. The default
+    # for CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm
+    # after it would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.
+    chosen: dict[str, Any] = {"realize_opcount_threshold": 30}
+    if cuda_graphs:
+        chosen["triton.cudagraphs"] = True
+    if device.type == "cpu":
+        chosen["post_grad_custom_post_pass"] = AddBiasLater()
+        if inductor_config.cpp.vec_isa_ok is None:  # unless TORCHINDUCTOR_VEC_ISA_OK says
+            # By default Inductor makes sure of each kind of vector that the processor has: it compiles and loads
+            # programs for 4 s. A C++ compiler that takes torch's headers knows all of them, except g++ 10 AMX.
+            chosen["cpp.vec_isa_ok"] = True
+    return chosen
