@@ -3,7 +3,8 @@
 The rules are those of ``docs/verdicts.md``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -236,7 +237,8 @@ def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, li
     return commands
 
 
-def counts(results: Sequence[Result], counted: bool = True) -> dict[Verdict, int]:
-    """How many claims have which verdict: results of their own, or else set-up checks."""
-    chosen = [r for r in results if (r.counted if counted else r.claim.kind == "setup")]
-    return {verdict: sum(r.verdict == verdict for r in chosen) for verdict in VERDICTS}
+def tally(verdicts: Iterable[str]) -> str:
+    """``16 reproduced, 2 differ, 19 not run``."""
+    many = Counter(verdicts)
+    words = {verdict: "differ" if verdict == "differs" and many[verdict] > 1 else verdict for verdict in VERDICTS}
+    return ", ".join(f"{many[verdict]} {words[verdict]}" for verdict in VERDICTS if many[verdict])

@@ -19,7 +19,7 @@ from ..plots.style import TASKS, plain_text
 from ..plots.svg import embedded, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
-from .claims import VERDICTS, Result, counts, missing
+from .claims import VERDICTS, Result, missing, tally
 from .collect import GIVEN, Collection
 from .paper import Paper, PaperFigure
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
@@ -44,13 +44,14 @@ def render(
         runs: the folder that was read, for the commands.
     """
     about = ("device", "torch", "lightning", "python", "arith_erd", "commit")
+    verdicts_on = {name: tally(r.verdict for r in results if r.counted and r.claim.figure == name) for name in figures}
     return _fill(
         "page.html.j2",
         paper,
         results,
         runs,
         by_id={result.claim.id: result for result in results},
-        figures=[(figure, embedded(svg), _tally(figure, results)) for figure, svg in figures.values()],
+        figures=[(figure, embedded(svg), verdicts_on[figure.name]) for figure, svg in figures.values()],
         cards=[(card, embedded(svg_of(card.draw(), card.title))) for card in found.cards[:MAX_CARDS]],
         further=[card.title for card in found.cards[MAX_CARDS:MAX_TITLES]],
         left_out=len(found.cards[MAX_TITLES:]),
@@ -90,8 +91,8 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         runs=runs,
         version=__version__,
         total=len(results),
-        counts=counts(results),
-        verdicts={verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS},
+        counts={verdict: sum(r.counted and r.verdict == verdict for r in results) for verdict in VERDICTS},
+        verdicts={verdict: sum(r.verdict == verdict for r in results) for verdict in VERDICTS},
         summary=summary(results),
         sections={name: [r for r in results if r.claim.section == name] for name in paper.sections},
         missing=missing(results, paper, runs),
@@ -103,11 +104,6 @@ def unfinished(found: Collection) -> list[str]:
     """``add-random-...: epoch 30 of 60``, one line per run that has not finished."""
     runs = found.unfinished.drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
-
-
-def _tally(figure: PaperFigure, results: Sequence[Result]) -> str:
-    about = counts([result for result in results if result.claim.figure == figure.name])
-    return ", ".join(f"{count} {verdict}" for verdict, count in about.items() if count)
 
 
 def _curves(found: Collection) -> str | None:

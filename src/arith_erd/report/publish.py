@@ -22,7 +22,7 @@ from ..runs import Run
 from ..system.boundary import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build
-from .claims import VERDICTS
+from .claims import tally
 from .page import cell
 
 WEIGHTS, BOX = 3_000_000, 40_000_000  # bytes of one file of weights, and of all of them
@@ -86,10 +86,10 @@ def results_table(results: Path) -> str:
     """The table of README: what has been measured of `HEADLINES`, from ``claims.csv``."""
     claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
     own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
-    tally = own["verdict"].value_counts()
-    counts = ", ".join(f"{tally.get(verdict, 0)} {verdict}" for verdict in VERDICTS)
     shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
-    return f"Of {len(own)} results of the paper: {counts}. The main ones so far:\n\n{_table(shown, SHOWN)}"
+    return (
+        f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:\n\n{_table(shown, SHOWN)}"
+    )
 
 
 def amnesic_table(results: Path) -> str:

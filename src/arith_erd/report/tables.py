@@ -10,7 +10,7 @@ import pandas as pd
 from ..plots.numbers import bare, estimated, interval_text, number
 from ..plots.sheet import seeds_note, tabulate
 from ..plots.style import TASKS
-from .claims import Result, counts, votes_share
+from .claims import Result, tally, votes_share
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper
 
@@ -71,13 +71,13 @@ def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """``Of 60 results, 9 reproduced, 1 differs, ...; set-up checks: 17 of 18 as published.``"""
-    own, checks = counts(results), counts(results, counted=False)
-    tally = ", ".join(f"{many} {verdict}" for verdict, many in own.items())
+    """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
+    own = [result.verdict for result in results if result.counted]
+    checks = [result.verdict for result in results if result.claim.kind == "setup"]
     linked = sum(bool(result.claim.same_as) for result in results)
     return (
-        f"Of {sum(own.values())} results: {tally}. {linked} more claims state the same facts and are not counted. "
-        f"Set-up checks: {checks['reproduced']} of {sum(checks.values())} as published."
+        f"Of {len(own)} results: {tally(own)}. {linked} more claims state the same facts and are not counted. "
+        f"Set-up checks: {checks.count('reproduced')} of {len(checks)} as published."
     )
 
 

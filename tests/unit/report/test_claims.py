@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims import Result, evaluate, judge, missing
+from arith_erd.report.claims import Result, evaluate, judge, missing, tally
 from arith_erd.report.collect import EXACT, collect
 from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
@@ -282,3 +282,8 @@ def test_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
     assert set(commands) == {paper.command(claim.make, Path("runs")) for claim in paper.claims if claim.make}
     text = markdown(verdicts, paper, Path("runs"))
     assert "`python train.py -m experiment=fig1`" in text
+
+
+def test_tally_names_the_verdicts_that_there_are() -> None:
+    assert tally(["differs", "not run", "reproduced", "differs"]) == "1 reproduced, 2 differ, 1 not run"
+    assert tally(["differs"]) == "1 differs"
