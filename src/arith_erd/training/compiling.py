@@ -32,25 +32,30 @@ class AddBiasLater(CustomGraphPass):
     """Leave a bias out of the matrix product, for the loop that reads the product to add.
 
     ``addmm`` first copies the bias to each row of its result: on a CPU it takes 10 to 30% longer than the product
-    alone. With oneDNN the sums stay the same to the last bit. Inductor does this by itself on GPUs only (torch 2.13).
+    alone. With oneDNN the sums stay the same to the last bit, with MKL to rounding. In 16 bits the product would be
+    rounded once more, so there the bias stays. Inductor does this by itself on GPUs only (torch 2.13).
     """
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         aten = torch.ops.aten
         for node in graph.find_nodes(op="call_function", target=aten.addmm.default):
-            if node.kwargs:  # scaled
+            if node.kwargs or node.meta["val"].dtype.itemsize < 4:  # scaled, or rounded
                 continue
             bias, *factors = node.args
             with graph.inserting_before(node):
                 product = graph.call_function(aten.mm.default, tuple(factors))
                 total = graph.call_function(aten.add.Tensor, (product, bias))
-            product.meta = total.meta = node.meta.copy()
+            product.meta, total.meta = node.meta.copy(), node.meta.copy()
             node.replace_all_uses_with(total)
             graph.erase_node(node)
 
     def uuid(self) -> bytes:
         """Changes with this file, so that code compiled before a change is not taken for code compiled after it."""
         return get_hash_for_files((__file__,))
+
+
+ADD_BIAS_LATER = AddBiasLater()
+"""The only one, since packs share compiled code if their options are equal."""
 
 
 def options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
@@ -62,9 +67,9 @@ def options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
     if cuda_graphs:
         chosen["triton.cudagraphs"] = True
     if device.type == "cpu":
-        chosen["post_grad_custom_post_pass"] = AddBiasLater()
+        chosen["post_grad_custom_post_pass"] = ADD_BIAS_LATER
         if inductor_config.cpp.vec_isa_ok is None:  # unless TORCHINDUCTOR_VEC_ISA_OK says
-            # By default Inductor makes sure of each kind of vector that the processor has: it compiles and loads
-            # programs for 4 s. A C++ compiler that takes torch's headers knows all of them, except g++ 10 AMX.
+            # By default Inductor compiles and loads a program for each kind of vector that the processor has, which
+            # takes 4 s. It still does so for some that only 16 and 8 bits need.
             chosen["cpp.vec_isa_ok"] = True
     return chosen

@@ -39,8 +39,8 @@ def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> No
     net = job.model.net
     network, other = (initialise(pack.make_network, seed) for seed in (0, 1))
     names = {name for name, _ in network.named_parameters()}
-    if not names:
-        raise net.fault("has no parameters; expected some to train")
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise net.fault("has no parameters that require gradients; expected some to train")
     if more := sorted(network.state_dict().keys() - names):
         raise net.fault(
             f"also keeps {', '.join(more)}; expected parameters under one name each, and buffers with persistent=False"

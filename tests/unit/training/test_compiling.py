@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch._inductor import config
+from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from arith_erd.models import NanoGPT, Transformer
@@ -41,6 +42,30 @@ def test_scaled_sums_stay_as_they_are():
     graph = make_fx(lambda *given: torch.addmm(*given, beta=2.0))(row, x, w)
     AddBiasLater()(graph.graph)
     assert called(graph) == [torch.ops.aten.addmm.default]
+
+
+def test_bias_stays_in_a_product_of_16_bits():
+    """Rounded, with the bias added to it, and rounded again, a sum is a quarter less exact."""
+    x, w, row, _ = (torch.randn(*size, dtype=torch.bfloat16) for size in SIZES)
+    graph = make_fx(torch.addmm)(row, x, w)
+    AddBiasLater()(graph.graph)
+    assert called(graph) == [torch.ops.aten.addmm.default]
+
+
+@pytest.mark.slow
+def test_compiled_code_has_products_without_bias():
+    """Inductor puts them together again if this pass comes before its own."""
+    x, w, row, _ = (torch.randn(*size) for size in SIZES)
+    compiled = torch.compile(lambda *given: torch.addmm(*given).relu(), options=options(CPU, False))
+    with fresh_cache():
+        _, (code,) = run_and_get_code(compiled, row, x, w)
+    assert "extern_kernels.mm(" in code
+    assert "extern_kernels.addmm(" not in code
+
+
+def test_packs_of_one_process_share_what_is_compiled():
+    """Code that was compiled with other options, or with equal ones that do not say so, is compiled again."""
+    assert options(CPU, False) == options(CPU, False)
 
 
 def test_bias_stays_in_the_product_on_a_gpu():

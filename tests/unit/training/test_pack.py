@@ -13,7 +13,7 @@ from arith_erd.bits import VOCAB_SIZE
 from arith_erd.losses import CrossEntropyAndValue
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
-from arith_erd.models.dropout import Dropout
+from arith_erd.models.dropout import Dropout, set_dropout_keys
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.module import LitPack
@@ -116,6 +116,17 @@ def test_without_a_step_nothing_is_dropped(batch):
     assert (pack(*batch) == 1).all()
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_masks_are_those_of_a_plain_network_with_the_replicas_keys(network, batch):
+    pack = Pack(builder(network), SEEDS)
+    prompt, answer_in = batch[0], shift_right(batch[1])
+    logits = pack(prompt, answer_in, step=7)
+    for index, keys in enumerate(pack.replica_keys):
+        plain = pack.replica(index).train()
+        set_dropout_keys(plain, keys, step=7)
+        torch.testing.assert_close(plain(prompt[index], answer_in[index]), logits[index])
+
+
 # Logits and gradients
 
 
@@ -169,6 +180,26 @@ def test_extracted_replica_gives_the_same_logits(network, batch):
             plain = pack.replica(index)
             assert not plain.training
             torch.testing.assert_close(plain(prompt[index], answer_in[index]), logits[index], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_pack_that_has_run_can_move_to_another_device(network, seeds, batch):
+    """To ``meta``, which computes nothing, but refuses tensors of a CPU."""
+    pack = Pack(builder(network), seeds)
+    few = [x[: len(seeds)] for x in batch]
+    pack.losses(*few, step=0)
+    pack.to("meta")
+    assert pack.losses(*(x.to("meta") for x in few), step=0).is_meta
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_weights_that_are_loaded_take_the_place_of_others(network, batch):
+    pack, other = (Pack(builder(network), seeds) for seeds in (SEEDS, [1, 2, 3]))
+    prompt, answer_in = batch[0], shift_right(batch[1])
+    pack(prompt, answer_in)
+    pack.load_state_dict(other.state_dict(), assign=True)
+    assert torch.equal(pack(prompt, answer_in), other(prompt, answer_in))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -273,6 +304,22 @@ def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
         for i in range(3)
     ]
     torch.testing.assert_close(loss, torch.stack(expected).sum())
+
+
+def test_parameter_without_gradients_stays_as_it_is(batch):
+    def build() -> NanoGPT:
+        network = builder(NanoGPT)()
+        network.blocks[0].requires_grad_(False)
+        return network
+
+    pack = Pack(build, SEEDS)
+    before = {name: p.detach().clone() for name, p in pack.stacked.named_parameters()}
+    module = LitPack(pack, partial(torch.optim.SGD, lr=0.1, weight_decay=0.1))
+    optimizer = module.configure_optimizers()
+    module.training_step(batch, 0).backward()
+    optimizer.step()
+    same = {name for name, p in pack.stacked.named_parameters() if torch.equal(p, before[name])}
+    assert same == {name for name in before if name.startswith("blocks.0.")}
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -93,6 +93,12 @@ class Tied(Good):
         self.head.weight = self.embedding.weight
 
 
+class Frozen(Good):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.requires_grad_(False)
+
+
 class Empty(Good):
     def __init__(self, vocab_size, **sizes):
         Network.__init__(self)
@@ -218,7 +224,8 @@ def test_network_and_loss_of_ones_own_are_accepted(seeds, loss):
         (OwnGain, "draws its buffer gain; expected parameters for what differs between seeds"),
         (Normed, r"also keeps norm\.num_batches_tracked, norm\.running_mean, norm\.running_var; expected "),
         (Tied, r"also keeps head\.weight; expected parameters under one name each"),
-        (Empty, "has no parameters; expected "),
+        (Empty, "has no parameters that require gradients; expected "),
+        (Frozen, "has no parameters that require gradients; expected "),
     ],
 )
 def test_network_that_cannot_train_is_refused_in_one_line(net, message, seeds):
