@@ -14,6 +14,7 @@ from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
+from ..plots.png import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
@@ -81,7 +82,7 @@ def ask(job: ProbeJob, question: Question) -> None:
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
-        figure.savefig(beside, format="png")
+        save_png(figure, beside)
     early = [f"the run is not finished: {state}" for origin in weights.values() if (state := origin.get("unfinished"))]
     show(probe.table(rows), [*probe.notes(), *early])
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))

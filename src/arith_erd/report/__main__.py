@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..plots.png import save_png
 from ..plots.svg import svg_of
 from ..system.boundary import one_line_errors
 from ..system.files import naming, require_writable
@@ -67,7 +68,7 @@ def _save(figure: Figure | None, path: Path) -> str | None:
         return None
     svg = svg_of(figure, path.name)
     figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-    figure.savefig(path.with_suffix(".png"), dpi=130)
+    save_png(figure, path.with_suffix(".png"))
     path.with_suffix(".svg").write_text(svg)
     return svg
 

@@ -6,6 +6,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..models.decoding import answers
 from ..plots.curves import learning_curves
+from ..plots.png import save_png
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
 from .conditions import Conditions
@@ -47,7 +48,7 @@ def _summarise(rows: list[Row], pack: Pack, data: TableData, index: int) -> Row:
 def draw_curves(job: Job) -> None:
     """Draw ``curves.png``."""
     with replacing(job.run.curves) as beside:
-        learning_curves(job.run.metrics(), title=job.title).savefig(beside, format="png")
+        save_png(learning_curves(job.run.metrics(), title=job.title), beside)
 
 
 def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
