@@ -54,7 +54,7 @@ def main() -> None:
                 failed |= kind is Kind.REQUIRED and not good
                 verdict = "for the record" if kind is Kind.RECORD else "ok" if good else "FAILED"
                 print(f"{name:29}{model:13}{verdict:16}{shown}", flush=True)
-    sys.exit(failed)
+    sys.exit(int(failed))  # an exit hook of W&B's takes no bool
 
 
 class Kind(Enum):

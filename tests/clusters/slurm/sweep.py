@@ -191,7 +191,7 @@ def main() -> None:
             f"{arguments.packs} packs, {arguments.kills} killed: {at_first} finished after the first submission, "
             f"{sweep.finished} after the second, {equals} equal to a local run; {time.monotonic() - started:.0f} s"
         )
-    sys.exit(equals != arguments.packs or at_first != arguments.packs - arguments.kills)
+    sys.exit(int(equals != arguments.packs or at_first != arguments.packs - arguments.kills))
 
 
 if __name__ == "__main__":
