@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
 import yaml
 from hydra.core.global_hydra import GlobalHydra
@@ -159,7 +159,10 @@ def batched(seeds: tuple[int, ...], pack: int | None) -> list[tuple[int, ...]]:
 
 
 def timings(runs_dir: Path) -> dict[Kind, float]:
-    """Seconds of an epoch of one replica, the median over the runs of a kind that this machine's folder holds."""
+    """Seconds of an epoch of one replica, the median over the runs of a kind that this machine's folder holds.
+
+    Of each run the median epoch counts, so that one in which the machine slept does not.
+    """
     found: dict[Kind, list[float]] = defaultdict(list)
     for path in sorted(runs_dir.glob("*/metrics.csv")):
         try:
@@ -168,7 +171,7 @@ def timings(runs_dir: Path) -> dict[Kind, float]:
         except UserError:
             continue
         if rows:
-            found[kind_of(job)].append(mean(row["seconds"] for row in rows) / len(job.seeds))
+            found[kind_of(job)].append(median(row["seconds"] for row in rows) / len(job.seeds))
     return {kind: median(seconds) for kind, seconds in found.items()}
 
 
@@ -195,10 +198,17 @@ def show(entries: Iterable[Entry], measured: Mapping[Kind, float], jobs: int = 1
         table.add_row(entry.title, f"{entry.epochs_done}/{entry.job.trainer.max_epochs}", hours)
     console = Console()
     console.print(table)
-    more = f"; {unknown} runs of models that were never timed here are not counted" if unknown else ""
-    what = f"hours of runs, {jobs} at a time" if jobs > 1 else "hours"
-    most = math.ceil(total / 3600)
-    console.print(f"At most {most} {what}, by the timings in the runs folder{more}.", highlight=False)
+    console.print(f"{bound(total, unknown, jobs)}.", highlight=False)
+
+
+def bound(seconds: float, unknown: int, jobs: int) -> str:
+    """``At most 8 hours of runs, 2 at a time, by the timings in the runs folder``."""
+    never = f"{unknown} run{'s' if unknown > 1 else ''} of models that were never timed here"
+    if unknown and not seconds:
+        return f"How many hours is not known for {never}"
+    parallel = f" of runs, {jobs} at a time" if jobs > 1 else ""
+    beside = f"; not counted: {never}" if unknown else ""
+    return f"At most {math.ceil(seconds / 3600)} hours{parallel}, by the timings in the runs folder{beside}"
 
 
 def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:

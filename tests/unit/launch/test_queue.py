@@ -5,13 +5,14 @@ import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.launch import queue
-from arith_erd.launch.queue import Entry, batched, cost, read_list, read_queue, timings
+from arith_erd.launch.queue import Entry, batched, bound, cost, read_list, read_queue, timings
 from arith_erd.runs.rows import METRICS
 from arith_erd.system.signals import Preempted
 
@@ -49,6 +50,24 @@ def test_word_that_hydra_cannot_read_is_explained(tmp_path: Path, word: str) -> 
 )
 def test_seeds_are_split_into_packs(pack: int | None, packs: list[tuple[int, ...]]) -> None:
     assert batched((0, 1, 2), pack) == packs
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unknown", "jobs", "says"),
+    [
+        (5400, 0, 1, "At most 2 hours, by the timings in the runs folder"),
+        (
+            5400,
+            3,
+            2,
+            "At most 2 hours of runs, 2 at a time, by the timings in the runs folder; not counted: 3 runs of ",
+        ),
+        (0, 1, 2, "How many hours is not known for 1 run of models that were never timed here"),
+        (0, 0, 1, "At most 0 hours, by "),
+    ],
+)
+def test_bound_names_what_it_does_not_count(seconds: float, unknown: int, jobs: int, says: str) -> None:
+    assert bound(seconds, unknown, jobs).startswith(says)
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +130,22 @@ def test_timings_of_small_tables_say_nothing_of_large_ones(paper: list[Entry]) -
 def test_printed_cost_is_remaining_epochs_times_measured_epoch_time(trained_pack) -> None:
     measured = timings(trained_pack.path.parent)
     ((kind, seconds),) = measured.items()
-    rows = trained_pack.metrics()
-    assert seconds == pytest.approx(sum(row["seconds"] for row in rows) / len(rows) / 2)
+    assert seconds == pytest.approx(median(row["seconds"] for row in trained_pack.metrics()) / 2)
     job = queue.read_run(trained_pack)
     entry = Entry(("seed=[3,5]",), (), job)
     assert entry.kind == kind
     assert cost(entry, measured) == 0  # all four epochs are done
     assert cost(entry, {}) is None
+
+
+def test_epoch_in_which_the_machine_slept_does_not_count(tmp_path: Path) -> None:
+    job = compose("train", ["seed=0", f"runs_dir={tmp_path}"])
+    job.run.create(job.resolved)
+    seconds = dict(enumerate((30.0, 10.0, 9000.0, 10.0), 1))
+    job.run.write_metrics(
+        [dict.fromkeys(METRICS, 0.5) | {"epoch": e, "seed": 0, "seconds": s} for e, s in seconds.items()]
+    )
+    assert list(timings(tmp_path).values()) == [20.0]
 
 
 def test_entry_of_several_packs_is_finished_when_all_of_them_are(tmp_path: Path) -> None:
