@@ -18,6 +18,7 @@ from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import require_writable, write_atomically
 from ..system.machine import device_name
+from ..system.threads import sleeping_beside_others
 from .assemble import assemble, capacity, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
@@ -104,7 +105,7 @@ def train_pack(job: Job) -> None:
 
         # Train.
         with logged(logger, job) as summaries:
-            with signals.deferred(), resumption.refusing(checkpoint):
+            with signals.deferred(), resumption.refusing(checkpoint), sleeping_beside_others():
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)

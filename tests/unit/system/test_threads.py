@@ -1,11 +1,15 @@
-"""How many threads compute is what the process may use, unless the environment says otherwise."""
+"""Threads: as many as the process may use, unless the environment says otherwise; they sleep beside others' work."""
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from arith_erd.system.threads import settle_threads, usable_processors
+from arith_erd.system import threads
+from arith_erd.system.threads import Others, crowded, settle_threads, sleeping_beside_others, usable_processors
 
 
 def container(root: Path, **files: str) -> Path:
@@ -14,25 +18,6 @@ def container(root: Path, **files: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
-
-
-def beside(root: Path, monkeypatch: pytest.MonkeyPatch, idle: float) -> None:
-    """A machine where the first ``idle`` of eight processors do nothing while the program watches."""
-    seconds = 0.0
-
-    def write() -> None:
-        ticks = os.sysconf("SC_CLK_TCK") * seconds
-        lines = [f"cpu{p} 7 0 7 {100 + round(ticks * min(max(idle - p, 0), 1))} 0 0 0" for p in range(8)]
-        (root / "proc").mkdir(exist_ok=True)
-        (root / "proc/stat").write_text("\n".join(["cpu  1 2 3 4", *lines, "intr 5", "softirq 6"]))
-
-    def sleep(duration: float) -> None:
-        nonlocal seconds
-        seconds += duration
-        write()
-
-    write()
-    monkeypatch.setattr("time.sleep", sleep)
 
 
 @pytest.fixture
@@ -69,51 +54,126 @@ def test_affinity_limits_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("eight")
-@pytest.mark.parametrize(("idle", "policy"), [(8, None), (7.6, None), (7, "PASSIVE"), (0, "PASSIVE")])
-def test_threads_sleep_only_beside_other_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: float, policy: str | None
-) -> None:
-    beside(tmp_path, monkeypatch, idle)
-    settle_threads(tmp_path)
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
-    assert "OMP_NUM_THREADS" not in os.environ  # results do not depend on what else runs
+def test_number_that_the_environment_names_is_kept(tmp_path: Path) -> None:
+    os.environ["OMP_NUM_THREADS"] = "5"
+    settle_threads(container(tmp_path, cpu_max="200000 100000"))
+    assert os.environ["OMP_NUM_THREADS"] == "5"
 
 
-@pytest.mark.usefixtures("eight")
 @pytest.mark.parametrize(
-    ("threads", "idle", "policy"),
-    [("4", 4, None), ("4,2", 4, None), ("4", 3, "PASSIVE"), ("1", 0, None), ("x", 4, "PASSIVE")],
+    ("others", "allowed", "threads", "sleep", "keep_sleeping"),
+    [
+        (0.2, 2, 2, False, False),
+        (0.4, 2, 2, False, True),
+        (0.6, 2, 2, True, True),
+        (6.0, 8, 2, False, False),  # two processors are left for two threads
+        (6.6, 8, 2, True, True),
+        (6.0, 8, 4, True, True),
+    ],
 )
-def test_fewer_threads_need_fewer_idle_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, idle: float, policy: str | None
+def test_threads_sleep_if_one_of_them_lacks_a_processor(
+    others: float, allowed: int, threads: int, sleep: bool, keep_sleeping: bool
 ) -> None:
-    beside(tmp_path, monkeypatch, idle)
-    os.environ["OMP_NUM_THREADS"] = threads
-    settle_threads(tmp_path)
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
+    assert crowded(others, allowed, threads) == sleep
+    assert crowded(others, allowed, threads, already=True) == keep_sleeping
+
+
+def work(root: Path, seconds: dict[int, float]) -> Path:
+    """A machine whose processors have worked for so many seconds, half of them in the system, and waited for 40."""
+    half = {processor: round(s * os.sysconf("SC_CLK_TCK") / 2) for processor, s in seconds.items()}
+    lines = [f"cpu{processor} 0 {ticks} {ticks} 4000 4000 0 0 4000 0 0" for processor, ticks in half.items()]
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "proc/stat.new").write_text("\n".join(["cpu  1 2 3 4 5 6 7", *lines, "intr 5", "softirq 6"]))
+    (root / "proc/stat.new").replace(root / "proc/stat")  # another thread may be reading
+    return root
 
 
 @pytest.mark.usefixtures("eight")
-def test_only_processors_that_are_allowed_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of eight are ours, and the six that are busy are others'."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    beside(tmp_path, monkeypatch, idle=2)
-    settle_threads(tmp_path)
-    assert "OMP_WAIT_POLICY" not in os.environ
+def test_work_of_others_is_all_work_but_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight processors two are ours. In 10 s they worked for 15 s, of which this process had 9."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    clocks = {"process_time": 100.0, "monotonic": 1000.0}
+    for name in clocks:
+        monkeypatch.setattr(time, name, lambda name=name: clocks[name])
+    others = Others(work(tmp_path, {0: 7, 1: 8, 2: 50}))
+    work(tmp_path, {0: 15, 1: 15, 2: 60})
+    clocks["process_time"] += 9
+    clocks["monotonic"] += 10
+    assert others.used() == pytest.approx(0.6)
+    assert others.used() == 0, "no time has passed"
 
 
 @pytest.mark.usefixtures("eight")
-@pytest.mark.parametrize("chosen", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
-def test_environment_variables_take_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
-    container(tmp_path, cpu_max="200000 100000")
-    beside(tmp_path, monkeypatch, idle=0)
-    given = {"OMP_NUM_THREADS": "5", chosen: "1000"}
-    monkeypatch.setattr(os, "environ", dict(given))
-    settle_threads(tmp_path)
-    assert {name: value for name, value in os.environ.items() if "OMP" in name} == given
+def test_machine_that_does_not_say_counts_as_idle(tmp_path: Path) -> None:
+    assert Others(tmp_path).used() == 0
 
 
-@pytest.mark.usefixtures("eight")
-def test_a_machine_that_cannot_be_watched_counts_as_idle(tmp_path: Path) -> None:
-    settle_threads(tmp_path)
-    assert "OMP_WAIT_POLICY" not in os.environ
+def os_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def become(number: int) -> bool:
+    """Whether this process comes to have that many threads."""
+    until = time.monotonic() + 30
+    while os_threads() != number and time.monotonic() < until:
+        time.sleep(0.01)
+    return os_threads() == number
+
+
+@pytest.fixture
+def two_of_four(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two threads compute, four processors are allowed, and the environment does not say how to wait."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(threads, "LOOK", 0.01)
+    for name in threads.CHOSEN:
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(2)
+    torch.ones(1 << 20).add_(1)  # the team that computes
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+@pytest.mark.skipif(not torch.backends.openmp.is_available(), reason="needs OpenMP")
+@pytest.mark.usefixtures("two_of_four")
+def test_threads_sleep_when_work_begins_and_spin_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GNU OpenMP lets waiting threads sleep if it has more of them than processors.
+
+    Two of its threads compute on four processors, so three more teams of two make five.
+    """
+    alone = os_threads()
+    monkeypatch.setattr(Others, "used", lambda _: 0.0)
+    with sleeping_beside_others(work(tmp_path, {0: 1.0})):
+        for _ in range(2):
+            assert become(alone + 1), "the one that watches"
+            monkeypatch.setattr(Others, "used", lambda _: 4.0)
+            assert become(alone + 1 + 3 * 2)
+            monkeypatch.setattr(Others, "used", lambda _: 0.0)
+        assert become(alone + 1)
+        monkeypatch.setattr(Others, "used", lambda _: 4.0)
+        assert become(alone + 1 + 3 * 2)
+    assert become(alone)
+
+
+@pytest.mark.usefixtures("two_of_four")
+@pytest.mark.parametrize("chosen", threads.CHOSEN)
+def test_nothing_is_watched_if_the_environment_says_how_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    monkeypatch.setenv(chosen, "1000")
+    monkeypatch.setattr(threads, "Thread", None)  # would fail
+    with sleeping_beside_others(work(tmp_path, {0: 1.0})):
+        pass
+
+
+@pytest.mark.usefixtures("two_of_four")
+def test_nothing_is_watched_where_the_machine_does_not_say_or_one_thread_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "Thread", None)  # would fail
+    with sleeping_beside_others(tmp_path):
+        pass
+    torch.set_num_threads(1)
+    with sleeping_beside_others(work(tmp_path, {0: 1.0})):
+        pass
