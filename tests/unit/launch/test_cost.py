@@ -43,12 +43,7 @@ def test_epoch_in_which_the_machine_slept_does_not_count(tmp_path: Path) -> None
     ("seconds", "unknown", "jobs", "says"),
     [
         (5400, 0, 1, "At most 2 hours, by the timings in the runs folder"),
-        (
-            5400,
-            3,
-            2,
-            "At most 2 hours of runs, 2 at a time, by the timings in the runs folder; not counted: 3 runs of ",
-        ),
+        (5400, 3, 2, "At most 2 hours of runs, 2 at a time, by the timings in the runs folder; not counted: 3 runs"),
         (0, 1, 2, "How many hours is not known for 1 run of models that were never timed here"),
         (0, 0, 1, "At most 0 hours, by "),
     ],
