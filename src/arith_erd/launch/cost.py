@@ -39,7 +39,7 @@ def timings(runs_dir: Path) -> dict[Kind, float]:
 
 
 def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
-    """Seconds that a run still takes at most; None if nothing comparable has been timed here.
+    """Seconds that a run still takes to its last epoch, about; None if nothing comparable has been timed here.
 
     The nearest timings count: of the same kind, else of another ablation, else of another task of the same size.
     """
@@ -49,11 +49,11 @@ def cost(entry: Entry, measured: Mapping[Kind, float]) -> float | None:
     return None
 
 
-def bound(seconds: float, unknown: int, jobs: int) -> str:
-    """``At most 8 hours of runs, 2 at a time, by the timings in the runs folder``."""
+def total(seconds: float, unknown: int, jobs: int) -> str:
+    """``About 8 hours of runs, 2 at a time, by the timings in the runs folder``."""
     never = f"{unknown} run{'s' if unknown > 1 else ''} of models that were never timed here"
     if unknown and not seconds:
         return f"How many hours is not known for {never}"
     parallel = f" of runs, {jobs} at a time" if jobs > 1 else ""
     beside = f"; not counted: {never}" if unknown else ""
-    return f"At most {math.ceil(seconds / 3600)} hours{parallel}, by the timings in the runs folder{beside}"
+    return f"About {math.ceil(seconds / 3600)} hours{parallel}, by the timings in the runs folder{beside}"

@@ -21,8 +21,8 @@ from ..errors import bad_value
 from ..system import signals
 from ..system.boundary import program
 from ..system.files import require_writable
-from ..system.threads import usable_processors
-from .cost import Kind, bound, cost, timings
+from ..system.processors import usable_processors
+from .cost import Kind, cost, timings, total
 from .entries import Entry, read_queue
 
 MARGIN = 30.0
@@ -32,18 +32,18 @@ PAUSE = 0.2
 
 
 def show(entries: Iterable[Entry], measured: Mapping[Kind, float], jobs: int = 1) -> None:
-    """Print what there is to do and what it will cost at most."""
+    """Print what there is to do and what it will cost, about."""
     table = Table("run", "epochs", "hours", box=None, header_style="bold", pad_edge=False)
-    total, unknown = 0.0, 0
+    left, unknown = 0.0, 0
     for entry in entries:
         seconds = 0.0 if entry.finished else cost(entry, measured)
-        total += seconds or 0.0
+        left += seconds or 0.0
         unknown += seconds is None
         hours = "finished" if entry.finished else "?" if seconds is None else f"{seconds / 3600:.1f}"
         table.add_row(entry.title, f"{entry.epochs_done}/{entry.job.trainer.max_epochs}", hours)
     console = Console()
     console.print(table)
-    console.print(f"{bound(total, unknown, jobs)}.", highlight=False)
+    console.print(f"{total(left, unknown, jobs)}.", highlight=False)
 
 
 def work(entries: Sequence[Entry], seconds: float | None, jobs: int = 1) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.config.read import read_run
-from arith_erd.launch.cost import bound, cost, kind_of, timings
+from arith_erd.launch.cost import cost, kind_of, timings, total
 from arith_erd.launch.entries import Entry
 from arith_erd.runs.rows import METRICS
 
@@ -42,11 +42,11 @@ def test_epoch_in_which_the_machine_slept_does_not_count(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("seconds", "unknown", "jobs", "says"),
     [
-        (5400, 0, 1, "At most 2 hours, by the timings in the runs folder"),
-        (5400, 3, 2, "At most 2 hours of runs, 2 at a time, by the timings in the runs folder; not counted: 3 runs"),
+        (5400, 0, 1, "About 2 hours, by the timings in the runs folder"),
+        (5400, 3, 2, "About 2 hours of runs, 2 at a time, by the timings in the runs folder; not counted: 3 runs"),
         (0, 1, 2, "How many hours is not known for 1 run of models that were never timed here"),
-        (0, 0, 1, "At most 0 hours, by "),
+        (0, 0, 1, "About 0 hours, by "),
     ],
 )
-def test_bound_names_what_it_does_not_count(seconds: float, unknown: int, jobs: int, says: str) -> None:
-    assert bound(seconds, unknown, jobs).startswith(says)
+def test_total_names_what_it_does_not_count(seconds: float, unknown: int, jobs: int, says: str) -> None:
+    assert total(seconds, unknown, jobs).startswith(says)

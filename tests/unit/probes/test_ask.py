@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -49,3 +50,22 @@ def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_p
     assert departs.str.contains("unfinished").all()
     ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "weights" not in json.loads((run.probe("errors") / "probe.json").read_text())["settings"]
+
+
+@pytest.mark.parametrize(("probe", "networks"), [("errors", True), ("dataset", False)])
+def test_threads_sleep_beside_others_while_networks_are_probed(trained_pack, tmp_path, monkeypatch, probe, networks):
+    """A question about a task needs no torch, whose threads these are."""
+    inside, asked = False, []
+
+    @contextmanager
+    def block():
+        nonlocal inside
+        inside = True
+        yield
+        inside = False
+
+    monkeypatch.setattr(ask, "sleeping_beside_others", block)
+    monkeypatch.setattr(ask, "ask", lambda job, question: asked.append(inside))
+    of = [f"run={trained_pack.path}"] if networks else ["task=add"]
+    ask.answer(compose("probe", [f"probe={probe}", *of, f"out={tmp_path}"]))
+    assert asked == [networks]
