@@ -66,9 +66,8 @@ def answer(job: ProbeJob) -> None:
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     # In a list, so that any is refused before the first is asked.
-    questions = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
     with sleeping_beside_others():
-        for question in questions:
+        for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:
             ask(job, question)
 
 

@@ -11,6 +11,8 @@ from .processors import Available, room_for_threads, usable_processors
 
 LOOK = 0.5
 """Seconds between two looks at the machine."""
+FIRST = 0.1
+"""Seconds before the first look."""
 NAP = 30.0
 """Seconds for which threads sleep at most before the machine is looked at while they spin."""
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_PROC_BIND", "OMP_PLACES")
@@ -64,7 +66,9 @@ def _watch(threads: int, available: Available, ended: Event) -> None:
     is missing. But others with a low priority use what sleeping threads leave, so now and then one look decides while
     threads spin.
     """
-    while not ended.wait(LOOK):
+    wait = FIRST
+    while not ended.wait(wait):
+        wait = LOOK
         if available.processors() < threads - 0.5:
             with _more_threads_than_processors(threads):
                 until = time.monotonic() + NAP

@@ -30,6 +30,7 @@ from .resume import Resumption, find_checkpoint
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 
 
+@sleeping_beside_others()
 def train(job: Job) -> list[Run]:
     """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes.
 
@@ -105,7 +106,7 @@ def train_pack(job: Job) -> None:
 
         # Train.
         with logged(logger, job) as summaries:
-            with signals.deferred(), resumption.refusing(checkpoint), sleeping_beside_others():
+            with signals.deferred(), resumption.refusing(checkpoint):
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)

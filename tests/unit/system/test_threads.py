@@ -51,6 +51,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     now = {"processors": 2.0}
     monkeypatch.setattr(Available, "known", True)
     monkeypatch.setattr(Available, "processors", lambda _: now["processors"])
+    monkeypatch.setattr(threads, "FIRST", 0.001)
     monkeypatch.setattr(threads, "LOOK", 0.001)
     for name in threads.CHOSEN:
         monkeypatch.delenv(name, raising=False)

@@ -60,6 +60,7 @@ def test_results_do_not_depend_on_what_else_the_machine_does(train_in, tmp_path,
 
     more_threads = threads._more_threads_than_processors
     monkeypatch.setattr(threads, "_more_threads_than_processors", counted)
+    monkeypatch.setattr(threads, "FIRST", 0.02)
     monkeypatch.setattr(threads, "LOOK", 0.02)
     monkeypatch.setattr(Available, "known", True)
     for name in threads.CHOSEN:
