@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config.compose import compose as compose
-    from .interp.pretrained import load_pretrained as load_pretrained
-    from .interp.subject import Subject as Subject
-    from .interp.subject import load_run as load_run
+    from .interp.hooked import Hooked as Hooked
+    from .interp.loading import load_pretrained as load_pretrained
+    from .interp.loading import load_run as load_run
     from .models import Network as Network
     from .probes.probe import Probe as Probe
     from .splits import Split as Split
@@ -27,16 +27,16 @@ _HOMES = {
     "Network": "models",
     "Probe": "probes.probe",
     "Split": "splits",
-    "Subject": "interp.subject",
+    "Hooked": "interp.hooked",
     "Task": "tasks",
     "compose": "config.compose",
-    "load_pretrained": "interp.pretrained",
-    "load_run": "interp.subject",
+    "load_pretrained": "interp.loading",
+    "load_run": "interp.loading",
     "train": "training.train",
 }
 
 __all__ = [
-    *("Network", "Probe", "Split", "Subject", "Task", "__version__"),
+    *("Network", "Probe", "Split", "Hooked", "Task", "__version__"),
     *("compose", "load_pretrained", "load_run", "train"),
 ]
 

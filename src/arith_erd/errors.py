@@ -1,5 +1,8 @@
 """The error that is shown to people as one line, without a traceback, and those that a damaged file raises."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 LONGEST = 1000  # characters of a message
 EXCERPT = 200
 
@@ -22,6 +25,32 @@ UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, Ari
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """The error ``task.bits=1: expected an integer from 2 to 9``, to be raised by the caller."""
     return UserError(f"{key}={value}: expected {accepted}")
+
+
+def refused(prefix: str, errors: Sequence[Mapping[str, Any]]) -> UserError:
+    """Pydantic's ``ValidationError.errors()`` in a line: ``probe.pairs=0: expected an integer of at least 1``.
+
+    Errors at the same place are the branches of a union.
+    """
+    first = errors[0]
+    name = first["loc"][0] if first["loc"] else ""
+    branches = dict.fromkeys(_accepted(error) for error in errors if error["loc"][:1] == first["loc"][:1])
+    return bad_value(f"{prefix}.{name}".strip("."), first["input"], " or ".join(branches))
+
+
+def _accepted(error: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors would have accepted."""
+    context = error.get("ctx", {})
+    words = {
+        "greater_than_equal": f"an integer of at least {context.get('ge')}",
+        "literal_error": str(context.get("expected", "")).replace("'", ""),
+        "int_type": "an integer",
+        "string_type": "a name",
+        "is_instance_of": "a list",
+        "sequence_str": "a list",
+        "unexpected_keyword_argument": "no such key",
+    }
+    return words.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:

@@ -5,7 +5,7 @@ and `authors_weights` read them from files, and `references` are Transformers wi
 """
 
 from .nanogpt import NanoGPT
-from .network import Network, Tree
+from .network import Network
 from .transformer import Transformer
 
-__all__ = ["NanoGPT", "Network", "Transformer", "Tree"]
+__all__ = ["NanoGPT", "Network", "Transformer"]

@@ -91,34 +91,6 @@ def attend_innermost(
     return z.permute(3, 0, 2, 1)
 
 
-def attend_rows(
-    q: Tensor, k: Tensor, v: Tensor, future: Tensor, rows: Tensor, dropout: Dropout | None = None
-) -> Tensor:
-    """Attention of a trunk of S tokens and of G rows of w tokens that follow it; see `Tree`.
-
-    Args:
-        q: (B, nh, L + G w, hs), the last L tokens of the trunk and all rows.
-        k, v: (B, nh, S + G w, hs).
-        future: (at least L, S) bool, True where a token of the trunk must not look; the last L rows are used.
-        rows: (G, w, S + w) bool, the same for each token of a row.
-        dropout: applied to the attention weights.
-
-    Returns:
-        (B, nh, L + G w, hs), as `attend` would give for all the tokens, with the other rows hidden.
-    """
-    number, width, keys = rows.shape
-    trunk, asking = keys - width, q.shape[-2] - number * width
-
-    def seen(x: Tensor) -> Tensor:  # (B, nh, S + G w, hs) -> (B, nh, G, S + w, hs)
-        own = x[..., trunk:, :].unflatten(-2, (number, width))
-        of_trunk = x[..., None, :trunk, :].expand(*own.shape[:-2], trunk, -1)
-        return torch.cat([of_trunk, own], dim=-2)
-
-    first = attend(q[..., :asking, :], k[..., :trunk, :], v[..., :trunk, :], future[-asking:], dropout)
-    rest = attend(q[..., asking:, :].unflatten(-2, (number, width)), seen(k), seen(v), rows, dropout)
-    return torch.cat([first, rest.flatten(-3, -2)], dim=-2)
-
-
 def require_heads(d_model: int, num_heads: int) -> None:
     """Raise ValueError unless the heads share the ``d_model`` channels equally."""
     if d_model % num_heads:
@@ -146,16 +118,9 @@ class Heads(nn.Module):
         out: nn.Linear,
         future: Tensor | None = None,
         dropout: Dropout | None = None,
-        rows: Tensor | None = None,
     ) -> Tensor:
-        """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C).
-
-        With ``rows`` the tokens are those of a `Tree`; they pass the hook point ``pattern`` by.
-        """
-        if rows is None or future is None:
-            z = attend(q, k, v, future, dropout, self.pattern)
-        else:
-            z = attend_rows(q, k, v, future, rows, dropout)
+        """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
+        z = attend(q, k, v, future, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)
         if not self.result.watched:
             return project_out(out, z.flatten(-2))
@@ -180,10 +145,10 @@ class MultiHeadAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model)
 
-    def forward(self, x: Tensor, memory: Tensor, future: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, future: Tensor | None = None) -> Tensor:
         """x (B, T, C), memory (B, S, C) -> (B, T, C)."""
         q, k, v = (
             split_heads(project_in(f, y), self.heads.num_heads)
             for f, y in ((self.query, x), (self.key, memory), (self.value, memory))
         )
-        return self.heads(q, k, v, self.out, future, rows=rows)
+        return self.heads(q, k, v, self.out, future)

@@ -15,7 +15,7 @@ from ..bits import VOCAB_SIZE
 from .attention import Heads, project_in, require_heads, split_heads
 from .dropout import Dropout
 from .hook_point import HookPoint
-from .network import Network, Tree
+from .network import Network
 
 
 class CausalSelfAttention(nn.Module):
@@ -29,19 +29,18 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, future: Tensor, rows: Tensor | None = None, *, last: int) -> Tensor:
+    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
         """Updates (B, L, C) of the last L positions.
 
         Args:
             x: embeddings (B, T, C).
-            future: (T, T) bool, True where a position must not attend; with rows, of the trunk alone.
-            rows: of a `Tree`, its trunk with the prompt before it.
+            future: (T, T) bool, True where a position must not attend.
             last: L. All positions give keys and values; only the last L give queries.
         """
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         q = q[..., -last:, :]  # (B, nh, L, hs)
-        update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout, rows)  # (B, L, C)
+        update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout)  # (B, L, C)
         return update
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -75,7 +74,7 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *mask: Tensor | None, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, *mask: Tensor, last: int | None = None) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all.
 
         Args:
@@ -97,9 +96,9 @@ class Block(nn.Module):
         self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
-    def forward(self, x: Tensor, future: Tensor, rows: Tensor | None, last: int) -> Tensor:
+    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
-        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, rows, last=last)
+        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, last=last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -143,7 +142,6 @@ class NanoGPT(Network):
     ) -> None:
         super().__init__()
         length = prompt_length + answer_length
-        self.prompt_length = prompt_length
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
         self.positions = nn.Embedding(length + 1, d_model) if positional_encoding else None
@@ -162,32 +160,23 @@ class NanoGPT(Network):
         """Return the prompt unchanged: a decoder-only model has no encoder."""
         return prompt
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V).
 
         Only answer positions have logits, so a loss over them ignores the prompt, as the authors' does.
         """
         x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
         length = x.shape[-2]
-        where, future, rows = self._layout(length, tree)
         if self.positions is not None:
-            x = x + self.positions.weight[where]
+            x = x + self.positions.weight[:length]
         x = self.dropout(x)
+        future = self.future[:length, :length]
         *lower, last = self.blocks
         for block in lower:
-            x = block(x, future, rows, length)
-        x = last(x, future, rows, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
+            x = block(x, future, length)
+        x = last(x, future, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
-
-    def _layout(self, length: int, tree: Tree | None) -> tuple[slice | Tensor, Tensor, Tensor | None]:
-        """Positions of P prompt and t answer tokens, and the masks of prompt and trunk and of the rows, if any."""
-        if tree is None:
-            return slice(length), self.future[:length, :length], None
-        trunk = self.prompt_length + tree.trunk
-        prompt = torch.arange(self.prompt_length, device=tree.positions.device)
-        rows = F.pad(tree.rows, (self.prompt_length, 0), value=False)  # each token of a row attends to the prompt
-        return torch.cat([prompt, self.prompt_length + tree.positions]), self.future[:trunk, :trunk], rows
 
     def sites(self) -> dict[str, nn.Module]:
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""

@@ -14,7 +14,7 @@ from ..bits import VOCAB_SIZE
 from .attention import MultiHeadAttention
 from .dropout import Dropout
 from .hook_point import HookPoint
-from .network import Network, Tree
+from .network import Network
 
 
 class SinusoidalPositions(nn.Module):
@@ -29,9 +29,8 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
         self.register_buffer("table", table, persistent=False)
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Embeddings (B, T, C) at the positions 0 .. T - 1, or at those given (T,)."""
-        return x + (self.table[: x.shape[-2]] if positions is None else self.table[positions])  # (B, T, C)
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table[: x.shape[-2]]  # (B, T, C)
 
 
 class FeedForward(nn.Module):
@@ -60,7 +59,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
-    def forward(self, x: Tensor, *context: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
         if self.sublayer is None:
             return self.norm(x)
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
@@ -102,8 +101,8 @@ class DecoderLayer(nn.Module):
         self.cross_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
-    def forward(self, x: Tensor, memory: Tensor, future: Tensor, rows: Tensor | None = None) -> Tensor:
-        x = self.self_attention(x, x, future, rows)
+    def forward(self, x: Tensor, memory: Tensor, future: Tensor) -> Tensor:
+        x = self.self_attention(x, x, future)
         return self.feed_forward(self.cross_attention(x, memory))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -170,18 +169,13 @@ class Transformer(Network):
             x = layer(x)
         return x
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Memory (B, P, C) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
-        x = self.answer_embedding(answer_in)
-        x = self.answer_dropout(self.positions(x) if tree is None else self._at(x, tree.positions))
-        rows = None if tree is None else tree.rows
-        trunk = answer_in.shape[-1] if tree is None else tree.trunk
+        x = self.answer_dropout(self.positions(self.answer_embedding(answer_in)))
+        length = answer_in.shape[-1]
         for layer in self.decoder:
-            x = layer(x, memory, self.future[:trunk, :trunk], rows)
+            x = layer(x, memory, self.future[:length, :length])
         return self.head(x)
-
-    def _at(self, x: Tensor, positions: Tensor) -> Tensor:
-        return self.positions(x, positions) if isinstance(self.positions, SinusoidalPositions) else x
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""

@@ -3,18 +3,18 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from pydantic import Field
 from rich.progress import track
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import UserError, bad_value, require_integer
-from ..interp.activations import Continuation, check_sites, embeddings, layers
+from ..errors import UserError, bad_value
 from ..interp.erasure import (
     SINGLE,
     Eraser,
@@ -30,13 +30,14 @@ from ..interp.erasure import (
     variance_removed,
     whiten,
 )
-from ..interp.subject import Subject
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..interp.sites import chosen_sites
 from ..models import Transformer
-from ..models.decoding import shift_right
 from ..plots.course import Course
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
-from .probe import Probe
+from .probe import Natural, Positive, Probe
 
 Key = tuple[str, str]  # concept, method
 METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
@@ -134,24 +135,18 @@ class Amnesic(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        subjects: Sequence[Hooked],
         site: str | Sequence[str] = "dec.3",
         concept: str | Sequence[str] | None = None,
         method: str | Sequence[str] | None = None,
-        iterations: int = 2,
-        controls: int = 100,
-        seed: int = 0,
-        tolerance: float = SINGLE,
+        iterations: Positive = 2,
+        controls: Positive = 100,
+        seed: Natural = 0,
+        tolerance: Annotated[float, Field(ge=0, lt=1)] = SINGLE,
     ) -> None:
-        for key, value, least in (("iterations", iterations, 1), ("controls", controls, 1), ("seed", seed, 0)):
-            require_integer(f"probe.{key}", value, least)
-        if not isinstance(tolerance, int | float) or isinstance(tolerance, bool) or not 0 <= tolerance < 1:
-            raise bad_value("probe.tolerance", tolerance, "a number from 0 to below 1")
         self.subjects = subjects
         self.task = subjects[0].task
-        self.sites = layers(subjects[0].network) if site == "all" else _listed(site)
-        for subject in subjects:
-            check_sites(subject.network, self.sites)
+        self.sites = chosen_sites(subjects, site)
         self.concepts = _choose("concept", concept, self.task.concept_names)
         self.methods = _choose("method", method, METHODS)
         self.iterations = iterations
@@ -169,8 +164,7 @@ class Amnesic(Probe):
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
         for subject, site in product(self.subjects, self.sites):
             for (concept, method), measures in self._erase(Site(subject, site), targets).items():
-                values = (subject.seed, site, concept, method, *measures, baselines[concept])
-                yield dict(zip(self.columns, values, strict=True))
+                yield self.row(subject.seed, site, concept, method, *measures, baselines[concept])
 
     def _erase(self, site: "Site", targets: dict[str, Tensor]) -> dict[Key, tuple[float, ...]]:
         """Measure every concept and method at one site: the columns from ``iterations`` on, without the baseline."""
@@ -260,28 +254,26 @@ class Amnesic(Probe):
 class Site:
     """A site of a network: its embeddings of all pairs, and the accuracy with other embeddings instead."""
 
-    def __init__(self, subject: Subject, name: str) -> None:
-        self.network, self.name = subject.network, name
-        self.device = next(self.network.parameters()).device
-        pairs = subject.task.examples()
-        self.prompt, self.completion = (
-            torch.as_tensor(t, device=self.device) for t in (pairs.prompt, pairs.completion)
-        )
-        self.answer_in = shift_right(self.completion)
-        self.x = embeddings(self.network, self.prompt, self.answer_in, [name])[name].cpu()  # (N, d)
+    def __init__(self, model: Hooked, name: str) -> None:
+        self.model, self.name = model, name
+        self.examples = model.task.examples()
+        _, cache = model.run_with_cache(self.examples, [name])
+        self.shape = cache[name].shape[1:]
+        self.x = cache[name].flatten(1).cpu()  # (N, d)
         if not self.x.isfinite().all():
             raise UserError(
-                f"{subject.name}: embeddings of seed {subject.seed} at probe.site={name} contain NaN or infinity"
+                f"{model.name}: embeddings of seed {model.seed} at probe.site={name} contain NaN or infinity"
             )
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
-        pairs = pairs.to(self.device)
-        completion = self.completion[pairs]
-        rest = Continuation(self.network, self.name, self.prompt[pairs], self.answer_in[pairs])
+        examples = self.model.task.examples(*self.examples.operands[pairs.numpy()].T)
+        completion = torch.as_tensor(examples.completion, device=self.model.device)
+        rest = self.model.resume_from(self.name, examples)
 
         def measure(embedding: Tensor) -> float:
-            right = rest(embedding.to(self.device)).argmax(dim=-1) == completion  # (M, m)
+            erased = embedding.to(self.model.device).unflatten(1, self.shape)
+            right = rest([Replace(self.name, None, erased)]).argmax(dim=-1) == completion  # (M, m)
             return float(right.all(dim=-1).double().mean())
 
         return measure
@@ -300,13 +292,9 @@ def baseline(task: Task, z: Tensor) -> float:
     return probe_error(z, torch.as_tensor(LinearRegression().fit(digits, z).predict(digits)))
 
 
-def _listed(chosen: str | Sequence[str]) -> list[str]:
-    return [chosen] if isinstance(chosen, str) else list(dict.fromkeys(chosen))
-
-
 def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
     """The chosen names; None means all known ones."""
-    names = list(known) if chosen is None else _listed(chosen)
+    names = list(known) if chosen is None else [chosen] if isinstance(chosen, str) else list(dict.fromkeys(chosen))
     for name in names:
         if name not in known:
             raise bad_value(f"probe.{key}", name, f"null for all, or some of {', '.join(known)}")

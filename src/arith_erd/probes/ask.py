@@ -23,7 +23,7 @@ from .probe import Probe
 from .terminal import show
 
 if TYPE_CHECKING:
-    from ..interp.subject import Subject
+    from ..interp.hooked import Hooked
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Question:
     """Of the answer: ``errors``, or ``errors-epochs`` over several epochs."""
     folder: Path
     """For ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be."""
-    subjects: Sequence["Subject"] = field(default=())
+    subjects: Sequence["Hooked"] = field(default=())
     """Whose rows go to the logger."""
     run: Run | None = None
     """The run of the networks; None if they come from elsewhere."""
@@ -97,8 +97,11 @@ def ask(job: ProbeJob, question: Question) -> None:
 
 def _of_runs(job: ProbeJob) -> Iterator[Question]:
     """The probe for each run. Runs that lack an epoch are refused before the first is asked."""
-    from ..interp.epochs import chosen_epochs  # these load torch, which a question about a task does not need
-    from ..interp.subject import find_runs, load_seeds
+    from ..interp.loading import (
+        chosen_epochs,  # these load torch, which a question about a task does not need
+        find_runs,
+        load_seeds,
+    )
     from .epochs import OverEpochs
 
     if job.typed:
@@ -129,7 +132,7 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
 
 def _of_weights(job: ProbeJob) -> Question:
     """The probe for networks from a checkpoint or a reference."""
-    from ..interp.subject import load_checkpoint, load_references, load_state
+    from ..interp.loading import load_checkpoint, load_references, load_state
 
     name = str(job.probe.name)
     unread = "model" if job.reference is not None else "seed"
@@ -148,7 +151,7 @@ def _of_weights(job: ProbeJob) -> Question:
     return Question(_build(job, subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
 
 
-def _build(job: ProbeJob, subjects: Sequence["Subject"]) -> Probe:
+def _build(job: ProbeJob, subjects: Sequence["Hooked"]) -> Probe:
     return job.probe.build(Probe, subjects=subjects)
 
 

@@ -5,21 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 
-from ..errors import UserError, require_integer
-from ..interp.activations import capture
-from ..interp.subject import Subject
-from ..interp.tokens import answer_names, input_names, prompt_names
-from ..models.decoding import shift_right
+from ..errors import UserError
+from ..interp.hooked import Hooked
 from ..plots.course import Course
 from ..plots.heat import heat_map
 from ..plots.style import INK, canvas
-from .probe import Probe
+from .probe import Natural, Positive, Probe
 from .sample import sample_pairs
-
-BATCH = 512
 
 
 class Attention(Probe):
@@ -41,54 +35,33 @@ class Attention(Probe):
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
     units: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, subjects: Sequence[Subject], pairs: int | None = 1024, seed: int = 0) -> None:
-        require_integer("probe.seed", seed, 0)
+    def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
         self.subjects = subjects
         self.task = subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
-        self.sites = [site for site in subjects[0].network.sites() if site.endswith("pattern")]
+        self.sites = [site for site in subjects[0].sites if site.endswith("pattern")]
         if not self.sites:
             raise UserError(f"probe=attention: {subjects[0].name} has no attention; expected a network that has")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            for site, (mean, spread) in self._patterns(subject).items():
+            for site, (mean, spread) in self._patterns(subject):
                 queries, keys = self._names(site, *mean.shape[1:])
                 for (head, i, j), weight in np.ndenumerate(mean):
-                    values = (
-                        subject.seed,
-                        site,
-                        head + 1,
-                        queries[i],
-                        keys[j],
-                        float(weight),
-                        float(spread[head, i, j]),
-                    )
-                    yield dict(zip(self.columns, values, strict=True))
+                    of_pairs = float(weight), float(spread[head, i, j])
+                    yield self.row(subject.seed, site, head + 1, queries[i], keys[j], *of_pairs)
 
-    @torch.no_grad()
-    def _patterns(self, subject: Subject) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def _patterns(self, model: Hooked) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         """Mean and standard deviation (nh, T, S) of each pattern."""
-        prompt = torch.from_numpy(self.pairs.prompt)
-        answer_in = shift_right(torch.from_numpy(self.pairs.completion))
-        first: dict[str, torch.Tensor] = {}
-        second: dict[str, torch.Tensor] = {}
-        with capture(subject.network, self.sites) as outputs:
-            for p, a in zip(prompt.split(BATCH), answer_in.split(BATCH), strict=True):
-                subject.network(p, a)
-                for site, pattern in outputs.items():  # (B, nh, T, S)
-                    first[site] = first.get(site, 0) + pattern.double().sum(0)
-                    second[site] = second.get(site, 0) + pattern.double().square().sum(0)
-        found = {}
-        for site, total in first.items():
-            mean = total / len(prompt)
-            variance = (second[site] / len(prompt) - mean.square()).clamp(min=0)
-            found[site] = mean.numpy(), variance.sqrt().numpy()
-        return found
+        for site in self.sites:  # one at a time, since the patterns of a sample are large
+            _, cache = model.run_with_cache(self.pairs, [site], prompt_too=True)
+            pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
+            yield site, (pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy())
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
         """Names of the queries and keys of a pattern of that size."""
-        prompt, answer, given = prompt_names(self.task), answer_names(self.task), input_names(self.task)
+        prompt, answer = self.task.prompt_names, self.task.answer_names
+        given = ["<s>", *answer[:-1]]  # what the decoder reads where it predicts these
         if site.startswith("enc."):
             return prompt, prompt
         if "cross" in site:
@@ -103,13 +76,13 @@ class Attention(Probe):
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
         best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
         text = best["key"].where(best["weight"] >= 0.25, "-")
-        last = answer_names(self.task)
+        last = self.task.answer_names
         shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(last)]
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
         """How sharp attention is: the largest weight of each of the answer's positions, mean over these and heads."""
-        queries = rows[rows["query"].isin(answer_names(self.task)) | rows["site"].str.startswith("enc.")]
+        queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
         return Course.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")

@@ -9,11 +9,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..interp.activations import embeddings, layers
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
-from ..interp.subject import Subject
+from ..interp.hooked import Hooked
+from ..interp.sites import layers
 from ..models.decoding import answers, shift_right
-from ..models.network import Network
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
 from ..plots.course import Course
@@ -30,18 +29,16 @@ def outer_distances(examples: Examples) -> dict[tuple[str, str], Floats]:
     return dict(zip(COMPARED, found, strict=True))
 
 
-def site_distances(network: Network, examples: Examples, answer_in: Tensor) -> dict[str, Floats]:
-    """Euclidean distances (D,) between embeddings, at the output of every layer, given the answers (N, m) as input."""
-    prompt = torch.as_tensor(examples.prompt, device=answer_in.device)
-    found = embeddings(network, prompt, answer_in, layers(network))
-    return {site: euclidean(x.cpu().numpy()) for site, x in found.items()}
+def site_distances(model: Hooked, inputs: Sequence[Tensor]) -> dict[str, Floats]:
+    """Euclidean distances (D,) between embeddings, all positions of a site together, at the output of every layer."""
+    _, cache = model.run_with_cache(inputs, layers(model.sites))
+    return {site: euclidean(x.flatten(1).cpu().numpy()) for site, x in cache.items()}
 
 
-def own_answers(subject: Subject, examples: Examples) -> Tensor:
-    """The decoder's input (N, m): the network's own greedy answers, right or wrong, shifted by one."""
-    device = next(subject.network.parameters()).device
-    prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
-    return shift_right(answers(subject.network, prompt, completion))
+def own_answers(model: Hooked, examples: Examples) -> tuple[Tensor, Tensor]:
+    """The prompts, and as the decoder's input the network's own greedy answers, right or wrong: (N, P), (N, m)."""
+    prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
+    return prompt, shift_right(answers(model.network, prompt, completion))
 
 
 def digit_distances(task: Task, examples: Examples) -> dict[str, Floats]:
@@ -55,12 +52,9 @@ def digit_distances(task: Task, examples: Examples) -> dict[str, Floats]:
     return {f"operand {task.digits}": euclidean(digits), f"scaled {task.digits}": euclidean(scaled)}
 
 
-def fresh(subject: Subject) -> Network | None:
-    """The subject's network with the initial weights of its seed."""
-    if subject.untrained is None:
-        return None
-    network = initialise(subject.untrained, subject.seed)
-    return network.to(next(subject.network.parameters()).device).eval()
+def fresh(model: Hooked) -> Hooked | None:
+    """The same network with the initial weights of its seed."""
+    return None if model.untrained is None else Hooked(initialise(model.untrained, model.seed).to(model.device))
 
 
 class DistanceCorrelation(Probe):
@@ -83,7 +77,7 @@ class DistanceCorrelation(Probe):
     units: ClassVar[dict[str, str]] = {"correlation": "correlation"}
     across = ("level", "space")
 
-    def __init__(self, subjects: Sequence[Subject]) -> None:
+    def __init__(self, subjects: Sequence[Hooked]) -> None:
         self.subjects = subjects
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -100,17 +94,16 @@ class DistanceCorrelation(Probe):
                     table |= {(stack, layer, *to): r for to, r in zip(COMPARED, of_site, strict=True)}
                 table["output", 0, "out", "value"] = themselves[2, 3]
                 for key, correlation in table.items():
-                    values = (subject.seed, *key, method, float(correlation))
-                    yield dict(zip(self.columns, values, strict=True))
+                    yield self.row(subject.seed, *key, method, float(correlation))
 
-    def _inside(self, subject: Subject, examples: Examples) -> dict[tuple[str, int], Floats]:
+    def _inside(self, model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
         """Distances (D,) by stack and layer: those of the network, then the baselines."""
-        answer_in, untrained = own_answers(subject, examples), fresh(subject)
-        found = {("", site): x for site, x in site_distances(subject.network, examples, answer_in).items()}
+        inputs, untrained = own_answers(model, examples), fresh(model)
+        found = {("", site): x for site, x in site_distances(model, inputs).items()}
         if untrained is not None:
-            found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, examples, answer_in).items()}
+            found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, inputs).items()}
         placed = {(prefix + site.split(".")[0], int(site.split(".")[1])): x for (prefix, site), x in found.items()}
-        return placed | {(name, 0): x for name, x in digit_distances(subject.task, examples).items()}
+        return placed | {(name, 0): x for name, x in digit_distances(model.task, examples).items()}
 
     def course(self, rows: pd.DataFrame) -> Course:
         """Pearson correlations with distances of tokens and of values at the output, a line for each layer."""

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.subject import Subject
+from ..interp.hooked import Hooked
 from ..plots.course import Course
 from ..plots.sheet import Sheet
 from .probe import Probe
@@ -28,8 +28,8 @@ class OverEpochs(Probe):
 
     def __init__(
         self,
-        make: Callable[[Sequence[Subject]], Probe],
-        load: Callable[[int], Sequence[Subject]],
+        make: Callable[[Sequence[Hooked]], Probe],
+        load: Callable[[int], Sequence[Hooked]],
         epochs: Sequence[int],
         title: str = "over training",
         reached: Mapping[int, int | None] | None = None,

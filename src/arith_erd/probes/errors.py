@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from ..bits import Array, from_digits, to_digits
-from ..interp.subject import Subject
+from ..interp.hooked import Hooked
 from ..models.decoding import answers
 from ..plots.course import Course
 from ..plots.sheet import Sheet
@@ -26,14 +26,13 @@ Shares = npt.NDArray[np.float64]
 SAMPLES = 50_000
 
 
-def greedy_answers(subject: Subject, examples: Examples) -> Array:
+def greedy_answers(subject: Hooked, examples: Examples) -> Array:
     """The network's own answers: tokens (N, m)."""
-    device = next(subject.network.parameters()).device
-    prompt, completion = (torch.as_tensor(x, device=device) for x in (examples.prompt, examples.completion))
+    prompt, completion = (torch.as_tensor(x, device=subject.device) for x in (examples.prompt, examples.completion))
     return answers(subject.network, prompt, completion).cpu().numpy()
 
 
-def subsets(subject: Subject, examples: Examples) -> npt.NDArray[np.str_]:
+def subsets(subject: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``, or ``all`` without a known split."""
     if subject.split is None:
         return np.full(len(examples), "all")
@@ -116,7 +115,7 @@ class Errors(Probe):
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
     counted = ("seed", "subset")
 
-    def __init__(self, subjects: Sequence[Subject]) -> None:
+    def __init__(self, subjects: Sequence[Hooked]) -> None:
         self.subjects = subjects
         self.task = subjects[0].task
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
@@ -133,7 +132,7 @@ class Errors(Probe):
                 answer, got = int(examples.answer[i]), int(decoded[i])
                 example = (subject.seed, str(subset[i]), *examples.operands[i].tolist(), answer, got)
                 errors = (got - answer, int(hamming[i]), None if carry is None else int(carry[i]))
-                yield dict(zip(self.columns, example + errors, strict=True))
+                yield self.row(*example, *errors)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Number of wrong answers and their mean errors, by seed and subset."""

@@ -7,15 +7,14 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from ..errors import UserError, require_integer
-from ..interp.activations import Continuation, embeddings, layers
-from ..interp.subject import Subject
-from ..interp.tokens import answer_names
-from ..models.decoding import shift_right
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..interp.sites import layers
 from ..plots.course import Course
 from ..plots.heat import heat_map
 from ..plots.style import canvas, headline, seeds_text
-from .probe import Probe
+from .probe import Natural, Positive, Probe
 from .sample import sample_pairs
 
 
@@ -38,38 +37,36 @@ class LogitLens(Probe):
     columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    def __init__(self, subjects: Sequence[Subject], pairs: int | None = 2048, seed: int = 0) -> None:
-        require_integer("probe.seed", seed, 0)
+    def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
         self.subjects = subjects
         self.task = subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
-        network = subjects[0].network
-        decoder = [site for site in layers(network) if site.startswith("dec.")]
+        known = subjects[0].sites
+        decoder = [site for site in layers(known) if site.startswith("dec.")]
         if not decoder:
             raise UserError(f"probe=logit_lens: {subjects[0].name} has no decoder layers")
         self.last = decoder[-1]
-        self.sites = [site for site in ("dec.1.resid_pre",) if site in network.sites()] + decoder
+        self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
-        prompt, completion = torch.from_numpy(self.pairs.prompt), torch.from_numpy(self.pairs.completion)
-        answer_in = shift_right(completion)
         for subject in self.subjects:
-            found = embeddings(subject.network, prompt, answer_in, self.sites)
-            head = Continuation(subject.network, self.last, prompt, answer_in)
-            whole = head(found[self.last]).argmax(-1)  # (N, m)
+            whole, cache = subject.run_with_cache(self.pairs, self.sites)
+            head = subject.resume_from(self.last, self.pairs)
+            completion = torch.as_tensor(self.pairs.completion, device=whole.device)  # (N, m)
             for site in self.sites:
-                logits = head(found[site])  # (N, m, V)
+                logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
                 token = logits.argmax(-1)
                 probability = logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1)
-                measures = [(token == completion).double(), probability.double(), (token == whole).double()]
-                for position, values in enumerate(zip(*(x.mean(0).tolist() for x in measures), strict=True)):
-                    yield dict(zip(self.columns, (subject.seed, site, position, *values), strict=True))
+                right, agreeing = token == completion, token == whole.argmax(-1)
+                measures = [x.double().mean(0).tolist() for x in (right, probability, agreeing)]
+                for position, values in enumerate(zip(*measures, strict=True)):
+                    yield self.row(subject.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Accuracy, mean over seeds: one row per site, one column per position."""
         wide = self._wide(rows)
-        wide.columns = answer_names(self.task)
+        wide.columns = self.task.answer_names
         return wide.map("{:.3f}".format).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
@@ -81,7 +78,7 @@ class LogitLens(Probe):
         wide = self._wide(rows)
         figure = canvas(1.6 + 0.55 * len(wide.columns), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()
-        heat_map(ax, wide.to_numpy(), list(wide.index), answer_names(self.task), numbers=".2f")
+        heat_map(ax, wide.to_numpy(), list(wide.index), self.task.answer_names, numbers=".2f")
         ax.set(xlabel="answer token")
         headline(ax, f"Logit lens, {self.task.name}: share of right tokens", seeds_text(rows))
         return figure

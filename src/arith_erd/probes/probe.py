@@ -1,14 +1,20 @@
 """The interface of a probe: rows of measurements, their table and their figure."""
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import ConfigDict, Field, ValidationError, validate_call
 
+from ..errors import refused
 from ..plots.course import Course
 from ..plots.sheet import Sheet, tabulate
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
 
 
 class Probe(ABC):
@@ -23,7 +29,8 @@ class Probe(ABC):
     13  add           2            3     27.5
 
     The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
-    ``task``, ``split`` and ``subjects`` (trained networks). A probe knows neither logger nor path.
+    ``task``, ``split`` and ``subjects`` (trained networks). Its annotations are the rules of the options: a call with
+    other values is a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
 
     A probe owns its columns, its table and its figure. ``sheet`` describes the rows; the report lays out its tables by
     that description and names no probe.
@@ -37,6 +44,15 @@ class Probe(ABC):
     """Columns whose values become columns of the table."""
     counted: ClassVar[tuple[str, ...]] = ()
     """For probes with one row per case: the columns by which the table counts cases."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
+
+    def row(self, *values: Any) -> dict[str, Any]:
+        """A row: the values of ``columns``, in their order."""
+        return dict(zip(self.columns, values, strict=True))
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -70,3 +86,24 @@ class Probe(ABC):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table on the terminal: each measure's mean over the seeds with its 95% interval."""
         return tabulate(rows, self.sheet("", rows))
+
+
+def _checked(make: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that refuses options of another type than its annotations say.
+
+    Annotations are resolved at the first call, so a class may be defined before the types that it names.
+    """
+
+    @functools.wraps(make)
+    def construct(*arguments: Any, **options: Any) -> None:
+        try:
+            _validated(make)(*arguments, **options)
+        except ValidationError as error:
+            raise refused("probe", error.errors()) from None
+
+    return construct
+
+
+@functools.cache
+def _validated(make: Callable[..., None]) -> Callable[..., None]:
+    return validate_call(config=ConfigDict(arbitrary_types_allowed=True, strict=True))(make)

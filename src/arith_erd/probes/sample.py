@@ -2,18 +2,11 @@
 
 import numpy as np
 
-from ..errors import require_integer
 from ..tasks import Examples, Task
 
 
 def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
-    """``count`` different examples in random order, or the whole table if it is None or larger than that.
-
-    Raises:
-        UserError: if ``count`` is not a positive integer, naming ``probe.pairs``.
-    """
-    if count is not None:
-        require_integer("probe.pairs", count, 1)
+    """``count`` different examples in random order, or the whole table if it is None or larger than that."""
     table = task.examples()
     if count is None or count >= len(table):
         return table

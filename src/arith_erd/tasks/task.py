@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import bits as bit
-from ..bits import MAX_BASE, ORDERS, ZERO, Array, Order
+from ..bits import MAX_BASE, ORDERS, ZERO, Array, Order, reorder
 from ..errors import UserError, bad_value, require_integer
 
 ROWS = 2**20  # every table has fewer
@@ -145,6 +145,25 @@ class Task(ABC):
     def operand_names(self) -> tuple[str, ...]:
         """``a``, ``b``, ``c``, as many as there are operands."""
         return tuple(chr(ord("a") + i) for i in range(self.operands))
+
+    @property
+    def prompt_names(self) -> list[str]:
+        """Of the prompt's tokens: ``a0 a1 + b0 b1`` for two digits in reverse order, ``a1 a0 + b1 b0`` in plain order.
+
+        Index 0 is the lowest digit. Names are unique: with three operands the operators are ``+1`` and ``+2``.
+        """
+        places = [str(i) for i in reorder(np.arange(self.bits), self.prompt_order)]
+        names: list[str] = []
+        for i, operand in enumerate(self.operand_names):
+            if i:
+                names.append(self.operator if self.operands == 2 else f"{self.operator}{i}")
+            names += [f"{operand}{place}" for place in places]
+        return names
+
+    @property
+    def answer_names(self) -> list[str]:
+        """Of the answer's tokens: ``r0 r1 r2`` in reverse order. Position t of the decoder predicts the t-th."""
+        return [f"r{i}" for i in reorder(np.arange(self.width), self.completion_order)]
 
     def examples(self, *operands: npt.ArrayLike) -> Examples:
         """The given operands, each (N,), or the whole table: all ``size`` rows, the first operand slowest.

@@ -16,7 +16,7 @@ from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
-from ..interp.activations import positions
+from ..interp.sites import owned
 from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
@@ -262,7 +262,8 @@ class Pack(nn.Module):
         if self.loss.site is None:
             return None
         by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
-        return by_position[:, -positions(self.loss.site, prompt, answer_in) :].flatten(2)
+        own = owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
+        return by_position[:, -own:].flatten(2)
 
     def activation_shape(self, prompt_length: int, answer_length: int) -> tuple[int, ...]:
         """(T, F) of what the loss reads of one example. It runs on the ``meta`` device and computes nothing."""

@@ -1,57 +1,38 @@
-"""A network as probes see it: from a run, from a file of weights, or written by hand."""
+"""Networks to look at: from a run, from a file of weights, trained ones that come along, or written by hand."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ..config.job import Job
 from ..config.read import read_run
-from ..errors import UserError, require_integer
+from ..errors import UserError, bad_value, require_integer
 from ..models.authors_weights import load_official
 from ..models.network import Network
 from ..models.references import reference, written_for
 from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run, matching
-from ..splits import Split
+from ..seeds import format_seeds
 from ..tasks import Task
-from .epochs import chosen_epochs
+from .hooked import Hooked
+
+PRETRAINED = Path(__file__).parents[3] / "results" / "runs"
+Epochs = Literal["all"] | tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Subject:
-    """One trained replica.
-
-    >>> from arith_erd import load_pretrained
-    >>> subject = load_pretrained("add-transformer")
-    >>> subject.task.name, subject.seed, type(subject.network).__name__, subject.network.training
-    ('add', 0, 'Transformer', False)
-    """
-
-    name: str
-    """Of the run, or of the file that the weights came from."""
-    seed: int
-    task: Task
-    network: Network
-    """In evaluation mode, on the CPU."""
-    split: Split | None
-    """None if it is not known which examples were held out: weights without a run."""
-    untrained: Callable[[], Network] | None = None
-    """Makes the same network with fresh initial weights; None if that is not known."""
-    epoch: int | None = None
-    """After which the weights were kept; None for the last ones that there are."""
-
-
-def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Subject:
+def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
     """One replica of a run: with its final weights, or with those of the last checkpoint of an unfinished run.
 
     Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
 
-    >>> from arith_erd.interp.pretrained import pretrained
+    >>> from arith_erd.interp.loading import pretrained
     >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
     >>> load_run(path, seed=0).task.name
     'add'
@@ -82,7 +63,89 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     network = initialise(job.network, seed)
     if epoch != 0:
         network.load_state_dict(state)
-    return Subject(run.name, seed, job.task, network.eval(), job.split, untrained=job.network, epoch=epoch)
+    return Hooked(network, task=job.task, name=run.name, seed=seed, split=job.split, untrained=job.network, epoch=epoch)
+
+
+def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hooked:
+    """A trained network by its short name, such as ``add-transformer``, ``add-vs_v-nanogpt``.
+
+    >>> import torch
+    >>> from arith_erd.models.decoding import greedy
+    >>> subject = load_pretrained("add-transformer")
+    >>> prompt = torch.from_numpy(subject.task.examples([100], [27]).prompt)
+    >>> subject.task.decode(greedy(subject.network, prompt, subject.task.width))
+    array([127])
+
+    The name has the task, the split unless it is random, the model, and the ablation unless there is none.
+
+    Args:
+        name: one of `pretrained`.
+        seed: of the replica.
+        folder: the folder of run directories.
+
+    Raises:
+        UserError: if there is no such network, or not with this seed.
+    """
+    known = pretrained(folder)
+    if name not in known:
+        raise bad_value("name", name, " or ".join(known) or f"a name, but {folder} holds no finished run")
+    if seed not in known[name]:
+        raise bad_value("seed", seed, f"{', '.join(map(str, known[name]))} for {name}")
+    return load_run(known[name][seed], seed)
+
+
+def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
+    """The trained networks that are there: short name -> seed -> run directory."""
+    found: dict[str, dict[int, Path]] = defaultdict(dict)
+    for path in sorted(folder.glob("*/summary.json")):
+        run = Run(path.parent)
+        try:
+            job = read_run(run)
+        except UserError:
+            continue
+        kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `report.publish` may have left some out
+        found[short_name(job)] |= dict.fromkeys(kept, run.path)
+    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(found.items()) if seeds}
+
+
+def short_name(job: Job) -> str:
+    """``add-transformer``: what `load_pretrained` calls the networks of a job."""
+    split, ablation = job.names["split"], job.ablation.name
+    parts = [
+        job.names["task"],
+        "" if split == "random" else split,
+        job.model.name,
+        "" if ablation == "none" else ablation,
+    ]
+    return "-".join(part for part in parts if part)
+
+
+def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
+    """Epochs for which all of these seeds have weights, ascending; without 0, which needs no file."""
+    last = [row["epoch"] for row in run.metrics()[-1:]] if all(run.weights(seed).is_file() for seed in seeds) else []
+    return sorted({*set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds)), *last})
+
+
+def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
+    """The epochs that were asked for, ascending.
+
+    Args:
+        run: with the weights.
+        seeds: all of them need the weights.
+        wanted: epochs, or ``all`` for those that were kept and the last one.
+
+    Raises:
+        UserError: if weights are missing; the message lists the epochs that have some.
+    """
+    there = epochs_there(run, seeds)
+    kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"
+    hint = "" if len(there) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
+    if wanted == "all" and len(there) < 2:
+        raise UserError(f"epoch=all: {kept} alone{hint}" if there else f"epoch=all: {kept}{hint}")
+    for epoch in () if wanted == "all" else wanted:
+        if epoch not in (0, *there):
+            raise UserError(f"epoch={epoch}: {kept} and 0 (before training){hint}")
+    return there if wanted == "all" else sorted(wanted)
 
 
 def find_runs(pattern: str) -> list[Path]:
@@ -96,24 +159,24 @@ def find_runs(pattern: str) -> list[Path]:
     return paths
 
 
-def load_runs(pattern: str) -> list[tuple[Path, Subject]]:
+def load_runs(pattern: str) -> list[tuple[Path, Hooked]]:
     """Every seed of every run that a folder or a glob names, each with its run directory."""
     return [(path, subject) for path in find_runs(pattern) for subject in load_seeds(path)]
 
 
-def load_seeds(path: Path | str, epoch: int | None = None) -> list[Subject]:
+def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     """Every replica of a run; see `load_run`."""
     return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
-def load_checkpoint(path: Path | str, task: Task) -> Subject:
+def load_checkpoint(path: Path | str, task: Task) -> Hooked:
     """The network in a state dict of the paper's authors; it is not known which examples it was trained on."""
     network = load_official(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return Subject(name=Path(path).name, seed=0, task=task, network=network, split=None, untrained=untrained)
+    return Hooked(network, task=task, name=Path(path).name, untrained=untrained)
 
 
-def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Subject:
+def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
 
     Args:
@@ -128,10 +191,10 @@ def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Sub
     state = read_state(path)
     network = make()
     network.load_state_dict(checked_state(state, shapes, f"checkpoint={path}", "model= and task="))
-    return Subject(name=path.name, seed=0, task=task, network=network.eval(), split=None)
+    return Hooked(network, task=task, name=path.name)
 
 
-def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Subject]:
+def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]:
     """Variants of a network whose algorithm is known (`arith_erd.models.references`).
 
     Raises:
@@ -143,10 +206,7 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Subject
             f"reference={name}: adds at task.bits=7 in reverse order; "
             f"received task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         )
-    return [
-        Subject(name=f"reference-{name}", seed=seed, task=task, network=reference(name, seed).network, split=None)
-        for seed in seeds
-    ]
+    return [Hooked(reference(name, seed).network, task=task, name=f"reference-{name}", seed=seed) for seed in seeds]
 
 
 def _state(

@@ -1,0 +1,151 @@
+"""Interventions: what to do to the output of a site while a network runs (`Hooked.run`).
+
+Each names a site and a position, and acts on the output there::
+
+    Replace("dec.2", "r1", other["dec.2"])       by a value: a patch, a mean, a sample from another run
+    Add("dec.2", "r1", 3 * direction)            steering
+    Interchange("dec.2", "r1", subspace, source) by another run's value, within a subspace
+    Erase("dec.2", None, eraser)                 without a concept
+
+A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
+for all of them. Answer position t predicts ``r_t``. Values are (N, C) for one position and (N, k, C) for all; a value
+with an axis less holds for all N examples; of a whole cached site (N, k, C) an intervention takes its position.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+Position = int | str | None
+Rows = slice
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Directions of an activation, of one position (d = C) or of all of them concatenated (d = k * C).
+
+    Args:
+        directions: (d, r), orthonormal.
+    """
+
+    directions: Tensor
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return self.directions.shape[1]
+
+    def exchange(self, base: Tensor, source: Tensor) -> Tensor:
+        """``base + (source - base) @ directions @ directions.T``, (N, d), (N, d) -> (N, d)."""
+        directions = self.directions.to(base)
+        return base + (source - base) @ directions @ directions.T
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """A change of what a site gives. `change` sees the site's own positions only, or the one at ``position``."""
+
+    site: str
+    position: Position
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it holds; gradients are kept if one of them requires them."""
+        return ()
+
+    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+        """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape.
+
+        Args:
+            x: of a batch.
+            at: the position's index in a whole cached site; None for all positions.
+            rows: the batch's examples, of ``count`` in all.
+            count: N.
+        """
+        raise NotImplementedError
+
+
+def _of_batch(value: Tensor, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+    """A value for a batch, broadcastable to x.
+
+    Raises:
+        ValueError: for a value of another shape.
+    """
+    if at is not None and value.dim() == x.dim() + 1:
+        if at < 0:
+            raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")
+        value = value[:, at]
+    if value.dim() == x.dim() and value.shape[0] == count:
+        value = value[rows]
+    if value.dim() > x.dim() or torch.broadcast_shapes(value.shape, x.shape) != x.shape:
+        raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
+    return value.to(x)
+
+
+@dataclass(frozen=True)
+class Replace(Intervention):
+    """The value in place of what the site gives."""
+
+    value: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.value,)
+
+    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+        return _of_batch(self.value, x, at, rows, count).expand_as(x)
+
+
+@dataclass(frozen=True)
+class Add(Intervention):
+    """The value added to what the site gives."""
+
+    value: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.value,)
+
+    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+        return x + _of_batch(self.value, x, at, rows, count)
+
+
+@dataclass(frozen=True)
+class Interchange(Intervention):
+    """An interchange intervention: the part in a subspace, or the whole, comes from another run (Geiger et al., 2021).
+
+    Without a source it says where to intervene; `of` gives it the activations of the source runs.
+    """
+
+    subspace: Subspace | None = None
+    source: Tensor | None = None
+
+    def of(self, cache: Mapping[str, Tensor]) -> Self:
+        """The same, with the source runs' activations at the site."""
+        return replace(self, source=cache[self.site])
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        found = (self.source, None if self.subspace is None else self.subspace.directions)
+        return tuple(x for x in found if x is not None)
+
+    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+        if self.source is None:
+            raise ValueError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
+        source = _of_batch(self.source, x, at, rows, count).expand_as(x)
+        if self.subspace is None:
+            return source
+        return self.subspace.exchange(x.flatten(1), source.flatten(1)).view_as(x)
+
+
+@dataclass(frozen=True)
+class Erase(Intervention):
+    """The eraser's result, on the concatenated positions: (N, k * C) -> (N, k * C); see `interp.erasure`."""
+
+    eraser: Callable[[Tensor], Tensor]
+
+    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+        return self.eraser(x.flatten(1)).view_as(x)

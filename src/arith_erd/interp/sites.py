@@ -1,0 +1,74 @@
+"""Places inside a network, by name: the layers ``enc.3`` and ``dec.3``, and what lies inside and beside them.
+
+Names follow TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. A site is
+a module; its output is (B, T, ...), of attention patterns (B, nh, T, S). Of the T positions a site *owns* those that
+belong to it: in the encoder all P of the prompt, elsewhere the m that predict the answer. In a decoder-only network the
+prompt precedes these in all layers but the last.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from ..errors import UserError
+
+
+class HasSites(Protocol):
+    """A network as `Hooked` sees it."""
+
+    sites: Mapping[str, nn.Module]
+
+
+def layers(sites: Iterable[str]) -> list[str]:
+    """The sites that are whole layers, in the order in which they run: ``enc.1`` .. ``dec.6``."""
+    return [site for site in sites if re.fullmatch(r"(enc|dec)\.[0-9]+", site)]
+
+
+def residual_stream(sites: Iterable[str]) -> list[str]:
+    """The residual stream after each sublayer: ``enc.1.resid_mid``, ``enc.1``, .. ``dec.1.resid_mid_cross``, .."""
+    return [site for site in sites if re.fullmatch(r"(enc|dec)\.[0-9]+(\.resid_mid(_cross)?)?", site)]
+
+
+def layer_of(sites: Iterable[str], site: str) -> str | None:
+    """The layer that contains a site: ``dec.3`` for ``dec.3`` and ``dec.3.mlp.post``; None outside the layers."""
+    return next((layer for layer in layers(sites) if f"{site}.".startswith(f"{layer}.")), None)
+
+
+def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.site") -> None:
+    """Refuse sites that a network lacks.
+
+    Raises:
+        UserError: that lists those it has.
+    """
+    known = list(known)
+    if unknown := [site for site in wanted if site not in known]:
+        whole = layers(known)
+        inside = sorted({site.removeprefix(f"{layer_of(known, site)}.") for site in known} - {*whole})
+        listed = f"{', '.join(whole) or 'no layers'}; in layers and beside them: {', '.join(inside) or 'none'}"
+        raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
+
+
+def chosen_sites(models: Sequence[HasSites], site: str | Sequence[str]) -> list[str]:
+    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers of the networks.
+
+    Raises:
+        UserError: if a network lacks one of them.
+    """
+    sites = layers(models[0].sites) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
+    for model in models:
+        check_sites(model.sites, sites)
+    return sites
+
+
+def owned(site: str, length: int, inputs: Sequence[Tensor]) -> int:
+    """How many of the ``length`` positions of a site's output are its own: they are the last ones.
+
+    Args:
+        site: name of the site.
+        length: T.
+        inputs: of the forward pass: the prompt (B, P) and the decoder's input (B, t), or those of another module.
+    """
+    answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
+    return length if site.startswith("enc.") or length < answer or length == inputs[0].shape[1] else answer
