@@ -16,7 +16,7 @@ import torch
 import wandb
 
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import load_run
+from arith_erd.interp.loading import load_run
 from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows, KeepWeights
 from arith_erd.training.checkpoint import ResumePoint

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from arith_erd.interp.subject import load_checkpoint
+from arith_erd.interp.loading import load_checkpoint
 from arith_erd.tasks import Add
 
 from .world import Attack, Cause, Program, World, pick

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import load_run
+from arith_erd.interp.loading import load_run
 from arith_erd.report.__main__ import build as build_report
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper

@@ -97,7 +97,7 @@ class Hooked:
     @property
     def device(self) -> torch.device:
         """Where the network's weights are."""
-        return next(self.network.parameters()).device
+        return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
     def predict(self, *operands: npt.ArrayLike) -> Array:
         """Answers (N,) to operands, each (N,), by greedy decoding."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
 from torch import Tensor
 
 Position = int | str | None
@@ -80,7 +79,8 @@ def _of_batch(value: Tensor, x: Tensor, at: int | None, rows: Rows, count: int) 
         value = value[:, at]
     if value.dim() == x.dim() and value.shape[0] == count:
         value = value[rows]
-    if value.dim() > x.dim() or torch.broadcast_shapes(value.shape, x.shape) != x.shape:
+    pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
+    if value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
         raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
     return value.to(x)
 

@@ -22,7 +22,7 @@ from arith_erd.config.groups import Checkpointing, Data, Packing, Training
 from arith_erd.config.read import read_job
 from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER, as_text
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import Subject
+from arith_erd.interp.hooked import Hooked
 from arith_erd.loggers import Logger
 from arith_erd.models import Transformer
 from arith_erd.models.dropout import set_dropout_keys
@@ -163,16 +163,16 @@ def test_every_logger_builds(name):
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def subject() -> Hooked:
     """An untrained network of three-bit addition."""
     task = Add(3)
     torch.manual_seed(0)
     network = Transformer(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=6).eval()
     split = build({"_target_": "arith_erd.splits.RandomSplit"})
-    return Subject(name="untrained", seed=0, task=task, network=network, split=split)
+    return Hooked(network, name="untrained", task=task, split=split)
 
 
-def built_probe(overrides: list[str], subject: Subject) -> Probe:
+def built_probe(overrides: list[str], subject: Hooked) -> Probe:
     job = compose("probe", overrides)
     things = {"task": job.task, "split": job.split, "subjects": [subject]}
     return job.probe.build(Probe, **{need: things[need] for need in job.needs})

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from arith_erd.interp.branches import Branch, answers_to, neutral_token
 
 from arith_erd.bits import ONE, UNUSED, ZERO
-from arith_erd.interp.branches import Branch, answers_to, neutral_token
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add

@@ -1,9 +1,9 @@
 """Pushing a carry beyond 0 and 1 tells a total that is read as a number from a carry of two states."""
 
 import pytest
+from arith_erd.interp.stages import Stages
 
 from arith_erd.interp.pushing import Pushed, pushes
-from arith_erd.interp.stages import Stages
 from arith_erd.models.references import reference
 from arith_erd.tasks import Add
 

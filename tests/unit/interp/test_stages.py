@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from arith_erd.interp.stages import Stages
+
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add

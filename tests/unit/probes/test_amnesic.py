@@ -10,7 +10,7 @@ from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.activations import layers
 from arith_erd.interp.erasure import inlp, refit, whiten
-from arith_erd.interp.subject import Subject
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.probes.amnesic import METHODS, Amnesic, Site, baseline, probe_error
@@ -50,8 +50,8 @@ class Reader(Network):
         return {"dec.1": self.site}
 
 
-def subject(task: Task, network: Network | None = None, seed: int = 0) -> Subject:
-    return Subject("test", seed, task, (network or Reader(task)).eval(), None)
+def subject(task: Task, network: Network | None = None, seed: int = 0) -> Hooked:
+    return Hooked(network or Reader(task), name="test", seed=seed, task=task)
 
 
 def measure(probe: Amnesic) -> pd.DataFrame:

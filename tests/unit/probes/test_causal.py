@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from arith_erd.interp.subject import Subject
 from torch import Tensor
 
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import Subject
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange

@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from arith_erd.bits import Array
 from arith_erd.interp.activations import embeddings, layers
-from arith_erd.interp.subject import Subject
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
@@ -26,15 +25,15 @@ OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 CELL = ["stack", "layer", "level", "space", "method"]
 
 
-def untrained(task: Task, architecture: type[Network] = Transformer, seed: int = 0, **options: bool) -> Subject:
+def untrained(task: Task, architecture: type[Network] = Transformer, seed: int = 0, **options: bool) -> Hooked:
     torch.manual_seed(seed)
     network = architecture(
         task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2, vocab_size=task.vocab_size, **options
     ).eval()
-    return Subject("untrained", seed, task, network, None)
+    return Hooked(network, name="untrained", seed=seed, task=task)
 
 
-def measure(*subjects: Subject) -> pd.DataFrame:
+def measure(*subjects: Hooked) -> pd.DataFrame:
     probe = DistanceCorrelation(subjects)
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
 
@@ -43,7 +42,7 @@ def measure(*subjects: Subject) -> pd.DataFrame:
 def test_authors_weights_give_the_authors_correlations() -> None:
     expected = json.loads((OFFICIAL / "expected.json").read_text())["distance_correlation"]["values"]
     task = Add()
-    rows = measure(Subject("official", 0, task, load_official(OFFICIAL / "add_model", task), None))
+    rows = measure(Hooked(load_official(OFFICIAL / "add_model", task), name="official", task=task))
     found = rows.set_index(CELL)["correlation"]
     assert len(expected) == 48
     for key, values in expected.items():
@@ -202,10 +201,10 @@ def test_untrained_network_is_that_of_the_seed_before_training() -> None:
     task = Add(3)
     subject = untrained(task)
     make = partial(Transformer, task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2)
-    with_baseline = replace(subject, seed=7, untrained=make)
+    with_baseline = Hooked(subject.network, task=task, seed=7, untrained=make)
     rows = measure(with_baseline)
     assert {"untrained enc", "untrained dec"} <= set(rows["stack"])
     torch.manual_seed(derive(7, "weights"))
-    itself = measure(replace(subject, network=make().eval(), seed=7))
+    itself = measure(Hooked(make(), task=task, seed=7))
     encoder = [rows[rows["stack"] == stack]["correlation"].to_numpy() for stack in ("untrained enc",)]
     np.testing.assert_allclose(encoder[0], itself[itself["stack"] == "enc"]["correlation"])

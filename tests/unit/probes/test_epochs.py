@@ -8,7 +8,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import load_run
+from arith_erd.interp.loading import load_run
 from arith_erd.probes.ask import answer
 from arith_erd.probes.distance_correlation import DistanceCorrelation
 from arith_erd.probes.errors import Errors

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.bits import UNUSED, encode_completion, to_digits
-from arith_erd.interp.subject import Subject
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
 from arith_erd.probes.errors import Errors, flipped_values, longest_carry, octave, truncated_binomial
 from arith_erd.splits import Split, ValueSplit
@@ -36,12 +36,12 @@ class Parrot(Network):
         return nn.functional.one_hot(torch.tensor(tokens, dtype=torch.int64).view(-1, steps), self.vocab_size).float()
 
 
-def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None, seed: int = 0) -> Subject:
+def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None, seed: int = 0) -> Hooked:
     completion = encode_completion(answer, task.width, task.completion_order, task.base)
-    return Subject("parrot", seed, task, Parrot(task, completion), split)
+    return Hooked(Parrot(task, completion), {}, name="parrot", seed=seed, task=task, split=split)
 
 
-def measure(*subjects: Subject) -> pd.DataFrame:
+def measure(*subjects: Hooked) -> pd.DataFrame:
     probe = Errors(subjects)
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
 
@@ -113,7 +113,7 @@ def test_subsets_are_those_of_the_split() -> None:
 def test_non_bit_token_is_an_error_even_if_the_value_is_right() -> None:
     completion = TASK.examples().completion.copy()
     completion[0, 2] = UNUSED  # 0 + 0: reads as 0
-    rows = measure(Subject("parrot", 0, TASK, Parrot(TASK, completion), None))
+    rows = measure(Hooked(Parrot(TASK, completion), {}, name="parrot", task=TASK))
     assert rows[["a", "b", "value_error", "hamming_error"]].to_numpy().tolist() == [[0, 0, 0, 1]]
     Errors([parrot(TASK, TASK.examples().answer)]).figure(rows)
 

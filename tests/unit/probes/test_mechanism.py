@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 import torch
+from arith_erd.interp.subject import Subject, load_references
 
 from arith_erd.errors import UserError
 from arith_erd.interp.card import NO_VERDICT
@@ -12,7 +13,6 @@ from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.evidence import Evidence
 from arith_erd.interp.exchange import exchanges
 from arith_erd.interp.signature import LOCAL
-from arith_erd.interp.subject import Subject, load_references
 from arith_erd.models import NanoGPT
 from arith_erd.plots.cards import Card
 from arith_erd.plots.mechanism import OVER_TRAINING

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from arith_erd.errors import UserError
 from arith_erd.interp.subject import Subject
 from arith_erd.interp.tokens import answer_names, prompt_names
+
+from arith_erd.errors import UserError
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.interp.pretrained import pretrained
+from arith_erd.interp.loading import pretrained
 from arith_erd.report import publish
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect

@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from arith_erd import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.subject import load_run
+from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
 from arith_erd.system import threads

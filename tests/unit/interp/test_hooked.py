@@ -1,0 +1,267 @@
+"""Reading a site gives what the network computes there; an intervention changes what the network computes after."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import Add, Erase, Interchange, Intervention, Replace, Subspace
+from arith_erd.interp.sites import layers, residual_stream
+from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.decoding import greedy
+from arith_erd.tasks import Add as Addition
+
+TASK = Addition(3)
+SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
+KINDS = {
+    "transformer": lambda: Transformer(**SIZE),
+    "no_encoder": lambda: Transformer(**SIZE, encoder=False),
+    "nanogpt": lambda: NanoGPT(**SIZE),
+}
+CLEAN, OTHER = TASK.examples(), TASK.examples(*TASK.examples().operands[::-1].T)
+
+
+def hooked(kind: str) -> Hooked:
+    torch.manual_seed(0)
+    return Hooked(KINDS[kind](), task=TASK)
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Up to the rounding of patterns and heads, which are computed in another order while they are watched."""
+    return torch.allclose(a, b, rtol=0, atol=1e-5)
+
+
+def untouched(model: Hooked) -> bool:
+    return not any(module._forward_hooks or "forward" in vars(module) for module in model.network.modules())
+
+
+# Sites of one kind work alike, so one layer in the middle stands for the others.
+SITES = [
+    (kind, site)
+    for kind in KINDS
+    for site in hooked(kind).sites
+    if "2" in site or site in ("enc.embed", "dec.embed", "dec.3", "enc.3", "dec.ln_final", "logits")
+]
+
+
+@pytest.mark.parametrize(("kind", "site"), SITES)
+def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_whole_pass(kind: str, site: str) -> None:
+    model = hooked(kind)
+    clean, cache = model.run_with_cache(CLEAN, [site])
+    resumed = model.resume_from(site, CLEAN)
+    assert equal(clean, model.run(CLEAN))
+    assert equal(resumed(), clean)
+    assert equal(resumed([Replace(site, None, cache[site])]), clean)
+    _, other = model.run_with_cache(OTHER, [site])
+    for position in (None, 1):
+        patch = [Interchange(site, position).of(other)]
+        patched = model.run(CLEAN, patch)
+        assert equal(resumed(patch), patched)
+        assert position is not None or not equal(patched, clean)
+    assert untouched(model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_stream_of_another_run_gives_its_logits(kind: str) -> None:
+    model = hooked(kind)
+    last = residual_stream(model.sites)[-1]
+    logits, other = model.run_with_cache(OTHER, [last])
+    assert equal(model.run(CLEAN, [Interchange(last, None).of(other)]), logits)
+    assert not equal(model.run(CLEAN), logits)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "nanogpt"])
+def test_the_head_reads_the_last_layer(kind: str) -> None:
+    model = hooked(kind)
+    logits, cache = model.run_with_cache(CLEAN, ["dec.3"])
+    network = model.network
+    x = cache["dec.3"]
+    assert x.shape == (64, 4, 16)
+    read = F.linear(network.norm(x), network.embedding.weight) if kind == "nanogpt" else network.head(x)
+    assert equal(read, logits)
+
+
+def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_network() -> None:
+    model = hooked("nanogpt")
+    _, other = model.run_with_cache(OTHER, ["dec.1"], prompt_too=True)
+    assert other["dec.1"].shape == (64, 7 + 4, 16)
+    by_name = model.run(CLEAN, [Replace("dec.1", "r2", other["dec.1"][:, 7 + 2])])
+    assert torch.equal(by_name, model.run(CLEAN, [Replace("dec.1", 2, other["dec.1"][:, 7 + 2])]))
+    all_of_prompt = [Replace("dec.1", name, other["dec.1"][:, i]) for i, name in enumerate(TASK.prompt_names)]
+    all_of_answer = [Replace("dec.1", t, other["dec.1"][:, 7 + t]) for t in range(4)]
+    assert equal(model.run(CLEAN, [*all_of_prompt, *all_of_answer]), model.run(OTHER))
+    for position, accepted in ("r9", "r0, r1, r2, r3"), ("x", "a0, a1"), (-1, "0 or more"), (7, "4 positions"):
+        with pytest.raises(UserError, match=f"position {position}: .*{accepted}"):
+            model.run(CLEAN, [Replace("dec.1", position, torch.zeros(16))])
+
+
+def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
+    for kind in KINDS:
+        model = hooked(kind)
+        prompt, answer_in = model.inputs(CLEAN)
+        _, other = model.run_with_cache(OTHER, ["dec.2"])
+        patch = [Interchange("dec.2", 1).of(other)]
+        assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
+
+
+def test_interventions_compose_in_order_and_batches_do_not_matter() -> None:
+    model = hooked("transformer")
+    x, v = torch.randn(2, 64, 16)
+    replaced_then_moved: list[Intervention] = [Replace("dec.2", 1, x), Add("dec.2", 1, v)]
+    assert equal(model.run(CLEAN, replaced_then_moved), model.run(CLEAN, [Replace("dec.2", 1, x + v)]))
+    assert equal(model.run(CLEAN, replaced_then_moved[::-1]), model.run(CLEAN, [Replace("dec.2", 1, x)]))
+    assert equal(model.run(CLEAN, replaced_then_moved, batch_size=10), model.run(CLEAN, replaced_then_moved))
+    _, cache = model.run_with_cache(CLEAN, ["dec.2"], replaced_then_moved)
+    assert equal(cache["dec.2"][:, 1], x + v)
+
+
+def test_a_value_for_all_examples_is_one_for_each() -> None:
+    model = hooked("nanogpt")
+    mean = torch.randn(16)
+    assert equal(
+        model.run(CLEAN, [Replace("dec.2", 1, mean)]), model.run(CLEAN, [Replace("dec.2", 1, mean.expand(64, 16))])
+    )
+    with pytest.raises(ValueError, match="does not fit"):
+        model.run(CLEAN, [Replace("dec.2", 1, torch.randn(5))])
+
+
+def test_an_interchange_within_a_subspace_leaves_the_rest() -> None:
+    model = hooked("transformer")
+    _, base = model.run_with_cache(CLEAN, ["dec.2"])
+    _, other = model.run_with_cache(OTHER, ["dec.2"])
+    for position, width in ((1, 16), (None, 4 * 16)):
+        directions = torch.linalg.qr(torch.randn(width, 2))[0]
+        one = Interchange("dec.2", position, Subspace(directions)).of(other)
+        _, cache = model.run_with_cache(CLEAN, ["dec.2"], [one])
+        pick = (lambda x: x.flatten(1)) if position is None else (lambda x: x[:, 1])
+        got, before, source = (pick(c["dec.2"]) for c in (cache, base, other))
+        assert equal(got @ directions, source @ directions)
+        rest = torch.eye(width) - directions @ directions.T
+        assert equal(got @ rest, before @ rest)
+    whole = Subspace(torch.eye(64))
+    assert equal(
+        model.run(CLEAN, [Interchange("dec.2", None, whole).of(other)]),
+        model.run(CLEAN, [Interchange("dec.2", None).of(other)]),
+    )
+
+
+def test_an_eraser_acts_on_all_positions_together() -> None:
+    model = hooked("nanogpt")
+    _, cache = model.run_with_cache(CLEAN, ["dec.2"], [Erase("dec.2", None, lambda x: x * torch.arange(64.0))])
+    _, before = model.run_with_cache(CLEAN, ["dec.2"])
+    assert equal(cache["dec.2"].flatten(1), before["dec.2"].flatten(1) * torch.arange(64.0))
+
+
+def test_gradients_reach_a_value_and_no_weight() -> None:
+    model = hooked("transformer")
+    value = torch.zeros(16, requires_grad=True)
+    loss = model.resume_from("dec.1", CLEAN)([Add("dec.1", 2, value)]).square().mean()
+    loss.backward(inputs=[value])
+    assert value.grad is not None
+    assert value.grad.abs().sum() > 0
+    assert all(p.grad is None for p in model.network.parameters())
+    step = 1e-2
+    moved = model.run(CLEAN, [Add("dec.1", 2, step * value.grad)]).square().mean()
+    assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
+
+
+class Skipping(Transformer):
+    """Its third layer also sees what the first one gave: layers do not run in a row."""
+
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+        length = answer_in.shape[-1]
+        x, given = self.positions(self.answer_embedding(answer_in)), []
+        for layer in self.decoder:
+            x = layer(x + sum(given[:-1], torch.zeros(())), memory, self.future[:length, :length])
+            given.append(x)
+        return self.head(x)
+
+
+def test_a_network_whose_layers_do_not_run_in_a_row_is_run_whole() -> None:
+    torch.manual_seed(0)
+    model = Hooked(Skipping(**SIZE), task=TASK)
+    _, other = model.run_with_cache(OTHER, ["dec.2"])
+    patch = [Interchange("dec.2", 1).of(other)]
+    assert equal(model.resume_from("dec.2", CLEAN)(patch), model.run(CLEAN, patch))
+
+
+class Plain(nn.Module):
+    """Not one of ours: one argument, a block that gives a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(8, 6)
+        self.block = nn.GRU(6, 6, batch_first=True)
+        self.head = nn.Linear(6, 8)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.block(self.embed(tokens))[0])
+
+
+def test_any_module_can_be_hooked() -> None:
+    network = Plain()
+    model = Hooked(network, sites={"h1": network.block})
+    base, source = torch.randint(8, (2, 5, 4))
+    _, cache = model.run_with_cache([source], ["h1"])
+    assert cache["h1"].shape == (5, 4, 6)
+    assert equal(model.run([base], [Interchange("h1", None).of(cache)]), network(source))
+    patched = model.run([base], [Replace("h1", 2, cache["h1"])])
+    assert equal(patched[:, 2], network(source)[:, 2])
+    assert equal(patched[:, :2], network(base)[:, :2])
+    with pytest.raises(UserError, match="names no sites"):
+        Hooked(network)
+    with pytest.raises(UserError, match="has no task"):
+        model.predict([1], [2])
+
+
+def test_unknown_sites_are_refused_with_those_there_are() -> None:
+    model = hooked("transformer")
+    for call in (
+        lambda: model.run_with_cache(CLEAN, ["dec.9"]),
+        lambda: model.run(CLEAN, [Replace("dec.9", 0, torch.zeros(16))]),
+        lambda: model.resume_from("dec.9", CLEAN),
+    ):
+        with pytest.raises(UserError, match=r"site dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
+            call()
+    with pytest.raises(UserError, match=r"dec\.1: has run already"):
+        model.resume_from("dec.2", CLEAN)([Replace("dec.1", 0, torch.zeros(16))])
+
+
+class Adder(Network):
+    """Answers every sum right, except those of ``wrong``."""
+
+    def __init__(self, wrong: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.head = nn.Linear(1, 1)
+        self.wrong = wrong
+
+    def encode(self, prompt: Tensor) -> Tensor:
+        return prompt
+
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+        a, b = ((memory[:, i : i + 3] - 3) @ torch.tensor([1, 2, 4]) for i in (0, 4))
+        total = a + b + sum((a + b == w).long() for w in self.wrong)
+        bits = (total[:, None] >> torch.arange(answer_in.shape[1])) & 1
+        return F.one_hot(bits + 3, 5).float()
+
+    def sites(self) -> dict[str, nn.Module]:
+        return {"logits": self.head}
+
+
+def test_predictions_and_accuracy() -> None:
+    model = Hooked(Adder(wrong=[7]), task=TASK)
+    assert model.predict([3, 3, 7], [5, 4, 7]).tolist() == [8, 8, 14]
+    assert model.accuracy() == 1 - 8 / 64
+    assert model.accuracy(TASK.examples([3, 3], [4, 5])) == 0.5
+    prompt = torch.from_numpy(CLEAN.prompt)
+    assert (TASK.decode(greedy(model.network, prompt, 4)) == CLEAN.answer).mean() == model.accuracy()
+
+
+def test_layers_are_listed_in_the_order_in_which_they_run() -> None:
+    assert layers(hooked("transformer").sites) == [f"{stack}.{i}" for stack in ("enc", "dec") for i in (1, 2, 3)]
+    assert residual_stream(hooked("nanogpt").sites)[:3] == ["dec.1.resid_mid", "dec.1", "dec.2.resid_mid"]
+    assert residual_stream(hooked("transformer").sites)[6:9] == ["dec.1.resid_mid", "dec.1.resid_mid_cross", "dec.1"]
