@@ -32,20 +32,52 @@ class Add(Task):
         above = self.base ** np.arange(1, self.bits + 1, dtype=np.int64)
         return self.answer(*(np.asarray(x)[:, None] % above for x in operands)) // above
 
-    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
-        """Beside the operands' bits, ``xor`` of those, ``carry`` into bit t, ``sum`` and ``partial_sum`` mod 2^(t+1).
+    def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
+        """The digits' own sum (``xor``, in other bases ``digit_sum``), ``carry``, ``sum``, and what follows from it.
 
-        For ``3 + 5 = 8`` at three bits: a_bit ``1 1 0 0``, b_bit ``1 0 1 0``, xor ``0 1 1 0``, carry ``0 1 1 1``,
-        sum ``8 8 8 8``, partial_sum ``0 0 0 8``. Bit t of the sum is xor ^ carry.
+        For ``3 + 5 = 8`` at three bits: xor ``0 1 1 0``, carry into bit t ``0 1 1 1``, sum ``8``, sum_mod
+        ``0 0 0 8`` (mod 2^(t+1)), prefix_remainder the same (sum_mod less the lower bits of the answer). With two
+        operands also whether the digits below t ``generate`` a carry, ``0 1 0 0``, or ``propagate`` one, ``0 0 1 1``.
         """
-        a, b = np.asarray(a), np.asarray(b)
-        total = self.answer(a, b)
-        return super().variables(a, b) | {
-            "xor": bits.to_bits(a ^ b, self.width),
-            "carry": bits.to_bits(a ^ b ^ total, self.width),
-            "sum": np.repeat(total[:, None], self.width, axis=1),
-            "partial_sum": bits.partial(total, self.width),
+        base, width = self.base, self.width
+        place = base ** np.arange(width, dtype=np.int64)
+        digit_sum = "xor" if base == 2 else "digit_sum"
+
+        def digit_sums(operands: Array) -> Array:
+            """Of the digits at t, (N, width); not yet reduced."""
+            return bits.to_digits(operands, width, base).sum(axis=1)
+
+        def below(operands: Array) -> Array:
+            """The same at t - 1; 0 at t = 0."""
+            return np.pad(digit_sums(operands)[:, :-1], [(0, 0), (1, 0)])
+
+        def carries(generate: Array, propagate: Array) -> Array:
+            carry = np.zeros_like(generate)
+            for t in range(1, width):
+                carry[:, t] = generate[:, t] | propagate[:, t] & carry[:, t - 1]
+            return carry
+
+        looked_up: dict[str, Callable[..., npt.ArrayLike]] = {
+            "generate": lambda operands: below(operands) >= base,
+            "propagate": lambda operands: below(operands) == base - 1,
+            "carry": carries,
+        }
+        summed = {"carry": lambda operands: (operands[:, :, None] % place).sum(axis=1) // place}
+        return {
+            digit_sum: lambda operands: digit_sums(operands) % base,
+            **(looked_up if self.operands == 2 else summed),
+            "sum": _joined(digit_sum, base),
+            "sum_mod": lambda sum: sum[:, None] % (place * base),
+            "prefix_remainder": lambda sum_mod: sum_mod - sum_mod % place,
+            "answer": lambda prefix_remainder: prefix_remainder // place,
         }
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return super()._concepts() | {"carries": self.carries}
+
+
+def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
+    """The sum as a number, from its digits: a function of ``carry`` and of the digits' own sum."""
+    if digit_sum == "xor":
+        return lambda xor, carry: bits.from_digits((xor + carry) % base, base)
+    return lambda digit_sum, carry: bits.from_digits((digit_sum + carry) % base, base)

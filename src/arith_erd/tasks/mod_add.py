@@ -1,11 +1,12 @@
 """Modular addition, the task of much work on grokking (Power et al., 2022; Nanda et al., 2023)."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order, digits_of
+from ..bits import Array, Order, digits_of, to_digits
 from ..errors import UserError, require_integer
 from .task import ROWS, Task
 
@@ -56,3 +57,15 @@ class ModAdd(Task):
 
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return np.add(a, b, dtype=np.int64) % self.modulus
+
+    def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
+        """``sum`` before the reduction, ``wrap``: whether it reaches the modulus, and ``residue``, the answer.
+
+        For ``3 + 4 = 2`` modulo 5: sum 7, wrap 1, residue 2.
+        """
+        return {
+            "sum": lambda a, b: a + b,
+            "wrap": lambda sum: sum // self.modulus,
+            "residue": lambda sum, wrap: sum - self.modulus * wrap,
+            "answer": lambda residue: to_digits(residue, self.width, self.base),
+        }

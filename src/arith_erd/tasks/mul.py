@@ -44,24 +44,34 @@ class Mul(Task):
     def regressable(self) -> dict[str, Callable[..., Array]]:
         return super().regressable() | {"column_sums": self.column_sums}
 
-    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
-        """The operands' bits, the columns of long multiplication, ``product``, and ``partial_product`` mod 2^(t+1).
+    def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
+        """The columns of long multiplication, and ``product``.
 
-        ``column_sum`` counts the pairs i + j = t with a_i = b_j = 1; ``column_carry`` is what the columns below t
-        carry into it, which may exceed 1. Bit t of the product is the parity of their sum. For ``3 x 5 = 15`` at three
-        bits: column_sum ``1 1 1 1 0 0``, column_carry ``0 0 0 0 0 0``.
+        ``column_sum`` adds up a_i * b_j over i + j = t; ``carry`` is what the columns below t carry into it, which may
+        exceed one digit; ``running_sum`` is both together, and digit t of the product its remainder. ``product_mod`` is
+        the product mod 2^(t+1). For ``3 x 5 = 15`` at three bits: column_sum ``1 1 1 1 0 0``, carry ``0 0 0 0 0 0``.
         """
-        a, b = np.asarray(a), np.asarray(b)
-        product = self.answer(a, b)
-        columns = np.zeros((len(a), self.width), dtype=np.int64)
-        bits_a, bits_b = bits.to_bits(a, self.bits), bits.to_bits(b, self.bits)
-        for i in range(self.bits):
-            columns[:, i : i + self.bits] += bits_a[:, i, None] * bits_b
-        below = np.cumsum(columns << np.arange(self.width), axis=1)[:, :-1]  # of the columns 0 .. t - 1, at t >= 1
-        carries = np.pad(below >> np.arange(1, self.width), [(0, 0), (1, 0)])
-        return super().variables(a, b) | {
-            "column_sum": columns,
-            "column_carry": carries,
-            "product": np.repeat(product[:, None], self.width, axis=1),
-            "partial_product": bits.partial(product, self.width),
+        base, width = self.base, self.width
+        place = base ** np.arange(width, dtype=np.int64)
+
+        def column_sums(operands: Array) -> Array:
+            first, second = bits.to_digits(operands.T, self.bits, base)
+            columns = np.zeros((len(operands), width), dtype=np.int64)
+            for i in range(self.bits):
+                columns[:, i : i + self.bits] += first[:, i, None] * second
+            return columns
+
+        def carries(column_sum: Array) -> Array:
+            carry = np.zeros_like(column_sum)
+            for t in range(1, width):
+                carry[:, t] = (column_sum[:, t - 1] + carry[:, t - 1]) // base
+            return carry
+
+        return {
+            "column_sum": column_sums,
+            "carry": carries,
+            "running_sum": lambda column_sum, carry: column_sum + carry,
+            "product": lambda running_sum: bits.from_digits(running_sum % base, base),
+            "product_mod": lambda product: product[:, None] % (place * base),
+            "answer": lambda product_mod: product_mod // place,
         }

@@ -219,19 +219,14 @@ class Task(ABC):
         digits = bit.to_digits(operands, self.bits, self.base)  # (N, k, bits)
         return digits.reshape(len(digits), -1)
 
-    def variables(self, a: npt.ArrayLike, b: npt.ArrayLike) -> dict[str, Array]:
-        """What an algorithm may compute on its way to bit t of the answer: name -> (N, width), a column for each t.
+    def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
+        """What an algorithm may compute on its way to the answer: the graph of `interp.causal_model.CausalModel`.
 
-        For two operands in base 2. ``a_bit`` and ``b_bit`` are the operands' own bits t, 0 beyond their width. A task
-        adds what it has more.
+        Name -> function of the operands and of other variables, which its arguments name. A value is an integer for
+        each example, (N,), or one for each digit t of the answer, (N, width), the lowest first. ``answer`` is the
+        output. A task adds what lies between; by default nothing does.
         """
-        a, b = np.asarray(a), np.asarray(b)
-        return {"a_bit": bit.to_bits(a, self.width), "b_bit": bit.to_bits(b, self.width)}
-
-    @property
-    def variable_names(self) -> tuple[str, ...]:
-        """The keys of `variables`."""
-        return tuple(self.variables([0], [0]))
+        return {"answer": lambda operands: bit.to_digits(self.answer(*operands.T), self.width, self.base)}
 
     @property
     def concept_names(self) -> tuple[str, ...]:

@@ -1,0 +1,243 @@
+"""Causal models: variables, the functions between them, and the answer that follows if one variable is set.
+
+A hypothesis about an algorithm is a graph. Its roots are the digits of the operands, its nodes are variables, and its
+output is the answer. An *interchange* takes one variable from another run, the source, and everything else from the
+base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0; with the carry of ``1 + 4``, which is 0, it is 1.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+import numpy.typing as npt
+
+from ..bits import Array, from_digits, to_digits
+from ..errors import UserError, first_line
+from ..tasks import Examples, Task
+
+Function = Callable[..., npt.ArrayLike]
+Values = dict[str, Array]  # (N,) or (N, width), by variable
+CHECKED = 2**14  # combinations of operands on which a model must give the right answer
+OPERANDS = "operands"
+
+
+class CausalModel:
+    """Variables of a task as functions of its operands and of each other.
+
+    >>> from arith_erd.tasks import Add
+    >>> adder = CausalModel(Add(bits=3), variables={
+    ...     "xor": lambda a, b: a ^ b,
+    ...     "carry": lambda a, b: (a + b) ^ a ^ b,
+    ...     "sum": lambda xor, carry: xor ^ carry,
+    ... })
+    >>> adder.interchange([[3, 5]], [[1, 4]], "carry")
+    array([[0, 1, 1, 0]])
+
+    A value is an integer for each example, (N,), or has one column for each digit t of the answer, (N, width), the
+    lowest first. A function names what it needs as its arguments: other variables, the operands (``a``, ``b``), or all
+    of them as ``operands`` (N, k). The digits of each operand are variables of every model: ``a_bit``, in other bases
+    than 2 ``a_digit``. What is derived from an operand follows when one of its digits is set.
+
+    Args:
+        task: any task, whatever its base, width and number of operands.
+        variables: name -> function, in any order; by default those of ``task.variables()``.
+        output: the variable that is the answer, as integers (N,) or digits (N, width); by default ``answer`` if there
+            is one of that name, else the last of ``variables``.
+
+    Attributes:
+        variables: names of all variables: the operands' digits, then those given, without the output if it is called
+            ``answer``.
+        parents: name -> names of what it is computed from.
+
+    Raises:
+        UserError: for an argument that names nothing, variables that depend on each other in a circle, values of
+            another shape, or an output that is not the task's answer.
+    """
+
+    def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
+        given = dict(task.variables() if variables is None else variables)
+        if not given:
+            raise UserError(f"causal model of {task.name}: no variables; expected at least one, the answer")
+        self.task = task
+        self.output = output or ("answer" if "answer" in given else list(given)[-1])
+        self.roots = tuple(f"{name}_{task.digits.removesuffix('s')}" for name in task.operand_names)
+        functions = self._operands() | given
+        if clash := (functions.keys() & {*self.roots, *task.operand_names, OPERANDS}) & given.keys():
+            raise UserError(f"causal model of {task.name}: {', '.join(sorted(clash))}: expected names of their own")
+        if self.output not in given:
+            raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
+        self.parents = {name: _arguments(function) for name, function in functions.items()}
+        known = {*functions, *self.roots}
+        for name, needed in self.parents.items():
+            if missing := [one for one in needed if one not in known]:
+                raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(known)}")
+        try:
+            order = tuple(TopologicalSorter(self.parents).static_order())
+        except CycleError as error:
+            raise UserError(f"causal model of {task.name}: a circle: {' <- '.join(error.args[1])}") from error
+        self._functions = {name: functions[name] for name in order if name in functions}
+        self.variables = (*self.roots, *(name for name in given if name != "answer"))
+        self._check()
+
+    def values(self, operands: Examples | npt.ArrayLike) -> Values:
+        """The value of every variable, of the operands and of the output: name -> (N,) or (N, width).
+
+        Args:
+            operands: (N, k), or examples that have them.
+        """
+        return self.run(operands)
+
+    def run(self, operands: Examples | npt.ArrayLike, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
+        """As `values`, with some variables set to given values; what depends on them follows.
+
+        Args:
+            operands: (N, k).
+            fixed: variable -> (N,) or (N, width).
+        """
+        table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
+        if table.ndim != 2 or table.shape[1] != self.task.operands:
+            raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
+        fixed = {name: np.asarray(value) for name, value in (fixed or {}).items()}
+        self.require([name for name in fixed if name not in (*self._functions, *self.roots)])
+        width = max(self.task.bits, self.task.width)
+        values: Values = {
+            root: fixed[root] if root in fixed else to_digits(column, width, self.task.base)
+            for root, column in zip(self.roots, table.T, strict=True)
+        }
+        for name, function in self._functions.items():
+            values[name] = fixed[name] if name in fixed else self._evaluated(name, function, values)
+        return values
+
+    def answers(self, values: Values) -> Array:
+        """The output of `run` as digits (N, width), the lowest first."""
+        output = values[self.output]
+        return to_digits(output, self.task.width, self.task.base) if output.ndim == 1 else output
+
+    def interchange(
+        self,
+        base: Examples | npt.ArrayLike,
+        source: Examples | npt.ArrayLike,
+        variable: str,
+        position: int | None = None,
+    ) -> Array:
+        """Digits of the answers (N, width) to ``base`` with one variable taken from ``source``.
+
+        Args:
+            base, source: operands (N, k), or examples.
+            variable: one of the model's.
+            position: take only this column, of a variable that has columns; None for the whole variable.
+
+        Raises:
+            UserError: for a variable that the model lacks.
+        """
+        self.require([variable])
+        value = self.values(source)[variable]
+        if position is not None and value.ndim == 2:
+            own = self.values(base)[variable].copy()
+            own[:, position] = value[:, position]
+            value = own
+        return self.answers(self.run(base, {variable: value}))
+
+    def predict(self, base: Examples | npt.ArrayLike, source: Examples | npt.ArrayLike, variable: str) -> Array:
+        """Digits (N, width): column t is digit t of the answer with only column t of the variable interchanged."""
+        columns = [self.interchange(base, source, variable, t)[:, t] for t in range(self.task.width)]
+        return np.stack(columns, axis=1)
+
+    def extended(self, variables: Mapping[str, Function]) -> "CausalModel":
+        """The same model with more variables, which may depend on any of its own, and on the output."""
+        own = {name: f for name, f in self._functions.items() if name not in (*self.task.operand_names, OPERANDS)}
+        return CausalModel(self.task, own | dict(variables), self.output)
+
+    def co_parents(self, variable: str) -> tuple[str, ...]:
+        """The variables that act on the answer together with this one, as ``xor`` does with ``carry``.
+
+        They are the other parents of its children, and those of its further descendants that do not depend on it.
+        """
+        below, direct, further = {variable}, set[str](), set[str]()
+        for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # causes come first
+            if shared := parents & below:
+                below.add(name)
+                (direct if variable in shared else further).update(parents)
+        return tuple(name for name in self.variables if name in direct - {variable} | (further - below))
+
+    @cached_property
+    def value(self) -> str:
+        """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
+        values, answer = self.table, self.examples.answer
+        return next(
+            (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer)), ""
+        )
+
+    @cached_property
+    def examples(self) -> Examples:
+        """All combinations of operands, the first operand slowest."""
+        return self.task.examples()
+
+    @cached_property
+    def table(self) -> Values:
+        """The values of `examples`, and ``answer``, the digits of their answers."""
+        values = self.values(self.examples)
+        return values | {"answer": self.answers(values)}
+
+    def require(self, names: Iterable[str], key: str = "variable") -> None:
+        """Refuse variables that the model lacks.
+
+        Raises:
+            UserError: naming them, and those it has.
+        """
+        if missing := [name for name in names if name not in (*self._functions, *self.roots)]:
+            raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
+
+    def _operands(self) -> dict[str, Function]:
+        """The operands from their digits, so that they follow when a digit is set."""
+        made: dict[str, Function] = {}
+        for name, root in zip(self.task.operand_names, self.roots, strict=True):
+            made[name] = _named(lambda digits: from_digits(digits, self.task.base), root)
+        return made | {OPERANDS: _named(lambda *columns: np.stack(columns, axis=1), *self.task.operand_names)}
+
+    def _evaluated(self, name: str, function: Function, values: Values) -> Array:
+        arguments = [values[parent] for parent in self.parents[name]]
+        try:
+            value = np.asarray(function(*arguments))
+        except Exception as error:
+            raise UserError(f"variable {name}: {first_line(error)}") from error
+        if name in self.task.operand_names or name == OPERANDS:
+            return value
+        value = value.astype(np.int64) if value.dtype.kind == "b" else value
+        count = len(values[self.roots[0]])
+        if value.shape not in ((count,), (count, self.task.width)) or value.dtype.kind not in "iu":
+            shapes = f"integers of shape ({count},) or ({count}, {self.task.width})"
+            raise UserError(f"variable {name}: gives {value.dtype} of shape {value.shape}; expected {shapes}")
+        return value
+
+    def _check(self) -> None:
+        """The output must be the answer: on all operands, or on as many of a large task, drawn at random."""
+        task, chosen = self.task, np.arange(self.task.size)
+        if task.size > CHECKED:
+            chosen = np.random.default_rng(0).choice(task.size, CHECKED, replace=False)
+        examples = task.examples(*np.unravel_index(chosen, task.shape))
+        given = self.answers(self.values(examples))
+        wrong = (given != to_digits(examples.answer, task.width, task.base)).any(axis=1)
+        if wrong.any():
+            first = int(wrong.argmax())
+            at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
+            received = from_digits(given[first], task.base)
+            raise UserError(
+                f"causal model of {task.name}: {self.output} is {received} for {at}; expected {examples.answer[first]}"
+            )
+
+
+def _arguments(function: Function) -> tuple[str, ...]:
+    """The names of what a function needs; arguments with a default are its own business."""
+    if names := getattr(function, "parents", None):
+        return tuple(names)
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)
+
+
+def _named(function: Function, *parents: str) -> Function:
+    """A function whose arguments are named here instead of in its signature."""
+    function.parents = parents  # type: ignore[attr-defined]
+    return function

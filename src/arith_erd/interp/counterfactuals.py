@@ -1,0 +1,321 @@
+"""Counterfactual pairs: a base, and a source whose activations replace the base's.
+
+A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
+they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry.
+
+::
+
+    adder = CausalModel(Add())
+    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
+    train, test = data.split(disjoint="operands")
+    data.expected("carry")  # digits (n, width) that the model predicts with the source's carry
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..bits import Array
+from ..errors import UserError, bad_value, require_integer
+from ..tasks import Examples, Task
+from .causal_model import CausalModel
+
+ROUNDS = 200  # of drawing again the sources that are not in the family
+CANDIDATES = 8  # sources drawn for each base of a balanced dataset
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variables in which base and source differ (``vary``), and those that they share (``keep``).
+
+    Both hold at one digit t; with ``everywhere`` at every digit, where those of ``vary`` differ in at least one. A
+    variable without columns has one value for all digits. Base and source are never the same operands.
+    """
+
+    vary: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    everywhere: bool = False
+
+    @property
+    def name(self) -> str:
+        """``carry``, ``carry+xor`` or ``same sum``; ``random`` where nothing is asked."""
+        return "+".join(self.vary) or (f"same {'+'.join(self.keep)}" if self.keep else "random")
+
+
+def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
+    """The families that a causal model suggests, by name: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
+
+    For each variable one in which it differs, while all others that act together with it (`CausalModel.co_parents`)
+    are the same. Pairs of different operands with the same value. And any two pairs, ``random``.
+
+    Args:
+        model: of the task.
+        variables: those to ask about; by default all but the operands' digits that `distinct` names.
+    """
+    chosen = [name for name in distinct(model) if name not in model.roots] if variables is None else variables
+    model.require(chosen)
+    found = [Family(vary=(name,), keep=keep) for name in chosen if (keep := model.co_parents(name))]
+    same = [Family(keep=(model.value,), everywhere=True)] if model.value else []
+    return {family.name: family for family in (*found, *same, Family(everywhere=True))}
+
+
+def distinct(model: CausalModel, n: int = 256) -> list[str]:
+    """The variables whose interchange changes some answer, one of each group that always predict the same.
+
+    Of these it is the value, such as ``sum``, or else the first: the sum predicts at digit t what the sum mod 2^(t+1)
+    does.
+    """
+    rng = np.random.default_rng(0)
+    base, source = (model.examples.operands[rng.integers(model.task.size, size=n)] for _ in range(2))
+    seen, names = [model.answers(model.values(base))], set()
+    for name in sorted(model.variables, key=lambda name: name != model.value):
+        predicted = model.predict(base, source, name)
+        if not any(np.array_equal(predicted, other) for other in seen):
+            names.add(name)
+            seen.append(predicted)
+    return [name for name in model.variables if name in names]
+
+
+@dataclass(frozen=True)
+class CounterfactualDataset:
+    """n pairs of runs of one family.
+
+    Attributes:
+        model: the causal model that the family is about.
+        base, source: rows (n,) of ``model.examples``, all combinations of operands; see `base_examples`.
+        family: what base and source share.
+        position: the digit t at which the family holds; None for all.
+        pool: rows from which base and source were drawn.
+        seed: of the draws.
+    """
+
+    model: CausalModel
+    base: Array
+    source: Array
+    family: Family = Family()
+    position: int | None = None
+    pool: Array | None = None
+    seed: int = 0
+
+    @classmethod
+    def sample(
+        cls,
+        model: CausalModel,
+        vary: str | Sequence[str] = (),
+        keep: str | Sequence[str] = (),
+        n: int = 1000,
+        position: int | None = None,
+        seed: int = 0,
+        pool: Array | None = None,
+    ) -> "CounterfactualDataset":
+        """Draw n pairs of a family; the bases are uniform over the operands that have a source.
+
+        >>> from arith_erd.tasks import Add
+        >>> data = CounterfactualDataset.sample(CausalModel(Add(3)), vary="carry", keep=["xor"], n=50, position=2)
+        >>> bool((data.base_examples.answer != data.source_examples.answer).all())
+        True
+
+        Args:
+            vary, keep: variables of the model in which base and source differ, and which they share.
+            n: pairs; one can be drawn twice.
+            position: the digit t where this holds; None: ``keep`` at every digit, ``vary`` at one or more.
+            seed: of the draws.
+            pool: ascending rows of ``model.examples`` to draw from; None for all.
+
+        Raises:
+            UserError: for a variable that the model lacks, or if fewer than n pairs are found, with the reason.
+        """
+        require_integer("n", n, 1)
+        if position is not None:
+            require_integer("position", position, 0, model.task.width - 1)
+        family = Family(_listed(vary), _listed(keep), position is None)
+        rng = np.random.default_rng(seed)
+        base, source = draw(model, family, position or 0, n, rng, pool)
+        if not len(base):
+            where = "at every digit" if position is None else f"at position {position}"
+            asked = f"vary={','.join(family.vary)} keep={','.join(family.keep)}"
+            raise UserError(f"{asked}: no two operands differ and agree like this {where}; keep or vary others")
+        again = rng.integers(len(base), size=n - len(base))  # where bases with a source are rare
+        base, source = (np.concatenate([rows, rows[again]]) for rows in (base, source))
+        return cls(model, base, source, family, position, pool, seed)
+
+    @classmethod
+    def balanced(
+        cls,
+        model: CausalModel,
+        variable: str,
+        base: Array,
+        pool: Array,
+        rng: np.random.Generator,
+        read: Sequence[int] | None = None,
+    ) -> "CounterfactualDataset":
+        """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
+
+        Args:
+            base: rows (n,).
+            pool: rows to draw sources from.
+            rng: of the draws.
+            read: digits of the answer that count. A single one is predicted with the same column of the variable
+                interchanged, several with the whole variable.
+        """
+        position = read[0] if read is not None and len(read) == 1 else None
+        candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
+        wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
+        source = candidates[-1].copy()
+        columns = slice(None) if read is None else list(read)
+        unchanged = model.table["answer"][base][:, columns]
+        for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
+            predicted = cls(model, base, candidate, position=position).expected(variable)[:, columns]
+            fits = (predicted != unchanged).any(axis=1) == wanted
+            source[fits] = candidate[fits]
+        return cls(model, base, source, Family(vary=(variable,)), position, pool)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @property
+    def base_examples(self) -> Examples:
+        """Operands, answers and tokens of the bases."""
+        return self.model.task.examples(*self.model.examples.operands[self.base].T)
+
+    @property
+    def source_examples(self) -> Examples:
+        """Operands, answers and tokens of the sources."""
+        return self.model.task.examples(*self.model.examples.operands[self.source].T)
+
+    def expected(self, variable: str) -> Array:
+        """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``position``."""
+        operands = self.model.examples.operands
+        return self.model.interchange(operands[self.base], operands[self.source], variable, self.position)
+
+    def unchanged(self) -> Array:
+        """Digits (n, width) of the bases' own answers."""
+        return self.model.table["answer"][self.base]
+
+    def split(
+        self,
+        shares: Sequence[float] = (0.5, 0.5),
+        disjoint: Literal["operands", "rows"] = "operands",
+    ) -> "tuple[CounterfactualDataset, ...]":
+        """Parts of the dataset, of the given shares of its size.
+
+        Args:
+            shares: of the pairs, with sum 1.
+            disjoint: ``operands``: no operand of one part occurs in another. Each value an operand can have goes to one
+                part, and pairs of the same family are drawn from there anew, since hardly any of these would stay
+                within one part. ``rows``: the pairs themselves are dealt out; operands occur in several parts.
+
+        Raises:
+            UserError: if a part has too few operands for the family.
+        """
+        rng = np.random.default_rng([self.seed, 2])
+        ends = np.round(np.cumsum(shares) * len(self)).astype(int)
+        if disjoint == "rows":
+            parts = np.split(rng.permutation(len(self)), ends[:-1])
+            where = (self.family, self.position, self.pool, self.seed)
+            return tuple(CounterfactualDataset(self.model, self.base[p], self.source[p], *where) for p in parts)
+        if disjoint != "operands":
+            raise bad_value("disjoint", disjoint, "operands or rows")
+        pools = operand_pools(self.model.task, shares, rng)
+        pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
+        sizes = np.diff([0, *ends]).tolist()
+        arguments = (self.model, self.family.vary, self.family.keep)
+        return tuple(
+            self.sample(*arguments, n, self.position, self.seed + i, pool)
+            for i, (n, pool) in enumerate(zip(sizes, pools, strict=True))
+        )
+
+
+def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
+    """Rows of all examples in pools that share no operand: each value goes to one pool, with the pairs of its values.
+
+    ``(0.5, 0.25, 0.25)`` at seven bits gives 64, 32 and 32 values, hence 4,096, 1,024 and 1,024 pairs.
+
+    Args:
+        shares: of the values, with sum 1.
+        rng: assigns the values.
+    """
+    values = rng.permutation(task.limit)
+    ends = np.round(np.cumsum(shares) * len(values)).astype(int)[:-1]
+    operands = task.examples().operands
+    return [np.flatnonzero(np.isin(operands, part).all(axis=1)) for part in np.split(values, ends)]
+
+
+def draw(
+    model: CausalModel, family: Family, t: int, n: int, rng: np.random.Generator, pool: Array | None = None
+) -> tuple[Array, Array]:
+    """Bases and sources (n,) of a family at digit t, as rows; fewer or none where it has few members.
+
+    Arguments as in `sources`.
+    """
+    rows = np.arange(model.task.size) if pool is None else np.asarray(pool)
+    if not len(rows):
+        return rows, rows
+    base = rows[rng.integers(len(rows), size=4 * n + 64)]  # more than needed, since some have no source
+    source = sources(model, family, t, base, rng, rows)
+    found = np.flatnonzero(source >= 0)[:n]
+    return base[found], source[found]
+
+
+def sources(
+    model: CausalModel, family: Family, t: int, base: Array, rng: np.random.Generator, pool: Array | None = None
+) -> Array:
+    """A source (n,) for each base (n,), uniform over those in its family at digit t; -1 where there is none.
+
+    Args:
+        model: its ``examples`` are the rows.
+        family: of variables that it has.
+        t: digit of the answer; of no account for a family that holds everywhere.
+        base: rows (n,), all of them in the pool.
+        rng: draws the sources.
+        pool: ascending rows (M,) to draw from; None for all.
+    """
+    model.require([name for name in (*family.vary, *family.keep) if name != model.output])
+    pool = np.arange(model.task.size) if pool is None else np.asarray(pool)
+    shared = [column for name in family.keep for column in _columns(model, name, pool, t, family.everywhere)]
+    varied = [_label(list(_columns(model, name, pool, t, family.everywhere)), len(pool)) for name in family.vary]
+    differing = np.stack(varied or [np.arange(len(pool))])
+    order, first, size = _classes(_label(shared, len(pool)))
+
+    at = np.searchsorted(pool, base)
+    found = np.full(len(base), -1)
+    for _ in range(ROUNDS):
+        open_ = np.flatnonzero(found < 0)
+        if not len(open_):
+            break
+        b = at[open_]
+        s = order[first[b] + (rng.random(len(b)) * size[b]).astype(np.int64)]
+        member = (differing[:, s] != differing[:, b]).all(axis=0)
+        found[open_[member]] = pool[s[member]]
+    return found
+
+
+def _columns(model: CausalModel, name: str, pool: Array, t: int, everywhere: bool) -> Iterator[Array]:
+    values = model.table[name][pool]
+    if values.ndim == 1:
+        yield values
+    else:
+        yield from values.T if everywhere else [values[:, t]]
+
+
+def _label(columns: list[Array], length: int) -> Array:
+    """Members (M,) -> integers (M,) that are equal where all columns are."""
+    label = np.zeros(length, dtype=np.int64)
+    for column in columns:
+        _, codes = np.unique(column, return_inverse=True)
+        _, label = np.unique(label * (codes.max() + 1) + codes, return_inverse=True)
+    return label
+
+
+def _classes(label: Array) -> tuple[Array, Array, Array]:
+    """Sort members into classes of equal labels: order (M,), start and size of each member's class (M,)."""
+    count = np.bincount(label)
+    begin = np.concatenate([[0], np.cumsum(count)[:-1]])
+    return np.argsort(label, kind="stable"), begin[label], count[label]
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
