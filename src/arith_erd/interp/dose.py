@@ -1,6 +1,10 @@
-"""Move embeddings by delta along the value. Does the answer become a + b + delta?"""
+"""Steer activations along a value: does the answer become a + b + delta, and does the value work at other positions?
 
-from collections.abc import Iterator, Sequence
+A *move* is fitted on activations x (N, d) of examples with the values s (N,): ``move(s, delta) -> (n, d)`` is the
+change to add to activations of values s so that they stand for s + delta. There are four.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,30 +13,30 @@ from torch import Tensor
 
 from ..bits import Array
 from ..models.decoding import shift_right
-from ..models.network import Network
-from .activations import Continuation, embeddings
-from .causal import CausalTask
+from .causal_model import CausalModel
 from .das import SPREAD
-from .erasure import whiten
-from .interchange import BATCH, ForcedRuns
-from .place import Budget
-from .search import Search
-from .value import Centroids, Move, reading, slope, within
+from .erasure import Whitened, leace, whiten
+from .hooked import Hooked
+from .interventions import Add, Interchange, Subspace
+from .search import Search, SearchConfig
+from .trials import Activations, balanced
 
+Move = Callable[[Array, int], Tensor]
 METHODS = ("slope", "leace", "centroids", "das")
+TRANSFERRED = ("slope", "das", "whole")
 RANDOM = 5  # directions of the same length, as controls
-FITTED = 4096  # pairs that directions are fitted on
+FITTED = 4096  # examples that moves are fitted on
 
 
 def doses(
-    network: Network,
-    pairs: CausalTask,
+    model: Hooked,
+    causal_model: CausalModel,
     sites: Sequence[str],
     methods: Sequence[str],
     deltas: Sequence[int],
     sample: int,
     seed: int = 0,
-    budget: Budget | None = None,
+    config: SearchConfig | None = None,
     prefixes: Sequence[str] = ("target", "own"),
     fitted: int = FITTED,
     random: int = RANDOM,
@@ -40,111 +44,205 @@ def doses(
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
     Greedy decoding gives a + b + delta if and only if each of its tokens is the likeliest after those before it. So
-    with ``prefix=target`` the runs get the tokens of a + b + delta, and ``floor`` is their answer unmoved. With
-    ``prefix=own`` they get the tokens of a + b, so only the move can change the answer.
+    with ``prefix=target`` the runs get the tokens of a + b + delta. With ``prefix=own`` they get those of a + b, so only
+    the move can change the answer.
 
     Args:
-        network: in evaluation mode.
-        pairs: of a task with a value.
-        sites: of the network.
+        causal_model: of a task with a ``value``.
         methods: of `METHODS`.
         deltas: units of the value.
-        sample: pairs, drawn from those whose moved value is the value of some pair; for centroids and ``das``, of a
-            fitted one.
+        sample: examples, drawn from those whose moved value is the value of some example; for centroids and ``das``, of
+            a fitted one.
         seed: of the sample, the fits and the controls.
-        budget: of the searches for ``das``.
-        prefixes: ``target``, ``own``, or both.
-        fitted: pairs that directions are fitted on.
-        random: directions of the same length, as controls.
+        config: of the searches for ``das``.
+        fitted: examples that moves are fitted on.
+        random: moves of the same length in random directions, as controls.
 
     Yields:
         ``site, method, prefix, delta, n``; ``answer``: the share of whole answers that are a + b + delta, and
-        ``tokens``, of their tokens; ``floor`` and ``floor_tokens``: unmoved; ``random``: whole answers after random
-        moves of the same length.
+        ``tokens``, of their tokens; ``no_intervention``, ``no_intervention_tokens``: the same of runs that are not
+        moved; ``random``: whole answers after random moves.
     """
-    device = next(network.parameters()).device
-    rng = np.random.default_rng(seed)
-    every = np.arange(len(pairs.a))
-    chosen = rng.choice(every, size=min(fitted, len(every)), replace=False)
-    runs = ForcedRuns.of(network, pairs, sites, chosen)
-    values = torch.as_tensor(pairs.examples.answer[chosen], device=device)
-    search = Search(network, pairs, sites, budget, seed) if "das" in methods else None
-    answers = pairs.examples.answer
-    # A centroid is known only of a value that some fitted pair has; in a small task that may not be the largest one.
+    task, answers = causal_model.task, causal_model.examples.answer
+    chosen = np.random.default_rng(seed).choice(task.size, size=min(fitted, task.size), replace=False)
+    activations = Activations(model, causal_model, sites, chosen)
+    values = torch.as_tensor(answers[chosen], device=model.device)
+    search = Search(model, causal_model, sites, config, seed) if "das" in methods else None
+    # A centroid is known only of a value that some fitted example has; in a small task the largest may have none.
     known = np.unique(answers[chosen] if {"centroids", "das"} & set(methods) else answers)
+    example_of = np.full(answers.max() + 1, -1)
+    example_of[answers] = np.arange(task.size)  # any one with that answer
+    prompts, completions = (
+        torch.as_tensor(x, device=model.device)
+        for x in (causal_model.examples.prompt, causal_model.examples.completion)
+    )
     for site in sites:
-        x = runs.at(site, chosen)
-        moves = _moves(x, values, methods, search, site, pairs.value)
+        shape = activations.x[site].shape[1:]
+        moves = dict(_moves(activations.flat(site, chosen), values, methods, search, site, causal_model.value))
         for delta in deltas:
-            possible = every[np.isin(answers, known) & np.isin(answers + delta, known)]
+            possible = np.flatnonzero(np.isin(answers, known) & np.isin(answers + delta, known))
             if not len(possible):
                 continue
-            trial = Trial(network, pairs, site, _sample(possible, sample, seed + delta), delta)
+            size = min(sample, len(possible))
+            base = np.random.default_rng(seed + delta).choice(possible, size=size, replace=False)
+            target = completions[example_of[answers[base] + delta]]
             for prefix in prefixes:
-                unmoved = trial.answers(prefix, None)
+                answer_in = shift_right(target if prefix == "target" else completions[base])
+                resumed = model.resume_from(site, (prompts[base], answer_in))
+                own = resumed().argmax(-1) == target
                 for method, move in moves.items():
-                    step = move(trial.values, delta)
-                    moved = trial.answers(prefix, step)
-                    controls = [trial.answers(prefix, _same_length(step, seed + i)) for i in range(random)]
+                    step = move(answers[base], delta)
+                    steps = [step, *(_same_length(step, seed + i) for i in range(random))]
+                    right, *controls = (
+                        resumed([Add(site, None, x.view(-1, *shape))]).argmax(-1) == target for x in steps
+                    )
                     yield {
                         "site": site,
                         "method": method,
                         "prefix": prefix,
                         "delta": delta,
-                        "n": len(trial.values),
-                        "answer": _whole(moved, trial.target),
-                        "tokens": float((moved == trial.target).double().mean()),
-                        "floor": _whole(unmoved, trial.target),
-                        "floor_tokens": float((unmoved == trial.target).double().mean()),
-                        "random": float(np.mean([_whole(tokens, trial.target) for tokens in controls])),
+                        "n": size,
+                        "answer": _whole(right),
+                        "tokens": float(right.double().mean()),
+                        "no_intervention": _whole(own),
+                        "no_intervention_tokens": float(own.double().mean()),
+                        "random": float(np.mean([_whole(control) for control in controls])),
                     }
 
 
-class Trial:
-    """Runs whose answer should become another number than their own."""
+def transfers(
+    model: Hooked,
+    causal_model: CausalModel,
+    sites: Sequence[str],
+    methods: Sequence[str],
+    sample: int,
+    seed: int = 0,
+    config: SearchConfig | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Copy activations along position t's value directions to position t', within a run or from another.
 
-    def __init__(self, network: Network, pairs: CausalTask, site: str, base: Array, delta: int) -> None:
-        device = next(network.parameters()).device
-        task, answers = pairs.task, pairs.examples.answer
-        self.values = answers[base]
-        of_value = np.full(answers.max() + 1, -1)
-        of_value[answers] = np.arange(len(answers))  # any pair with that answer, for its tokens
-        completions = torch.as_tensor(pairs.examples.completion, device=device)
-        self.target = completions[torch.as_tensor(of_value[self.values + delta])]
-        self.prompt = torch.as_tensor(pairs.examples.prompt[base], device=device)
-        assert self.target.shape[1] == task.width
-        self._runs: dict[str, tuple[Continuation, Tensor]] = {}
-        for prefix, completion in (("target", self.target), ("own", completions[torch.as_tensor(base)])):
-            answer_in = shift_right(completion)
-            x = embeddings(network, self.prompt, answer_in, [site], BATCH)[site]
-            self._runs[prefix] = Continuation(network, site, self.prompt, answer_in, BATCH), x
+    A network that keeps one number at all positions then answers with bit t' of the copied value. Nothing is predicted
+    for a network that keeps different variables at different positions.
 
-    def answers(self, prefix: str, step: Tensor | None) -> Tensor:
-        """Tokens (n, m) after a step (n, d), or unmoved."""
-        rest, x = self._runs[prefix]
-        return rest(x if step is None else x + step.to(x)).argmax(dim=-1)
+    Args:
+        causal_model: of a task with a ``value``.
+        sites: with the answer's positions.
+        methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
+            ``whole``: the whole activation.
+        sample: number of pairs; they share no operand with those that the subspaces are learned from.
+        seed: of the pairs and searches.
+        config: of the searches.
+
+    Yields:
+        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from another
+        run the balanced accuracy (`trials.balanced`) at token t' of its answer, from the same run the share of answers
+        that stay right; ``no_intervention``: the same without one.
+    """
+    search = Search(model, causal_model, sites, config, seed)
+    activations, (*_, pool) = search.activations, search.pools
+    rng = np.random.default_rng(seed)
+    base, other = (pool[rng.integers(len(pool), size=sample)] for _ in range(2))
+    answer = activations.answer_tokens(causal_model.table["answer"])
+    for site in sites:
+        resumed = model.resume_from(site, activations.examples(base))
+        for method in methods:
+            for t in range(causal_model.task.width):
+                subspace = _transferred(search, site, t, method)
+                for place in range(causal_model.task.width):
+                    for pair, source in (("same", base), ("other", other)):
+                        given = activations.at(site, source, t)
+                        tokens = resumed([Interchange(site, place, subspace, given)])[:, place].argmax(-1)
+                        said, unchanged = answer[source, place], answer[base, place]
+                        yield {
+                            "site": site,
+                            "method": method,
+                            "source": t,
+                            "position": place,
+                            "pair": pair,
+                            "n": sample,
+                            "iia": balanced(tokens, said, unchanged),
+                            "no_intervention": balanced(activations.answered(base)[:, place], said, unchanged),
+                        }
 
 
-def _sample(possible: Array, sample: int, seed: int) -> Array:
-    """Draw the pairs, the same for every site."""
-    return np.random.default_rng(seed).choice(possible, size=min(sample, len(possible)), replace=False)
+def _transferred(search: Search, site: str, t: int, method: str) -> Subspace | None:
+    if method == "whole":
+        return None
+    if method == "das":
+        return search.best(site, t, search.causal_model.value, (1, 2))
+    x = whiten(search.activations.flat(site, search.pools[0], t), SPREAD)
+    values = torch.as_tensor(search.causal_model.examples.answer[search.pools[0]], device=x.axes.device)
+    step = slope(x, values)(np.zeros(1, dtype=np.int64), 1)  # (1, d)
+    return Subspace((step / step.norm()).T)
 
 
 def _moves(
     x: Tensor, values: Tensor, methods: Sequence[str], search: Search | None, site: str, variable: str
-) -> dict[str, Move]:
+) -> Iterator[tuple[str, Move]]:
     white, centroids = whiten(x, SPREAD), Centroids(x, values)
-    moves: dict[str, Move] = {}
     for method in methods:
         if method == "slope":
-            moves[method] = slope(white, values)
+            yield method, slope(white, values)
         elif method == "leace":
-            moves[method] = reading(white, values)
+            yield method, reading(white, values)
         elif method == "centroids":
-            moves[method] = centroids
+            yield method, centroids
         elif search is not None:
-            moves[method] = within(search.best(site, None, variable, (1, 2)), centroids)
-    return moves
+            yield method, within(search.best(site, None, variable, (1, 2)), centroids)
+
+
+def slope(x: Whitened, values: Tensor) -> Move:
+    """Least squares: the change of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
+    s = values.to(torch.float64)
+    deviation = s - s.mean()
+    covariance = x.axes @ (x.scale * (x.white.T @ deviation)) / len(s)  # (d,)
+    step = covariance / deviation.square().mean()
+    return lambda of, delta: (delta * step).expand(len(of), -1)
+
+
+def reading(x: Whitened, values: Tensor) -> Move:
+    """LEACE: move along the direction that it erases until a least-squares reading of the value has moved by delta.
+
+    The direction is that of `slope`. The step is longer by 1 / R^2, where R^2 is the share of the value's variance that
+    a linear probe reads.
+    """
+    eraser = leace(x, values[:, None])
+    s = values.to(torch.float64)
+    read = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
+    unit = (read * (s - s.mean())).mean() / read.square().mean()  # of the value in what is read
+    step = eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
+    return lambda of, delta: (delta * step).expand(len(of), -1)
+
+
+class Centroids:
+    """Move from the mean activation of one value to that of another; no linearity is assumed.
+
+    Args:
+        x: (N, d).
+        values: (N,) non-negative integers.
+    """
+
+    def __init__(self, x: Tensor, values: Tensor) -> None:
+        values = values.to(x.device)
+        count = torch.bincount(values)
+        means = torch.zeros(len(count), x.shape[1], dtype=torch.float64, device=x.device)
+        means.index_add_(0, values, x.to(torch.float64))
+        self.means = means / count[:, None]  # (S, d), NaN for a value that no example has
+
+    def __call__(self, of: Array, delta: int) -> Tensor:
+        at = torch.as_tensor(of, device=self.means.device)
+        return self.means[at + delta] - self.means[at]
+
+
+def within(subspace: Subspace, centroids: Centroids) -> Move:
+    """The moves between centroids, projected onto a subspace, such as one found by a search."""
+
+    def move(of: Array, delta: int) -> Tensor:
+        way = centroids(of, delta)
+        directions = subspace.directions.to(way)
+        return way @ directions @ directions.T
+
+    return move
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:
@@ -153,5 +251,5 @@ def _same_length(step: Tensor, seed: int) -> Tensor:
     return step.norm(dim=1, keepdim=True) * random / random.norm()
 
 
-def _whole(tokens: Tensor, target: Tensor) -> float:
-    return float((tokens == target).all(dim=1).double().mean())
+def _whole(right: Tensor) -> float:
+    return float(right.all(dim=1).double().mean())

@@ -1,151 +1,206 @@
-"""Replace the embedding at a position of a site by one from another run, whole or in a few directions.
+"""Interchange interventions: does a network answer as a causal model predicts (Geiger et al., 2021)?
 
 ::
 
-    runs = ForcedRuns.of(network, pairs, ["dec.3"])
-    couples = draw(pairs, "carry_only", 4, 200, rng)
-    logits = runs.exchange("dec.3", couples, position=4)  # (n, m, V)
+    adder = CausalModel(model.task)
+    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
+    interchange_accuracy(model, adder, data, sites=["dec.3"], variable="carry")
 
-Both runs are teacher forced, each with its own right answer. Only the base's embedding (`interp.activations`) at the
-site changes, at one position or at all.
+Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change, at one
+position or at all, wholly or in a subspace.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import torch
+import pandas as pd
 from torch import Tensor
 
+from ..bits import Array, reorder
 from ..errors import UserError
-from ..models.decoding import shift_right
-from ..models.hook_point import position_axis
-from ..models.network import Network
-from .activations import Continuation, capture, positions
-from .causal import CausalTask
-from .pairs import Couples
-
-BATCH = 256
-Position = int | None  # None: all positions of the site together
+from .causal_model import CausalModel
+from .counterfactuals import CounterfactualDataset, Family, sources
+from .hooked import Hooked
+from .interventions import Interchange, Position
+from .trials import Activations, Trials, balanced
 
 
-@dataclass(frozen=True)
-class Subspace:
-    """Directions of an embedding, of one position (d = C) or of all of them (d = k * C).
+def interchange_accuracy(
+    model: Hooked,
+    causal_model: CausalModel,
+    data: CounterfactualDataset,
+    intervention: Interchange | None = None,
+    *,
+    sites: Sequence[str] = (),
+    variable: str | None = None,
+) -> pd.DataFrame:
+    """How often the answers after an interchange are those that a causal model predicts.
+
+    At a site with the answer's positions, an interchange at position t is judged by the answer's token t; at any other
+    place, and at all positions together, by all of its tokens.
 
     Args:
-        directions: (d, r), orthonormal.
+        model: with a task.
+        causal_model: the hypothesis; it may be another one than the data were drawn by.
+        data: bases and sources.
+        intervention: where, and in which subspace; its source is taken from the data.
+        sites: instead of an intervention: whole activations of each, at every position and at all together.
+        variable: the one that is interchanged; by default the one that the data vary.
+
+    Returns:
+        ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
+        among those that should change and those that should not; ``no_intervention``: the accuracy without one, 0.5 if
+        the network is always right; ``alike``: other variables that predict the same, which the data cannot tell apart.
+
+    Raises:
+        UserError: for a site, position or variable that is not there, or a variable whose interchange changes no answer
+            in the data.
     """
+    data = replace(data, model=causal_model)
+    variable = tested_variable(data, variable)
+    names = list(sites) if intervention is None else [intervention.site]
+    activations = Activations(model, causal_model, names, np.concatenate([data.base, data.source]))
+    predicted = data.expected(variable)
+    alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
+    rows = []
+    for site in names:
+        every: list[Position] = [*range(activations.x[site].shape[1]), None]
+        for position in every if intervention is None else [intervention.position]:
+            trials = Trials.of(activations, data, site, position, variable)
+            tokens = trials.tokens(None if intervention is None else intervention.subspace)
+            moved = trials.expected != trials.unchanged
+            right = tokens == trials.expected
+            rows.append(
+                {
+                    "site": site,
+                    "position": "all" if position is None else position,
+                    "variable": variable,
+                    "n": len(data),
+                    "accuracy": balanced(tokens, trials.expected, trials.unchanged),
+                    "changed": float(right[moved].double().mean()),
+                    "kept": float(right[~moved].double().mean()),
+                    "no_intervention": balanced(trials.runs.tokens, trials.expected, trials.unchanged),
+                    "alike": ", ".join(alike),
+                }
+            )
+    return pd.DataFrame(rows)
 
-    directions: Tensor
 
-    @property
-    def rank(self) -> int:
-        return self.directions.shape[1]
+def _variable(causal_model: CausalModel, data: CounterfactualDataset, variable: str | None) -> str:
+    """The variable to interchange; refused if the data say nothing about it."""
+    if variable is None:
+        if len(data.family.vary) != 1:
+            raise UserError(
+                f"variable: expected one of {', '.join(causal_model.variables)}; the data vary no single one"
+            )
+        variable = data.family.vary[0]
+    causal_model.require([variable])
+    data = replace(data, model=causal_model)
+    if (data.expected(variable) == data.unchanged()).all():
+        family = f"vary={','.join(data.family.vary)} keep={','.join(data.family.keep)}"
+        raise UserError(f"variable={variable}: its interchange changes no answer in these data ({family}); vary it")
+    return variable
 
-    def exchange(self, base: Tensor, source: Tensor) -> Tensor:
-        """``base + (source - base) @ directions @ directions.T``, (n, d), (n, d) -> (n, d)."""
-        directions = self.directions.to(base)
-        return base + (source - base) @ directions @ directions.T
+
+def _alike(causal_model: CausalModel, data: CounterfactualDataset, one: str, other: str) -> bool:
+    data = replace(data, model=causal_model)
+    return np.array_equal(data.expected(one), data.expected(other))
 
 
-@dataclass(frozen=True)
-class ForcedRuns:
-    """Teacher-forced runs of a network on some of the pairs of a task.
+def tested_variable(data: CounterfactualDataset, variable: str | None) -> str:
+    """The variable to interchange, by default the one that the data vary.
 
-    Attributes:
-        network: in evaluation mode.
-        prompt, answer_in: of all N pairs of the task, (N, P) and (N, m).
-        tokens: (N, m), the likeliest without any intervention; -1 for pairs that were not run.
-        x: by site, the embeddings (M, k, C) of the pairs that were run; C is the size of a position's embedding.
-        row: (N,), the index of a pair among those M; -1 if it was not run.
+    Raises:
+        UserError: if the causal model lacks it, or if its interchange changes none of the answers.
     """
-
-    network: Network
-    prompt: Tensor
-    answer_in: Tensor
-    tokens: Tensor
-    x: dict[str, Tensor]
-    row: Tensor
-
-    @classmethod
-    def of(
-        cls, network: Network, pairs: CausalTask, sites: Sequence[str], members: np.ndarray | None = None
-    ) -> "ForcedRuns":
-        """Run the pairs with the indices ``members`` (M,), or all.
-
-        Raises:
-            UserError: if the network lacks one of the sites, or its embeddings are not finite.
-        """
-        device = next(network.parameters()).device
-        prompt, completion = (
-            torch.as_tensor(x, device=device) for x in (pairs.examples.prompt, pairs.examples.completion)
-        )
-        answer_in = shift_right(completion)
-        wanted = torch.arange(len(prompt)) if members is None else torch.as_tensor(np.unique(members))
-        wanted = wanted.to(device)
-        tokens = torch.full_like(completion, -1)
-        parts: dict[str, list[Tensor]] = {site: [] for site in sites}
-        axes = {site: position_axis(module) for site, module in network.sites().items()}
-        with torch.no_grad(), capture(network, sites) as outputs:
-            for part in wanted.split(BATCH):
-                tokens[part] = network(prompt[part], answer_in[part]).argmax(dim=-1)
-                for site, output in outputs.items():
-                    by_position = output.movedim(axes[site], 1)[:, -positions(site, prompt, answer_in) :]
-                    parts[site].append(by_position.flatten(2).clone())  # (B, k, C)
-        x = {site: torch.cat(batches) for site, batches in parts.items()}
-        for site, embedding in x.items():
-            if not embedding.isfinite().all():
-                raise UserError(f"probe.site={site}: the embeddings contain NaN or infinity; expected finite numbers")
-        row = torch.full((len(prompt),), -1, device=device)
-        row[wanted] = torch.arange(len(wanted), device=device)
-        return cls(network, prompt, answer_in, tokens, x, row)
-
-    def at(self, site: str, pair: np.ndarray, position: Position = None) -> Tensor:
-        """Embeddings (n, C) of pairs (n,) at one position of a site, or (n, k * C) at all."""
-        x = self.x[site][self.row[torch.as_tensor(pair, device=self.row.device)]]  # (n, k, C)
-        return x.flatten(1) if position is None else x[:, position]
-
-    def continuation(self, site: str, pair: np.ndarray, until: int | None = None) -> "Patched":
-        """The runs of pairs (n,), ready to be continued from other embeddings at a site.
-
-        Args:
-            until: the last position of the answer that is read; the decoder computes no later position.
-        """
-        index = torch.as_tensor(pair, device=self.row.device)
-        length = self.answer_in.shape[1] if until is None else until + 1
-        rest = Continuation(self.network, site, self.prompt[index], self.answer_in[index, :length], BATCH)
-        return Patched(rest, self.x[site][self.row[index]][:, : rest.positions])
-
-    @torch.no_grad()
-    def exchange(self, site: str, couples: Couples, position: Position, subspace: Subspace | None = None) -> Tensor:
-        """Logits (n, m, V) of the bases with the sources' embedding at a position of the site.
-
-        Args:
-            position: in the encoder of a prompt token, in the decoder of the answer token that it predicts; None for
-                all.
-            subspace: exchange only the part of the embedding in it; None for the whole embedding.
-        """
-        base, source = self.at(site, couples.base, position), self.at(site, couples.source, position)
-        value = source if subspace is None else subspace.exchange(base, source)
-        return self.continuation(site, couples.base)(value, position)
+    if variable is None:
+        if len(data.family.vary) != 1:
+            known = ", ".join(data.model.variables)
+            raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
+        variable = data.family.vary[0]
+    data.model.require([variable])
+    if (data.expected(variable) == data.unchanged()).all():
+        family = f"vary={','.join(data.family.vary)} keep={','.join(data.family.keep)}"
+        raise UserError(f"variable={variable}: its interchange changes no answer in these data ({family}); vary it")
+    return variable
 
 
-@dataclass(frozen=True)
-class Patched:
-    """Runs that can be continued from a replaced embedding.
+def effects(
+    model: Hooked,
+    causal_model: CausalModel,
+    families: Mapping[str, Family],
+    variables: Sequence[str],
+    sites: Sequence[str],
+    sample: int,
+    seed: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """Replace the activation at every position of the sites by a source's, for every family of pairs.
 
-    Attributes:
-        rest: the forward pass from the site on.
-        embedding: (n, k, C), the runs' own.
+    At a site of the answer's positions, position t is replaced in the pairs of a family at t, and token t of the answer
+    is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
+
+    Args:
+        variables: of the causal model, whose predictions are compared.
+        sample: number of bases.
+        seed: of the pairs.
+
+    Yields:
+        ``site, position, family``, ``answer`` (the token that is read), ``n``; ``flipped``: the share of answers that
+        change, ``flipped_by_all``: the same with all positions of the site replaced; ``iia_*``: the share of answers
+        that the interchange of a variable predicts, or ``none`` (the base's own answer), or ``token`` (the replaced
+        token of the prompt; NaN outside the encoder).
     """
+    rng, task = np.random.default_rng(seed), causal_model.task
+    base = rng.integers(task.size, size=sample)
+    drawn = {
+        (name, t): sources(causal_model, family, t or 0, base, rng)
+        for name, family in families.items()
+        for t in ([None] if family.everywhere else range(task.width))
+    }
+    drawn = {key: source for key, source in drawn.items() if (source >= 0).any()}
+    activations = Activations(model, causal_model, sites, np.concatenate([base, *drawn.values()]).clip(0))
+    before = activations.answered(base)
+    token_of = reorder(np.arange(task.width), task.completion_order).argsort()
+    operands = causal_model.examples.operands
+    for site in sites:
+        resumed = model.resume_from(site, task.examples(*operands[base].T))
+        encoder = len(activations.read_at(site, 0)) > 1
+        for (name, t), found in drawn.items():
+            counted, source = found >= 0, np.where(found >= 0, found, base)
+            said = {"none": activations.answer_tokens(causal_model.table["answer"][base])}
+            for v in variables:
+                said[v] = activations.answer_tokens(causal_model.predict(operands[base], operands[source], v))
+            places: list[Position] = [*range(activations.x[site].shape[1])]
+            if t is not None and not encoder:
+                places = [int(token_of[t])]
+            changed: dict[Position, Tensor] = {}
+            for place in [None, *places]:
+                value = activations.at(site, source, place)
+                tokens = resumed([Interchange(site, place, None, value)]).argmax(-1)
+                changed[place] = (tokens != before)[counted].double().mean(0)
+                if place is None:
+                    continue
+                said["token"] = _own_token(activations, place, base, source) if encoder else tokens
+                agree = {v: (tokens == of)[counted].double().mean(0) for v, of in said.items()}
+                for answer in [int(token_of[t])] if t is not None else range(task.width) if encoder else [place]:
+                    yield {
+                        "site": site,
+                        "position": place,
+                        "family": name,
+                        "answer": answer,
+                        "n": int(counted.sum()),
+                        "flipped": float(changed[place][answer]),
+                        "flipped_by_all": float(changed[None][answer]),
+                    } | {f"iia_{v}": float(share[answer]) for v, share in agree.items() if encoder or v != "token"}
 
-    rest: Continuation
-    embedding: Tensor
 
-    def __call__(self, value: Tensor, position: Position) -> Tensor:
-        """The embedding (n, C) at one position, or (n, k * C) at all -> logits (n, m, V); gradients pass."""
-        if position is None:
-            return self.rest(value)
-        before, after = self.embedding[:, :position], self.embedding[:, position + 1 :]
-        return self.rest(torch.cat([before, value[:, None].to(before), after], dim=1).flatten(1))
+def _own_token(activations: Activations, place: int, base: Array, source: Array) -> Tensor:
+    """Tokens (n, m) of the answers with one token of the prompt taken from the source."""
+    causal_model = activations.causal_model
+    name, operands = causal_model.task.prompt_names[place], causal_model.examples.operands
+    root = next((root for root in causal_model.roots if name[1:].isdigit() and root[0] == name[0]), None)
+    if root is None:  # an operator
+        return activations.answer_tokens(causal_model.table["answer"][base])
+    return activations.answer_tokens(causal_model.interchange(operands[base], operands[source], root, int(name[1:])))

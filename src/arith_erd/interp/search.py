@@ -2,52 +2,81 @@
 
 ::
 
-    search = Search(network, pairs, ["dec.3"])
+    search = Search(model, CausalModel(model.task), ["dec.3"])
     found = search.at("dec.3", 4, "carry", ranks=(1, 2))
     found[0].iia, found[0].controls["iia_random"]
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from ..errors import UserError, bad_value
-from ..models.network import Network
+from ..bits import Array
+from ..errors import bad_value
 from ..models.references import reference, written_for
 from ..tasks import Add
-from .causal import CausalTask
-from .controls import natural_distances, random_subspaces, sign_flipped, untrained
-from .interchange import ForcedRuns, Position, Subspace
-from .pairs import split_operands
-from .place import Budget, Exam, Place, Setting
+from .causal_model import CausalModel
+from .counterfactuals import CounterfactualDataset, operand_pools
+from .das import SPREAD, best_of, start_directions
+from .erasure import Whitened, random_basis, whiten
+from .hooked import Hooked
+from .interventions import Position, Subspace
+from .trials import Activations, BaseRuns, Trials
 
+ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
+OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it
+DRAWS = 50  # for each sign-flipped control that is asked for
 COMPETING = ("iia_random_max", "iia_flipped_max", "iia_untrained")
 """Controls in the network itself."""
-DECOYS = dict.fromkeys(("sum", "partial_sum"), ("prefix_carry_decoy", 1))
+DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant. It stores the variable, or for xor and partial_sum what they are made of, and
-computes the answer from others. Since it holds these others too, a search may succeed in it all the same."""
+"""Variable -> a decoy and its variant. It stores the variable, or for xor and sum_mod what they are made of, and
+computes the answer from others. Since it holds these others too, a search can still succeed."""
 STORED_AT = "dec.4"
 """All of these are stored behind this layer; the answer comes in layer 6."""
 
 
 @dataclass(frozen=True)
+class SearchConfig:
+    """Pairs and steps of a search.
+
+    Attributes:
+        train, validation, test: numbers of counterfactual pairs; the three sets share no operand.
+        steps: of the optimiser.
+        batch: pairs per step.
+        random: number of random subspaces, and of sign-flipped ones.
+        controlled: test pairs on which these controls are measured.
+    """
+
+    train: int = 1000
+    validation: int = 500
+    test: int = 500
+    steps: int = 50
+    batch: int = 128
+    random: int = 20
+    controlled: int = 200
+
+
+@dataclass(frozen=True)
 class Found:
-    """A subspace, and the effect of its exchange on test couples.
+    """A subspace, and the effect of its interchange on test pairs.
 
     Attributes:
         rank: of the subspace.
-        span: number of axes along which real embeddings vary here. If span <= rank, every subspace is the whole space.
+        span: number of axes along which real activations vary. If span <= rank, every subspace is the whole space.
         subspace: the directions.
-        chosen: whether this is the smallest rank within 0.02 of the best on the validation couples.
-        train, validation, iia: balanced interchange-intervention accuracy (`das.balanced`) on each set of couples.
-        floor: the same on test couples with nothing exchanged.
-        whole: the same with the whole embedding exchanged.
-        strength, strength_whole: of the test answers that should change to the source's own answer, the share that
-            does, with the subspace and with the whole embedding exchanged; the latter should be at least as large.
+        chosen: whether this is the smallest rank within 0.02 of the best on the validation pairs.
+        train, validation, iia: balanced interchange-intervention accuracy (`trials.balanced`) on each set.
+        no_intervention: the same on test pairs without an intervention.
+        full_patch: the same with the whole activation interchanged.
+        strength, strength_full: of the test answers that should change to the source's own answer, the share that does,
+            with the subspace and with the whole activation; the latter should be at least as large.
         controls: name -> number, see `Search.controls`.
     """
 
@@ -58,10 +87,10 @@ class Found:
     train: float
     validation: float
     iia: float
-    floor: float
-    whole: float
+    no_intervention: float
+    full_patch: float
     strength: float
-    strength_whole: float
+    strength_full: float
     controls: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -76,146 +105,246 @@ class Found:
         return self.controls.get("iia_decoy", math.nan)
 
 
-@lru_cache(maxsize=64)
-def in_decoy(variable: str, position: Position, rank: int, budget: Budget, seed: int) -> float:
-    """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
-    name, variant = DECOYS[variable]
-    search = _of_decoy(name, variant, budget, seed)
-    place = search.place(STORED_AT, position)
-    exams = place.exams(variable)
-    return exams[-1].score(place.search(exams, variable, min(rank, place.x.rank)))
-
-
-@lru_cache(maxsize=4)
-def _of_decoy(name: str, variant: int, budget: Budget, seed: int) -> "Search":
-    return Search(reference(name, variant).network, CausalTask(Add()), [STORED_AT], budget, seed)
-
-
-def _possible(ranks: Sequence[int], place: Place) -> list[int]:
-    """Those of the ranks that a subspace of the embeddings can have."""
-    span = place.x.rank
-    if not span:
-        raise bad_value("probe.site", place.site, f"a site that depends on the operands at position {place.position}")
-    if min(ranks) > span:
-        raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {place.site} varies")
-    return [rank for rank in ranks if rank <= span]
-
-
 class Search:
-    """Searches in one network, on the same couples for every site.
+    """Searches in one network, on the same pairs for every site.
 
-    Half of the operands' values go to training couples, a quarter each to validation and test. In a random half of the
-    couples the variable's exchange changes the predicted bit; in the others it does not.
+    Half of the operands' values go to training pairs, a quarter each to validation and test. In a random half of the
+    pairs the variable's interchange changes the predicted answer; in the others it does not.
 
     Args:
-        network: in evaluation mode.
-        pairs: of its task.
+        model: with a task.
+        causal_model: its variables can be searched.
         sites: where to search.
-        budget: couples and steps.
-        seed: of the couples, the searches and the controls.
+        config: pairs and steps.
+        seed: of the pairs, the searches and the controls.
     """
 
     def __init__(
-        self, network: Network, pairs: CausalTask, sites: Sequence[str], budget: Budget | None = None, seed: int = 0
+        self,
+        model: Hooked,
+        causal_model: CausalModel,
+        sites: Sequence[str],
+        config: SearchConfig | None = None,
+        seed: int = 0,
     ) -> None:
-        self.network, self.pairs, self.sites, self.budget, self.seed = network, pairs, sites, budget or Budget(), seed
+        self.model, self.causal_model, self.sites, self.seed = model, causal_model, sites, seed
+        self.config = config or SearchConfig()
         rng = np.random.default_rng(seed)
-        pools = split_operands(pairs, (0.5, 0.25, 0.25), rng)
-        sizes = (self.budget.train, self.budget.validation, self.budget.test)
-        bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(pools, sizes, strict=True)]
-        self.runs = ForcedRuns.of(network, pairs, sites, np.concatenate(pools))
-        self.setting = Setting(pairs, self.runs, pools, bases, self.budget, seed)
-        self._places: dict[tuple[str, Position], Place] = {}
+        self.pools = operand_pools(causal_model.task, (0.5, 0.25, 0.25), rng)
+        sizes = (self.config.train, self.config.validation, self.config.test)
+        self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
+        self.activations = Activations(model, causal_model, sites, np.concatenate(self.pools))
+        self._place: tuple[str, Position] | None = None
 
     @cached_property
     def blank(self) -> "Search":
         """The same search in an untrained network."""
-        return Search(untrained(self.network, self.seed), self.pairs, self.sites, self.budget, self.seed)
+        return Search(untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed)
 
     def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
         """The best subspaces of the given ranks for a variable, with their controls.
 
         Args:
-            site: of the network.
-            position: t, where a decoder site is exchanged and bit t is read; None exchanges all positions of any site
-                and reads the whole answer.
-            variable: one of ``pairs.models``; with ``position=None`` the sum or the product.
+            site: one of the sites.
+            position: the one that is interchanged, and in the decoder judged by its own token of the answer; None for
+                all positions of the site together, judged by the whole answer.
+            variable: of the causal model.
             ranks: of the subspaces.
 
         Raises:
-            UserError: for a single position of the encoder, a one-bit variable with ``position=None``, a site that does
-                not vary there, or ranks that are all above the number of directions in which it does.
+            UserError: for a variable that is not there or changes no answer, a site that does not vary at the position,
+                or ranks that are all above the number of directions in which it does.
         """
-        place = self.place(site, position)
-        exams = place.exams(variable)
-        train, validation, test = exams
-        searched = {rank: place.search(exams, variable, rank) for rank in _possible(ranks, place)}
-        best = place.choose(searched, exams).rank
+        sets = train, validation, test = self.trials(site, position, variable)
+        searched = {rank: self._searched(sets, variable, rank) for rank in self._possible(ranks)}
+        best = self._choose(searched, validation).rank
         return [
             Found(
                 rank=rank,
-                span=place.x.rank,
+                span=self.x.rank,
                 subspace=subspace,
                 chosen=rank == best,
-                train=train.score(subspace),
-                validation=validation.score(subspace),
-                iia=test.score(subspace),
-                floor=test.score_unchanged(),
-                whole=test.score(None),
+                train=train.accuracy(subspace),
+                validation=validation.accuracy(subspace),
+                iia=test.accuracy(subspace),
+                no_intervention=test.no_intervention(),
+                full_patch=test.accuracy(None),
                 strength=test.strength(subspace),
-                strength_whole=test.strength(None),
-                controls=self.controls(place, variable, subspace, exams, rank == best),
+                strength_full=test.strength(None),
+                controls=self.controls(test, variable, subspace, rank == best),
             )
             for rank, subspace in searched.items()
         ]
 
     def best(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> Subspace:
         """The chosen subspace without its controls; arguments as in `at`."""
-        place = self.place(site, position)
-        exams = place.exams(variable)
-        return place.choose({rank: place.search(exams, variable, rank) for rank in _possible(ranks, place)}, exams)
+        sets = self.trials(site, position, variable)
+        searched = {rank: self._searched(sets, variable, rank) for rank in self._possible(ranks)}
+        return self._choose(searched, sets[1])
 
-    def controls(
-        self, place: Place, variable: str, subspace: Subspace, exams: list[Exam], chosen: bool
-    ) -> dict[str, float]:
-        """Scores of exchanges that cannot transfer the variable, and distances to natural states.
+    def score(self, site: str, position: Position, variable: str, rank: int) -> float:
+        """Test accuracy of the best subspace of a rank, or of the largest possible one."""
+        sets = self.trials(site, position, variable)
+        return sets[2].accuracy(self._searched(sets, variable, min(rank, self.x.rank)))
 
-        ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real embeddings. ``iia_flipped`` (and
+    def controls(self, test: Trials, variable: str, subspace: Subspace, chosen: bool) -> dict[str, float]:
+        """Scores of interchanges that cannot transfer the variable, and distances to natural states.
+
+        ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real activations. ``iia_flipped`` (and
         ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
         ``distance``, ``distance_natural``: of patched and of natural states to the nearest natural one. For the chosen
         rank also ``iia_untrained``: a search in an untrained network; ``iia_decoy``: one in a network written by hand
-        that computes the answer otherwise, where there is one (`in_decoy`); and ``train_arbitrary``: the score on
-        training couples of a search for a random bit of each pair.
+        that computes the answer from other variables, where there is one; and ``train_arbitrary``: the score on
+        training pairs of a search for an arbitrary digit of each example.
         """
-        test, number = place.fewer(exams[-1]), self.budget.random
-        randoms = [test.score(other) for other in random_subspaces(place.x, subspace.rank, number, self.seed)]
-        flipped = [test.score(other) for other in sign_flipped(place.x, subspace, number, self.seed)]
-        lesson = test.lesson
-        patched, own = natural_distances(place.natural, subspace.exchange(lesson.base, lesson.source))
+        (few,), number = test.split([self.few]), self.config.random
+        randoms = [few.accuracy(other) for other in random_subspaces(self.x, subspace.rank, number, self.seed)]
+        flipped = [few.accuracy(other) for other in sign_flipped(self.x, subspace, number, self.seed)]
+        runs = few.runs
+        patched = subspace.exchange(runs.base, few.source.flatten(1))
+        natural = self.activations.flat(runs.site, np.concatenate(self.pools), runs.position)
+        distance, own = natural_distances(natural, patched)
         found = {
             "iia_random": float(np.mean(randoms)),
             "iia_random_max": max(randoms),
             "iia_flipped": float(np.mean(flipped)) if flipped else math.nan,
             "iia_flipped_max": max(flipped, default=math.nan),
-            "distance": patched,
+            "distance": distance,
             "distance_natural": own,
         }
         if chosen:
-            blank = self.blank.place(place.site, place.position)
-            exams_blank = blank.exams(variable)
-            rank = min(subspace.rank, blank.x.rank)
-            found["iia_untrained"] = exams_blank[-1].score(blank.search(exams_blank, variable, rank))
-            if written_for(self.pairs.task) and variable in DECOYS:
-                found["iia_decoy"] = in_decoy(variable, place.position, subspace.rank, self.budget, self.seed)
-            arbitrary = place.exams(variable, arbitrary=True)
-            found["train_arbitrary"] = arbitrary[0].score(place.search(arbitrary, variable, subspace.rank))
+            found["iia_untrained"] = self.blank.score(runs.site, runs.position, variable, subspace.rank)
+            if written_for(self.causal_model.task) and variable in DECOYS:
+                found["iia_decoy"] = in_decoy(variable, runs.position, subspace.rank, self.config, self.seed)
+            arbitrary = self.trials(runs.site, runs.position, None)
+            found["train_arbitrary"] = arbitrary[0].accuracy(self._searched(arbitrary, variable, subspace.rank))
         return found
 
-    def place(self, site: str, position: Position) -> Place:
-        """A site and a position of it, with the data that searches there share."""
-        if position is not None and site.startswith("enc."):
-            raise UserError(f"probe.position={position}: expected all at {site}; only the decoder has single positions")
-        if (site, position) not in self._places:
-            # Keep only the last one: each holds many runs.
-            self._places = {(site, position): Place(self.setting, site, position)}
-        return self._places[site, position]
+    def trials(self, site: str, position: Position, variable: str | None) -> list[Trials]:
+        """Training, validation and test pairs of a variable, or of an arbitrary digit of each example (None)."""
+        if (site, position) != self._place:  # only the last one is kept, since each holds many runs
+            self._prepare(site, position)
+        rng = np.random.default_rng(self.seed + 1)
+        causal_model = self.causal_model if variable else arbitrary(self.causal_model, rng)
+        digits = [self.activations.digit(token) for token in self.runs[0].read]
+        sets = []
+        for runs, pool in zip(self.runs, self.pools, strict=True):
+            data = CounterfactualDataset.balanced(causal_model, variable or "label", runs.rows, pool, rng, digits)
+            sets.append(Trials.of(self.activations, data, site, position, variable or "label", runs))
+        return sets
+
+    def _prepare(self, site: str, position: Position) -> None:
+        self.runs = [BaseRuns(self.activations, base, site, position) for base in self.bases]
+        self.few = BaseRuns(self.activations, self.bases[2][: self.config.controlled], site, position)
+        self.batches = self.runs[0].batches(self.config.batch)
+        self.x = whiten(self.activations.flat(site, self.pools[0], position), SPREAD)
+        self._place = site, position
+
+    def _searched(self, sets: Sequence[Trials], variable: str, rank: int) -> Subspace:
+        train, validation, _ = sets
+        starts = start_directions(self.x, train, variable, rank, self.pools[0])
+        return best_of([*train.split(self.batches)], self.x, rank, starts, self.config.steps, self.seed, validation)
+
+    def _choose(self, searched: dict[int, Subspace], validation: Trials) -> Subspace:
+        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
+        return searched[min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)]
+
+    def _possible(self, ranks: Sequence[int]) -> list[int]:
+        """Those of the ranks that a subspace of the activations can have."""
+        site, position = self.runs[0].site, self.runs[0].position
+        if not self.x.rank:
+            raise bad_value("probe.site", site, f"a site that depends on the operands at position {position}")
+        if min(ranks) > self.x.rank:
+            raise bad_value("probe.rank", min(ranks), f"at most {self.x.rank}, the directions in which {site} varies")
+        return [rank for rank in ranks if rank <= self.x.rank]
+
+
+@lru_cache(maxsize=64)
+def in_decoy(variable: str, position: Position, rank: int, config: SearchConfig, seed: int) -> float:
+    """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
+    return _of_decoy(*DECOYS[variable], config, seed).score(STORED_AT, position, variable, rank)
+
+
+@lru_cache(maxsize=4)
+def _of_decoy(name: str, variant: int, config: SearchConfig, seed: int) -> Search:
+    model = Hooked(reference(name, variant).network, task=Add())
+    return Search(model, CausalModel(Add()), [STORED_AT], config, seed)
+
+
+def arbitrary(causal_model: CausalModel, rng: np.random.Generator) -> CausalModel:
+    """A causal model whose variable ``label`` is random: the answer's digits are its own plus the rest's."""
+    task = causal_model.task
+    answer = causal_model.table["answer"]
+    labels = rng.integers(task.base, size=answer.shape)
+
+    def looked_up(table: Array, operands: Array) -> Array:
+        return table[np.ravel_multi_index(tuple(operands.T), task.shape)]
+
+    return CausalModel(
+        task,
+        {
+            "label": lambda operands: looked_up(labels, operands),
+            "rest": lambda operands: looked_up(answer - labels, operands),
+            "answer": lambda label, rest: (label + rest) % task.base,
+        },
+    )
+
+
+def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
+    """Subspaces of the span of real activations, uniformly distributed."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(number):
+        yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
+
+
+def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
+    """The subspace with the signs of its coordinates along the principal axes drawn at random.
+
+    The covariance of the activations is diagonal in these coordinates. So in each of these subspaces the activations
+    have the same covariance as in the original one: same rank, variance and spectrum, another direction. Where few axes
+    count, many flips give the same subspace again. Those nearer than 45 degrees, in any direction, are drawn anew;
+    there are fewer than ``number``, or none, if such flips are rare.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
+    found = 0
+    for _ in range(DRAWS * number):
+        signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
+        if overlap(coordinates, signs * coordinates) <= OVERLAP:
+            found += 1
+            yield Subspace(x.axes @ (signs * coordinates))
+        if found == number:
+            return
+
+
+def overlap(a: Tensor, b: Tensor) -> float:
+    """Squared cosine of the smallest principal angle between the spans of orthonormal columns (d, k): 0 to 1."""
+    return float(torch.linalg.matrix_norm(a.T @ b, ord=2) ** 2)
+
+
+def untrained(model: Hooked, seed: int) -> Hooked:
+    """The same architecture with fresh weights, from PyTorch's default initialisation of each layer.
+
+    nanoGPT's training starts from smaller weights; these have learned as little.
+    """
+    fresh = deepcopy(model)
+    fresh.network.cpu()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in fresh.network.modules():
+            if callable(redraw := getattr(module, "reset_parameters", None)):
+                redraw()
+    fresh.network.to(model.device)
+    return fresh
+
+
+def natural_distances(natural: Tensor, states: Tensor) -> tuple[float, float]:
+    """Median distances of states (n, d), and of natural states (N, d), to the nearest other natural state.
+
+    The unit is the root mean squared deviation of natural states from their mean.
+    """
+    unit = (natural - natural.mean(dim=0)).square().sum(dim=1).mean().sqrt()
+    own = torch.cdist(natural[: len(states)], natural)
+    own.fill_diagonal_(torch.inf)
+    foreign = torch.cdist(states.to(natural), natural)
+    return float(foreign.amin(dim=1).median() / unit), float(own.amin(dim=1).median() / unit)
