@@ -12,7 +12,7 @@ they share a_t xor b_t and differ in the carry into t, then whatever changes bit
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -142,37 +142,6 @@ class CounterfactualDataset:
         base, source = (np.concatenate([rows, rows[again]]) for rows in (base, source))
         return cls(model, base, source, family, position, pool, seed)
 
-    @classmethod
-    def balanced(
-        cls,
-        model: CausalModel,
-        variable: str,
-        base: Array,
-        pool: Array,
-        rng: np.random.Generator,
-        read: Sequence[int] | None = None,
-    ) -> "CounterfactualDataset":
-        """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
-
-        Args:
-            base: rows (n,).
-            pool: rows to draw sources from.
-            rng: of the draws.
-            read: digits of the answer that count. A single one is predicted with the same column of the variable
-                interchanged, several with the whole variable.
-        """
-        position = read[0] if read is not None and len(read) == 1 else None
-        candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
-        wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
-        source = candidates[-1].copy()
-        columns = slice(None) if read is None else list(read)
-        unchanged = model.table["answer"][base][:, columns]
-        for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
-            predicted = cls(model, base, candidate, position=position).expected(variable)[:, columns]
-            fits = (predicted != unchanged).any(axis=1) == wanted
-            source[fits] = candidate[fits]
-        return cls(model, base, source, Family(vary=(variable,)), position, pool)
-
     def __len__(self) -> int:
         return len(self.base)
 
@@ -191,9 +160,9 @@ class CounterfactualDataset:
         operands = self.model.examples.operands
         return self.model.interchange(operands[self.base], operands[self.source], variable, self.position)
 
-    def unchanged(self) -> Array:
-        """Digits (n, width) of the bases' own answers."""
-        return self.model.table["answer"][self.base]
+    def part(self, rows: slice | Array) -> "CounterfactualDataset":
+        """Some of the pairs."""
+        return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(
         self,
@@ -215,8 +184,7 @@ class CounterfactualDataset:
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
         if disjoint == "rows":
             parts = np.split(rng.permutation(len(self)), ends[:-1])
-            where = (self.family, self.position, self.pool, self.seed)
-            return tuple(CounterfactualDataset(self.model, self.base[p], self.source[p], *where) for p in parts)
+            return tuple(self.part(rows) for rows in parts)
         if disjoint != "operands":
             raise bad_value("disjoint", disjoint, "operands or rows")
         pools = operand_pools(self.model.task, shares, rng)
@@ -227,6 +195,29 @@ class CounterfactualDataset:
             self.sample(*arguments, n, self.position, self.seed + i, pool)
             for i, (n, pool) in enumerate(zip(sizes, pools, strict=True))
         )
+
+
+def balanced_pairs(
+    model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
+) -> CounterfactualDataset:
+    """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
+
+    Args:
+        base: rows (n,).
+        pool: rows to draw sources from.
+        rng: of the draws.
+        read: digits of the answer that count. A single one is predicted with the same column of the variable
+            interchanged, several with the whole variable.
+    """
+    position = read[0] if len(read) == 1 else None
+    candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
+    wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
+    source = candidates[-1].copy()
+    for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
+        predicted = CounterfactualDataset(model, base, candidate, position=position).expected(variable)
+        fits = (predicted != model.table["answer"][base])[:, read].any(axis=1) == wanted
+        source[fits] = candidate[fits]
+    return CounterfactualDataset(model, base, source, Family(vary=(variable,)), position, pool)
 
 
 def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:

@@ -58,16 +58,15 @@ def fit_das(
     Raises:
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
     """
-    both = [replace(data, model=causal_model) for data in (train, validation or train)]
-    variable = tested_variable(both[0], variable)
-    rows = np.unique(np.concatenate([rows for data in both for rows in (data.base, data.source)]))
+    train, validation = (replace(data, model=causal_model) for data in (train, validation or train))
+    variable = tested_variable(train, variable)
+    rows = np.unique(np.concatenate([train.base, train.source, validation.base, validation.source]))
     activations = Activations(model, causal_model, [site], rows)
-    trials, judge = (Trials.of(activations, data, site, position, variable) for data in both)
     x = whiten(activations.flat(site, rows, position), SPREAD)
     if not 1 <= rank <= x.rank:
         raise bad_value("rank", rank, f"1 to {x.rank}, the directions in which {site} varies at position {position}")
-    starts = start_directions(x, trials, variable, rank, rows)
-    return best_of([*trials.split(trials.runs.batches(batch))], x, rank, starts, steps, seed, judge)
+    trials, judge = (Trials(activations, data, site, position, variable) for data in (train, validation))
+    return best_of(trials.batches(batch), x, rank, start_directions(x, trials, rank, rows), steps, seed, judge)
 
 
 def best_of(
@@ -109,7 +108,7 @@ def align(
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     for step in range(steps):
         batch = batches[step % len(batches)]
-        logits = batch.runs.logits(batch.source, Subspace(axes @ turned.weight))
+        logits = batch.logits(Subspace(axes @ turned.weight))
         loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
         optimizer.zero_grad()
         loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
@@ -137,7 +136,7 @@ def _start(directions: Tensor, rank: int, seed: int) -> Tensor:
     return torch.linalg.qr(torch.cat([directions, random], dim=1)[:, :rank])[0]
 
 
-def start_directions(x: Whitened, trials: Trials, variable: str, rank: int, rows: Array) -> list[Tensor]:
+def start_directions(x: Whitened, trials: Trials, rank: int, rows: Array, variable: str | None = None) -> list[Tensor]:
     """Where searches start: the directions that covary with the variable and, if it has many values, with the answer.
 
     Only what the answer's prefix does not predict of the variable counts. A position also holds the tokens that it
@@ -146,24 +145,18 @@ def start_directions(x: Whitened, trials: Trials, variable: str, rank: int, rows
 
     Args:
         x: whitened activations of ``rows`` (N,), at the place of the trials.
-        trials: their causal model has the variable.
+        variable: of the activations' causal model, if it is not that of the trials.
     """
-    runs = trials.runs
-    table = runs.activations.causal_model.table
-    answer = runs.activations.answer_tokens(table["answer"][rows]).cpu().double()
-    values = torch.as_tensor(table[variable][rows], dtype=torch.float64)
+    activations, read = trials.activations, trials.read
+    answer = activations.right(activations.causal_model.table["answer"][rows]).double()
+    values = torch.as_tensor(activations.causal_model.table[variable or trials.variable][rows]).to(answer)
     if values.dim() == 1:
         values = values[:, None]
-    elif len(runs.read) == 1:
-        values = values[:, [runs.activations.digit(runs.read[0])]]
-    number = mean_projection(x, _unpredicted(values, answer[:, : max(runs.read)]).to(x.axes.device)).left
+    elif len(read) == 1:
+        values = values[:, [activations.digit(read[0])]]
+    prefix = torch.cat([answer[:, : max(read)], torch.ones_like(answer[:, :1])], dim=1)
+    number = mean_projection(x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
     if values.max() <= 1:  # a bit
         return [number]
-    tokens = mean_projection(x, answer[:, runs.read].to(x.axes.device)).left
+    tokens = mean_projection(x, answer[:, read]).left
     return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
-
-
-def _unpredicted(z: Tensor, given: Tensor) -> Tensor:
-    """What a linear function of ``given`` (N, k) and a constant leaves of z (N, j)."""
-    given = torch.cat([given, torch.ones(len(z), 1).to(z)], dim=1)
-    return z - given @ torch.linalg.lstsq(given, z).solution

@@ -44,8 +44,7 @@ def doses(
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
     Greedy decoding gives a + b + delta if and only if each of its tokens is the likeliest after those before it. So
-    with ``prefix=target`` the runs get the tokens of a + b + delta. With ``prefix=own`` they get those of a + b, so only
-    the move can change the answer.
+    with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
 
     Args:
         causal_model: of a task with a ``value``.
@@ -134,15 +133,15 @@ def transfers(
         config: of the searches.
 
     Yields:
-        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from another
-        run the balanced accuracy (`trials.balanced`) at token t' of its answer, from the same run the share of answers
-        that stay right; ``no_intervention``: the same without one.
+        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from
+        another run the balanced accuracy (`trials.balanced`) at token t' of its answer, from the same run the share of
+        answers that stay right; ``no_intervention``: the same without one.
     """
     search = Search(model, causal_model, sites, config, seed)
     activations, (*_, pool) = search.activations, search.pools
     rng = np.random.default_rng(seed)
     base, other = (pool[rng.integers(len(pool), size=sample)] for _ in range(2))
-    answer = activations.answer_tokens(causal_model.table["answer"])
+    answer = activations.right(causal_model.table["answer"])
     for site in sites:
         resumed = model.resume_from(site, activations.examples(base))
         for method in methods:

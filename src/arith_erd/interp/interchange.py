@@ -4,7 +4,7 @@
 
     adder = CausalModel(model.task)
     data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
-    interchange_accuracy(model, adder, data, sites=["dec.3"], variable="carry")
+    interchange_accuracy(model, adder, data, sites=["dec.3"])
 
 Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change, at one
 position or at all, wholly or in a subspace.
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
+import torch
 
-from ..bits import Array, reorder
+from ..bits import Array
 from ..errors import UserError
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, Family, sources
@@ -46,13 +46,14 @@ def interchange_accuracy(
         causal_model: the hypothesis; it may be another one than the data were drawn by.
         data: bases and sources.
         intervention: where, and in which subspace; its source is taken from the data.
-        sites: instead of an intervention: whole activations of each, at every position and at all together.
+        sites: instead of an intervention: whole activations of each site, at all positions together and at each one, or
+            only at the one whose digit the data vary.
         variable: the one that is interchanged; by default the one that the data vary.
 
     Returns:
         ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
-        among those that should change and those that should not; ``no_intervention``: the accuracy without one, 0.5 if
-        the network is always right; ``alike``: other variables that predict the same, which the data cannot tell apart.
+        among those that should change and those that should not; ``no_intervention``: the same accuracy without one;
+        ``alike``: other variables that predict the same, which the data cannot tell apart.
 
     Raises:
         UserError: for a site, position or variable that is not there, or a variable whose interchange changes no answer
@@ -60,18 +61,19 @@ def interchange_accuracy(
     """
     data = replace(data, model=causal_model)
     variable = tested_variable(data, variable)
-    names = list(sites) if intervention is None else [intervention.site]
-    activations = Activations(model, causal_model, names, np.concatenate([data.base, data.source]))
+    chosen = [intervention.site] if intervention else list(sites)
+    activations = Activations(model, causal_model, chosen, np.concatenate([data.base, data.source]))
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
     rows = []
-    for site in names:
-        every: list[Position] = [*range(activations.x[site].shape[1]), None]
-        for position in every if intervention is None else [intervention.position]:
-            trials = Trials.of(activations, data, site, position, variable)
-            tokens = trials.tokens(None if intervention is None else intervention.subspace)
-            moved = trials.expected != trials.unchanged
-            right = tokens == trials.expected
+    for site in chosen:
+        places: list[Position] = [*range(activations.x[site].shape[1]), None]
+        if data.position is not None and len(activations.read_at(site, 0)) == 1:
+            places = [activations.digit(data.position), None]
+        for position in [intervention.position] if intervention else places:
+            trials = Trials(activations, data, site, position, variable)
+            tokens = trials.tokens(intervention.subspace if intervention else None)
+            right, moved = tokens == trials.expected, trials.expected != trials.unchanged
             rows.append(
                 {
                     "site": site,
@@ -81,32 +83,11 @@ def interchange_accuracy(
                     "accuracy": balanced(tokens, trials.expected, trials.unchanged),
                     "changed": float(right[moved].double().mean()),
                     "kept": float(right[~moved].double().mean()),
-                    "no_intervention": balanced(trials.runs.tokens, trials.expected, trials.unchanged),
+                    "no_intervention": trials.no_intervention(),
                     "alike": ", ".join(alike),
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _variable(causal_model: CausalModel, data: CounterfactualDataset, variable: str | None) -> str:
-    """The variable to interchange; refused if the data say nothing about it."""
-    if variable is None:
-        if len(data.family.vary) != 1:
-            raise UserError(
-                f"variable: expected one of {', '.join(causal_model.variables)}; the data vary no single one"
-            )
-        variable = data.family.vary[0]
-    causal_model.require([variable])
-    data = replace(data, model=causal_model)
-    if (data.expected(variable) == data.unchanged()).all():
-        family = f"vary={','.join(data.family.vary)} keep={','.join(data.family.keep)}"
-        raise UserError(f"variable={variable}: its interchange changes no answer in these data ({family}); vary it")
-    return variable
-
-
-def _alike(causal_model: CausalModel, data: CounterfactualDataset, one: str, other: str) -> bool:
-    data = replace(data, model=causal_model)
-    return np.array_equal(data.expected(one), data.expected(other))
 
 
 def tested_variable(data: CounterfactualDataset, variable: str | None) -> str:
@@ -121,12 +102,13 @@ def tested_variable(data: CounterfactualDataset, variable: str | None) -> str:
             raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
         variable = data.family.vary[0]
     data.model.require([variable])
-    if (data.expected(variable) == data.unchanged()).all():
+    if (data.expected(variable) == data.model.table["answer"][data.base]).all():
         family = f"vary={','.join(data.family.vary)} keep={','.join(data.family.keep)}"
         raise UserError(f"variable={variable}: its interchange changes no answer in these data ({family}); vary it")
     return variable
 
 
+@torch.no_grad()
 def effects(
     model: Hooked,
     causal_model: CausalModel,
@@ -149,11 +131,11 @@ def effects(
     Yields:
         ``site, position, family``, ``answer`` (the token that is read), ``n``; ``flipped``: the share of answers that
         change, ``flipped_by_all``: the same with all positions of the site replaced; ``iia_*``: the share of answers
-        that the interchange of a variable predicts, or ``none`` (the base's own answer), or ``token`` (the replaced
-        token of the prompt; NaN outside the encoder).
+        that the interchange of a variable predicts, or ``none`` (the base's own answer), or ``token`` (that of the
+        prompt, at the position that is replaced; NaN outside the encoder).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
-    base = rng.integers(task.size, size=sample)
+    base, operands = rng.integers(task.size, size=sample), causal_model.examples.operands
     drawn = {
         (name, t): sources(causal_model, family, t or 0, base, rng)
         for name, family in families.items()
@@ -162,45 +144,39 @@ def effects(
     drawn = {key: source for key, source in drawn.items() if (source >= 0).any()}
     activations = Activations(model, causal_model, sites, np.concatenate([base, *drawn.values()]).clip(0))
     before = activations.answered(base)
-    token_of = reorder(np.arange(task.width), task.completion_order).argsort()
-    operands = causal_model.examples.operands
-    for site in sites:
-        resumed = model.resume_from(site, task.examples(*operands[base].T))
-        encoder = len(activations.read_at(site, 0)) > 1
-        for (name, t), found in drawn.items():
-            counted, source = found >= 0, np.where(found >= 0, found, base)
-            said = {"none": activations.answer_tokens(causal_model.table["answer"][base])}
-            for v in variables:
-                said[v] = activations.answer_tokens(causal_model.predict(operands[base], operands[source], v))
-            places: list[Position] = [*range(activations.x[site].shape[1])]
-            if t is not None and not encoder:
-                places = [int(token_of[t])]
-            changed: dict[Position, Tensor] = {}
-            for place in [None, *places]:
+    for (name, t), found in drawn.items():
+        counted, source = torch.as_tensor(found >= 0, device=before.device), np.where(found >= 0, found, base)
+        said = {"none": activations.right(causal_model.table["answer"][base])}
+        for v in variables:
+            said[v] = activations.right(causal_model.predict(operands[base], operands[source], v))
+        for site in sites:
+            resumed = activations.resume(site, base, task.width)
+            answers = range(task.width) if t is None else [activations.digit(t)]
+            encoder = len(activations.read_at(site, 0)) > 1
+            changed = None
+            for place in [None, *(range(activations.x[site].shape[1]) if encoder else answers)]:
                 value = activations.at(site, source, place)
                 tokens = resumed([Interchange(site, place, None, value)]).argmax(-1)
-                changed[place] = (tokens != before)[counted].double().mean(0)
-                if place is None:
+                flipped = (tokens != before)[counted].double().mean(0)
+                if changed is None:
+                    changed = flipped
                     continue
-                said["token"] = _own_token(activations, place, base, source) if encoder else tokens
+                token = _own_token(causal_model, int(place or 0), base, source) if encoder else None
                 agree = {v: (tokens == of)[counted].double().mean(0) for v, of in said.items()}
-                for answer in [int(token_of[t])] if t is not None else range(task.width) if encoder else [place]:
-                    yield {
-                        "site": site,
-                        "position": place,
-                        "family": name,
-                        "answer": answer,
-                        "n": int(counted.sum()),
-                        "flipped": float(changed[place][answer]),
-                        "flipped_by_all": float(changed[None][answer]),
-                    } | {f"iia_{v}": float(share[answer]) for v, share in agree.items() if encoder or v != "token"}
+                agree["token"] = torch.full_like(flipped, torch.nan)
+                if token is not None:
+                    agree["token"] = (tokens == activations.right(token))[counted].double().mean(0)
+                for answer in answers if encoder else [int(place or 0)]:
+                    where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
+                    shares = {"flipped": flipped, "flipped_by_all": changed}
+                    shares |= {f"iia_{v}": share for v, share in agree.items()}
+                    yield where | {key: float(share[answer]) for key, share in shares.items()}
 
 
-def _own_token(activations: Activations, place: int, base: Array, source: Array) -> Tensor:
-    """Tokens (n, m) of the answers with one token of the prompt taken from the source."""
-    causal_model = activations.causal_model
+def _own_token(causal_model: CausalModel, place: int, base: Array, source: Array) -> Array:
+    """Digits (n, width) of the answers with one token of the prompt taken from the source."""
     name, operands = causal_model.task.prompt_names[place], causal_model.examples.operands
-    root = next((root for root in causal_model.roots if name[1:].isdigit() and root[0] == name[0]), None)
-    if root is None:  # an operator
-        return activations.answer_tokens(causal_model.table["answer"][base])
-    return activations.answer_tokens(causal_model.interchange(operands[base], operands[source], root, int(name[1:])))
+    for root in causal_model.roots:
+        if name == f"{root[0]}{name[1:]}":
+            return causal_model.interchange(operands[base], operands[source], root, int(name[1:]))
+    return causal_model.table["answer"][base]  # an operator

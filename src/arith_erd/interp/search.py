@@ -22,12 +22,12 @@ from ..errors import bad_value
 from ..models.references import reference, written_for
 from ..tasks import Add
 from .causal_model import CausalModel
-from .counterfactuals import CounterfactualDataset, operand_pools
+from .counterfactuals import balanced_pairs, operand_pools
 from .das import SPREAD, best_of, start_directions
 from .erasure import Whitened, random_basis, whiten
 from .hooked import Hooked
 from .interventions import Position, Subspace
-from .trials import Activations, BaseRuns, Trials
+from .trials import Activations, Trials
 
 ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
 OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it
@@ -134,7 +134,7 @@ class Search:
         sizes = (self.config.train, self.config.validation, self.config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
         self.activations = Activations(model, causal_model, sites, np.concatenate(self.pools))
-        self._place: tuple[str, Position] | None = None
+        self._x: dict[tuple[str, Position], Whitened] = {}
 
     @cached_property
     def blank(self) -> "Search":
@@ -197,12 +197,12 @@ class Search:
         that computes the answer from other variables, where there is one; and ``train_arbitrary``: the score on
         training pairs of a search for an arbitrary digit of each example.
         """
-        (few,), number = test.split([self.few]), self.config.random
+        few, number = test.part(slice(self.config.controlled)), self.config.random
         randoms = [few.accuracy(other) for other in random_subspaces(self.x, subspace.rank, number, self.seed)]
         flipped = [few.accuracy(other) for other in sign_flipped(self.x, subspace, number, self.seed)]
-        runs = few.runs
-        patched = subspace.exchange(runs.base, few.source.flatten(1))
-        natural = self.activations.flat(runs.site, np.concatenate(self.pools), runs.position)
+        site, position = test.site, test.position
+        patched = subspace.exchange(self.activations.flat(site, few.data.base, position), few.source.flatten(1))
+        natural = self.activations.flat(site, np.concatenate(self.pools), position)
         distance, own = natural_distances(natural, patched)
         found = {
             "iia_random": float(np.mean(randoms)),
@@ -213,37 +213,41 @@ class Search:
             "distance_natural": own,
         }
         if chosen:
-            found["iia_untrained"] = self.blank.score(runs.site, runs.position, variable, subspace.rank)
+            found["iia_untrained"] = self.blank.score(site, position, variable, subspace.rank)
             if written_for(self.causal_model.task) and variable in DECOYS:
-                found["iia_decoy"] = in_decoy(variable, runs.position, subspace.rank, self.config, self.seed)
-            arbitrary = self.trials(runs.site, runs.position, None)
-            found["train_arbitrary"] = arbitrary[0].accuracy(self._searched(arbitrary, variable, subspace.rank))
+                found["iia_decoy"] = in_decoy(variable, position, subspace.rank, self.config, self.seed)
+            labels = self.trials(site, position, variable, arbitrarily=True)
+            found["train_arbitrary"] = labels[0].accuracy(self._searched(labels, variable, subspace.rank))
         return found
 
-    def trials(self, site: str, position: Position, variable: str | None) -> list[Trials]:
-        """Training, validation and test pairs of a variable, or of an arbitrary digit of each example (None)."""
-        if (site, position) != self._place:  # only the last one is kept, since each holds many runs
-            self._prepare(site, position)
+    def trials(self, site: str, position: Position, variable: str, arbitrarily: bool = False) -> list[Trials]:
+        """Training, validation and test pairs of a variable, or of an arbitrary digit of each example in its place."""
+        self.x = self._whitened(site, position)
         rng = np.random.default_rng(self.seed + 1)
-        causal_model = self.causal_model if variable else arbitrary(self.causal_model, rng)
-        digits = [self.activations.digit(token) for token in self.runs[0].read]
-        sets = []
-        for runs, pool in zip(self.runs, self.pools, strict=True):
-            data = CounterfactualDataset.balanced(causal_model, variable or "label", runs.rows, pool, rng, digits)
-            sets.append(Trials.of(self.activations, data, site, position, variable or "label", runs))
-        return sets
+        causal_model, variable = self.causal_model, variable
+        if arbitrarily:
+            causal_model, variable = arbitrary(self.causal_model, rng), "label"
+        digits = [self.activations.digit(token) for token in self.activations.read_at(site, position)]
+        return [
+            Trials(
+                self.activations,
+                balanced_pairs(causal_model, variable, base, pool, rng, digits),
+                site,
+                position,
+                variable,
+            )
+            for base, pool in zip(self.bases, self.pools, strict=True)
+        ]
 
-    def _prepare(self, site: str, position: Position) -> None:
-        self.runs = [BaseRuns(self.activations, base, site, position) for base in self.bases]
-        self.few = BaseRuns(self.activations, self.bases[2][: self.config.controlled], site, position)
-        self.batches = self.runs[0].batches(self.config.batch)
-        self.x = whiten(self.activations.flat(site, self.pools[0], position), SPREAD)
-        self._place = site, position
+    def _whitened(self, site: str, position: Position) -> Whitened:
+        if (site, position) not in self._x:
+            self._x = {(site, position): whiten(self.activations.flat(site, self.pools[0], position), SPREAD)}
+        return self._x[site, position]
 
     def _searched(self, sets: Sequence[Trials], variable: str, rank: int) -> Subspace:
-        train, validation, _ = sets
-        starts = start_directions(self.x, train, variable, rank, self.pools[0])
-        return best_of([*train.split(self.batches)], self.x, rank, starts, self.config.steps, self.seed, validation)
+        starts = start_directions(self.x, sets[0], rank, self.pools[0], variable)
+        batches = sets[0].batches(self.config.batch)
+        return best_of(batches, self.x, rank, starts, self.config.steps, self.seed, sets[1])
 
     def _choose(self, searched: dict[int, Subspace], validation: Trials) -> Subspace:
         scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
@@ -251,7 +255,7 @@ class Search:
 
     def _possible(self, ranks: Sequence[int]) -> list[int]:
         """Those of the ranks that a subspace of the activations can have."""
-        site, position = self.runs[0].site, self.runs[0].position
+        ((site, position),) = self._x
         if not self.x.rank:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {position}")
         if min(ranks) > self.x.rank:

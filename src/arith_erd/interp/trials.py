@@ -3,11 +3,11 @@
 ::
 
     activations = Activations(model, causal_model, ["dec.3"], rows)
-    trials = Trials.of(activations, data, "dec.3", 4, "carry")
-    trials.accuracy(subspace)
+    Trials(activations, data, "dec.3", 4, "carry").accuracy(subspace)
 """
 
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,8 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .hooked import Hooked, Resumed
 from .interventions import Interchange, Position, Subspace
+
+KEPT = 16  # resumable runs, of a few hundred examples each
 
 
 def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
@@ -47,26 +49,23 @@ class Activations:
         model: with the task of the causal model.
         causal_model: its ``examples`` are all there are.
         sites: to read.
-        rows: of these examples, those to run; None for all.
+        rows: of these examples, those to run.
 
     Attributes:
-        x: by site, (M, k, ...), of the M rows that were run, in ascending order.
-        tokens: (M, m), the network's own answers.
+        x: by site, (M, k, ...), of the M rows in ascending order.
 
     Raises:
         UserError: if the network lacks a site, or an activation is not finite.
     """
 
-    def __init__(
-        self, model: Hooked, causal_model: CausalModel, sites: Sequence[str], rows: Array | None = None
-    ) -> None:
+    def __init__(self, model: Hooked, causal_model: CausalModel, sites: Sequence[str], rows: Array) -> None:
         self.model, self.causal_model = model, causal_model
-        task = causal_model.task
-        rows = np.arange(task.size) if rows is None else np.unique(rows)
-        self._index = np.full(task.size, -1)
+        rows = np.unique(rows)
+        self._index = np.full(causal_model.task.size, -1)
         self._index[rows] = np.arange(len(rows))
+        self._resumed: OrderedDict[object, Resumed] = OrderedDict()
         logits, self.x = model.run_with_cache(self.examples(rows), sites)
-        self.tokens = logits.argmax(-1)
+        self._tokens = logits.argmax(-1)
         for site, x in self.x.items():
             if not x.isfinite().all():
                 raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
@@ -91,120 +90,100 @@ class Activations:
 
     def answered(self, rows: Array) -> Tensor:
         """The network's own answers (n, m) to rows (n,)."""
-        return self.tokens[torch.as_tensor(self._index[rows], device=self.tokens.device)]
+        return self._tokens[torch.as_tensor(self._index[rows], device=self._tokens.device)]
+
+    def right(self, digits: Array) -> Tensor:
+        """Digits (n, width), the lowest first -> tokens (n, m) in the order of the answer."""
+        tokens = reorder(digits, self.causal_model.task.completion_order) + ZERO
+        return torch.as_tensor(tokens.copy(), device=self._tokens.device)
 
     def read_at(self, site: str, position: Position) -> list[int]:
-        """The tokens of the answer that an intervention is judged by: the position's own, or all."""
+        """The tokens of the answer that an intervention is judged by: the position's own, or all.
+
+        All of them in the encoder, and at any site that does not have the positions of the answer.
+        """
         width = self.causal_model.task.width
         if position is None or site.startswith("enc.") or self.x[site].shape[1] != width:
             return list(range(width))
         return [self.model.index(site, position)]
 
     def digit(self, token: int) -> int:
-        """Which digit of the answer its token is, counted from the lowest."""
+        """Which digit of the answer a token is, counted from the lowest; and the token of a digit."""
         task = self.causal_model.task
         return token if task.completion_order == "reverse" else task.width - 1 - token
 
-    def answer_tokens(self, digits: Array) -> Tensor:
-        """Digits (n, width), the lowest first -> tokens (n, m) in the order of the answer."""
-        order = self.causal_model.task.completion_order
-        return torch.as_tensor(reorder(digits, order) + ZERO, device=self.tokens.device)
-
-
-class BaseRuns:
-    """Runs to be intervened on at one place, computed up to there once.
-
-    Args:
-        activations: of rows that include these.
-        rows: (n,).
-        site, position: where activations will be replaced.
-    """
-
-    def __init__(self, activations: Activations, rows: Array, site: str, position: Position) -> None:
-        self.activations, self.rows, self.site, self.position = activations, rows, site, position
-        self.read = activations.read_at(site, position)
-
-    @cached_property
-    def resumed(self) -> Resumed:
-        """The runs from the site on. No position of the answer after the last one that is read is computed."""
-        model = self.activations.model
-        inputs = model.inputs(self.activations.examples(self.rows))
-        if isinstance(model.network, Network):
-            inputs = inputs[0], inputs[1][:, : max(self.read) + 1]
-        return model.resume_from(self.site, inputs)
-
-    @cached_property
-    def base(self) -> Tensor:
-        """Their own activations (n, d) at the place."""
-        return self.activations.flat(self.site, self.rows, self.position)
-
-    def batches(self, size: int) -> "list[BaseRuns]":
-        """Successive parts of about that many."""
-        parts = np.array_split(self.rows, max(1, len(self.rows) // size))
-        return [BaseRuns(self.activations, part, self.site, self.position) for part in parts]
-
-    @property
-    def tokens(self) -> Tensor:
-        """Their answers (n, len(read)) without an intervention."""
-        return self.activations.answered(self.rows)[:, self.read]
-
-    def logits(self, source: Tensor, subspace: Subspace | None = None) -> Tensor:
-        """Logits (n, len(read), V) with activations (n, ...) of other runs at the place; gradients pass."""
-        return self.resumed([Interchange(self.site, self.position, subspace, source)])[:, self.read]
+    def resume(self, site: str, rows: Array, length: int) -> Resumed:
+        """The runs of rows (n,) from a site on, over the first positions of the answer. The latest ones are kept."""
+        key = site, rows.tobytes(), length
+        if key not in self._resumed:
+            inputs = self.model.inputs(self.examples(rows))
+            if isinstance(self.model.network, Network):
+                inputs = inputs[0], inputs[1][:, :length]
+            self._resumed[key] = self.model.resume_from(site, inputs)
+            if len(self._resumed) > KEPT:
+                self._resumed.popitem(last=False)
+        self._resumed.move_to_end(key)
+        return self._resumed[key]
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Counterfactual pairs at one place of a network, with the answers that a causal model predicts.
+    """Counterfactual pairs at one place of a network, and the answers that their causal model predicts.
 
     Attributes:
-        runs: of the bases.
-        source: activations (n, ...) of the sources.
-        expected: predicted tokens (n, k), of the k that are read.
-        unchanged, of_source: right answers (n, k) of bases and sources.
+        activations: of all bases and sources.
+        data: n pairs.
+        site, position: where activations are interchanged; None for all positions.
+        variable: whose interchange the causal model predicts.
     """
 
-    runs: BaseRuns
-    source: Tensor
-    expected: Tensor
-    unchanged: Tensor
-    of_source: Tensor
-
-    @classmethod
-    def of(
-        cls,
-        activations: Activations,
-        data: CounterfactualDataset,
-        site: str,
-        position: Position,
-        variable: str,
-        runs: BaseRuns | None = None,
-    ) -> "Trials":
-        """Of a dataset, as its own causal model predicts.
-
-        Args:
-            runs: of the bases, if they are there already.
-        """
-        runs = runs or BaseRuns(activations, data.base, site, position)
-        predicted = data.expected(variable)
-        answers = activations.causal_model.table["answer"]
-        tokens = (activations.answer_tokens(x) for x in (predicted, answers[data.base], answers[data.source]))
-        return cls(runs, activations.at(site, data.source, position), *(x[:, runs.read] for x in tokens))
+    activations: Activations
+    data: CounterfactualDataset
+    site: str
+    position: Position
+    variable: str
 
     def __len__(self) -> int:
-        return len(self.expected)
+        return len(self.data)
 
-    def split(self, runs: Sequence[BaseRuns]) -> "Iterator[Trials]":
-        """The trials of successive parts of the bases."""
-        start = 0
-        for part in runs:
-            rows = slice(start, start := start + len(part.rows))
-            yield Trials(part, self.source[rows], self.expected[rows], self.unchanged[rows], self.of_source[rows])
+    @cached_property
+    def read(self) -> list[int]:
+        """The k tokens of the answer that count."""
+        return self.activations.read_at(self.site, self.position)
+
+    @cached_property
+    def source(self) -> Tensor:
+        """Activations (n, ...) of the sources."""
+        return self.activations.at(self.site, self.data.source, self.position)
+
+    @cached_property
+    def expected(self) -> Tensor:
+        """Predicted tokens (n, k)."""
+        return self.activations.right(self.data.expected(self.variable))[:, self.read]
+
+    @cached_property
+    def unchanged(self) -> Tensor:
+        """Right answers (n, k) of the bases."""
+        return self.activations.right(self.data.model.table["answer"][self.data.base])[:, self.read]
+
+    def part(self, rows: slice) -> "Trials":
+        """Some of the pairs."""
+        return Trials(self.activations, self.data.part(rows), self.site, self.position, self.variable)
+
+    def batches(self, size: int) -> "list[Trials]":
+        """Successive parts of about that many pairs."""
+        parts = np.array_split(np.arange(len(self)), max(1, len(self) // size))
+        return [self.part(slice(part[0], part[-1] + 1)) for part in parts]
+
+    def logits(self, subspace: Subspace | None) -> Tensor:
+        """Logits (n, k, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
+        resumed = self.activations.resume(self.site, self.data.base, max(self.read) + 1)
+        return resumed([Interchange(self.site, self.position, subspace, self.source)])[:, self.read]
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
-        """The likeliest tokens (n, k) with the subspace interchanged, or with the whole activation (None)."""
-        return self.runs.logits(self.source, subspace).argmax(dim=-1)
+        """The likeliest tokens (n, k) of the same."""
+        return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
         """`balanced` accuracy of the same."""
@@ -212,9 +191,10 @@ class Trials:
 
     def no_intervention(self) -> float:
         """`balanced` accuracy of the network's own answers."""
-        return balanced(self.runs.tokens, self.expected, self.unchanged)
+        return balanced(self.activations.answered(self.data.base)[:, self.read], self.expected, self.unchanged)
 
     def strength(self, subspace: Subspace | None) -> float:
         """Share that change, of the answers that should change to the source's own answer; NaN if there are none."""
-        counted = (self.expected != self.unchanged) & (self.expected == self.of_source)
+        of_source = self.activations.right(self.data.model.table["answer"][self.data.source])[:, self.read]
+        counted = (self.expected != self.unchanged) & (self.expected == of_source)
         return float((self.tokens(subspace) == self.expected)[counted].double().mean())
