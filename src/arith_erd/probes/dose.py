@@ -1,30 +1,41 @@
-"""Move the value in the embeddings by delta. Does the answer become a + b + delta?"""
+"""Move the value in the activations by delta. Does the answer become a + b + delta?"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from ..errors import UserError, bad_value, require_integer
-from ..interp.activations import chosen_sites
-from ..interp.causal import CausalTask
-from ..interp.dose import METHODS, doses
-from ..interp.subject import Subject
+from ..errors import UserError, require_integer
+from ..interp.causal_model import CausalModel
+from ..interp.dose import doses
+from ..interp.hooked import Hooked
+from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.dose import draw_doses
-from .probe import Probe
+from ..plots.style import GREY, INK, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from ..tasks import Task
+from .probe import Natural, Positive, Probe, listed
 
+Method = Literal["slope", "leace", "centroids", "das"]
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
+TITLES = {
+    "slope": ("Least-squares slope", "Cov(x, S) / Var(S)"),
+    "leace": ("LEACE direction", "linear reading moved by delta"),
+    "centroids": ("Class centroids", "mean of one sum to the next"),
+    "das": ("Learned subspace", "rank 1 or 2"),
+    "whole": ("Whole activation", ""),
+}
 
 
 class Dose(Probe):
     """Move all positions of a site along the value, and read the whole answer.
 
     In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. The directions are fitted on runs of
-    4,096 pairs: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same direction with a step that moves a linear
-    reading by delta, ``centroids`` the move between the mean embeddings of both sums, and ``das`` the part of that move
-    in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
+    4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same direction with a step that moves a linear
+    reading by delta, ``centroids`` the move between the mean activations of both sums, and ``das`` the part of that
+    move in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
 
     A network that stores one number follows every delta. A network that stores carries cannot follow, because a linear
     move triggers no carry.
@@ -34,46 +45,40 @@ class Dose(Probe):
         site: layers: a name, a list of them, or ``all``.
         method: one of the four, or a list of them.
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
-        sample: pairs for each delta.
+        sample: examples for each delta.
         seed: of the sample, the fits and the controls.
 
     Raises:
-        UserError: for a site or method that is not there, a task without a value, or an answer in plain order.
+        UserError: for a site or method that is not there, or a task without a value.
     """
 
     columns = (
         *("seed", "site", "method", "prefix", "delta", "n"),
-        *("answer", "tokens", "floor", "floor_tokens", "random"),
+        *("answer", "tokens", "no_intervention", "no_intervention_tokens", "random"),
     )
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        subjects: Sequence[Hooked],
         site: str | Sequence[str] = "all",
-        method: str | Sequence[str] = ("slope", "leace", "centroids"),
+        method: Method | Sequence[Method] = ("slope", "leace", "centroids"),
         delta: int | Sequence[int] | None = None,
-        sample: int = 128,
-        seed: int = 0,
+        sample: Positive = 128,
+        seed: Natural = 0,
     ) -> None:
-        require_integer("probe.sample", sample, 1)
-        require_integer("probe.seed", seed, 0)
-        self.subjects = subjects
-        self.pairs = valued(subjects[0])
-        self.sites = chosen_sites([subject.network for subject in subjects], site)
-        self.methods = chosen_methods(method, METHODS)
-        largest = int(self.pairs.examples.answer.max())
-        if delta is None:
-            delta = [number for number in DELTAS if number <= largest]
-        self.deltas = [delta] if isinstance(delta, int) else list(dict.fromkeys(delta))
+        self.subjects, self.sample, self.seed = subjects, sample, seed
+        self.causal_model = valued(subjects[0].task)
+        self.sites = chosen_sites(subjects, site)
+        self.methods = listed(method)
+        largest = int(self.causal_model.examples.answer.max())
+        self.deltas = [number for number in DELTAS if number <= largest] if delta is None else listed(delta)
         for number in self.deltas:
             require_integer("probe.delta", number, 1, largest)
-        self.sample = sample
-        self.seed = seed
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
             arguments = (self.sites, self.methods, self.deltas, self.sample, self.seed)
-            for row in doses(subject.network, self.pairs, *arguments):
+            for row in doses(subject, self.causal_model, *arguments):
                 yield {"seed": subject.seed} | row
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -88,30 +93,42 @@ class Dose(Probe):
         return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Share of whole answers that follow: one panel per method, one line per site."""
-        return draw_doses(rows, self.subjects[0].task.name)
+        """Share of whole answers that follow, given the new prefix: one panel per method, one line per site."""
+        rows = rows[rows["prefix"] == "target"]
+        methods = [name for name in TITLES if name in set(rows["method"])]
+        figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
+        for ax, method in zip(figure.subplots(1, len(methods), squeeze=False, sharey=True)[0], methods, strict=True):
+            shown = rows[rows["method"] == method]
+            for stack, dashes, shades in (("enc", "--", "Blues"), ("dec", "-", "Greens")):
+                sites = [site for site in self.sites if site.startswith(stack)]
+                for i, site in enumerate(sites):
+                    mean = shown[shown["site"] == site].groupby("delta")["answer"].mean()
+                    look = {"color": colormaps[shades](0.35 + 0.6 * i / len(sites)), "marker": "osv^Dx"[i % 6]}
+                    ax.plot(mean.index, mean, dashes, label=site, ms=4.5, **look)
+            for column, style, colour in (("no_intervention", ":", GREY), ("random", "-.", INK)):
+                mean = shown.groupby("delta")[column].mean()
+                ax.plot(mean.index, mean, style, color=colour, linewidth=1.2, label=column.replace("_", " "))
+            tidy(ax)
+            ax.set_xscale("log", base=2)
+            ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            headline(ax, *TITLES[method])
+        figure.axes[0].set_ylabel("answers that become value + delta")
+        task = self.subjects[0].task.name
+        title = f"{TASKS.get(task, task)}: does the answer follow when the value is moved?"
+        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11.5, fontweight="bold", color=INK)
+        legend_below(figure, columns=7)
+        return figure
 
 
-def valued(subject: Subject) -> CausalTask:
-    """The pairs of a task that has a value to move.
+def valued(task: Task) -> CausalModel:
+    """The causal model of a task with a value to move.
 
     Raises:
         UserError: if it has none.
     """
-    pairs = CausalTask(subject.task)
-    if not pairs.value:
-        raise UserError(f"task {subject.task.name} has no single value to move; expected add or mul")
-    return pairs
-
-
-def chosen_methods(method: str | Sequence[str], known: Sequence[str]) -> list[str]:
-    """One method or a list of them, as a list.
-
-    Raises:
-        UserError: for one that is not among the known.
-    """
-    methods = [method] if isinstance(method, str) else list(dict.fromkeys(method))
-    for name in methods:
-        if name not in known:
-            raise bad_value("probe.method", name, f"some of {', '.join(known)}")
-    return methods
+    model = CausalModel(task)
+    if not model.value:
+        raise UserError(f"task {task.name} has no variable that is the answer as a number; expected one, as add and mul")
+    return model

@@ -6,79 +6,117 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..errors import require_integer
-from ..interp.activations import chosen_sites
-from ..interp.causal import CausalTask
-from ..interp.subject import Subject
-from ..interp.transmission import models_of, transmissions
-from ..plots.interchange import draw_transmissions
-from .probe import Probe
+from ..interp.causal_model import CausalModel
+from ..interp.counterfactuals import distinct, families
+from ..interp.hooked import Hooked
+from ..interp.interchange import effects
+from ..interp.sites import chosen_sites
+from ..plots.heat import heat_map
+from ..plots.style import TASKS, canvas, headline, seeds_text
+from .probe import Natural, Positive, Probe, listed
+
+COLOURS = {"enc": "Blues", "dec": "Greens"}
 
 
 class Interchange(Probe):
-    """Replace the embedding of a position by one from another run. Which causal model predicts the new answer?
+    """Replace the activation of a position by one from another run. Which causal variable predicts the new answer?
 
-    A row is a site, a position of it, a family of pairs (`interp.pairs.FAMILIES`) and the bit ``answer`` that is read:
-    in the decoder the one that the position predicts, in the encoder each. ``flipped`` is the share of the ``n``
-    answers that change. Each causal model has ``iia_*`` (interchange-intervention accuracy), the share of answers that
-    it predicts; ``floor_*``, the same with nothing exchanged; and ``ceiling_*``, with every position of the site
-    exchanged. High ``iia_carry``: the exchange transferred only the carry into t. High ``iia_sum``: everything that
-    determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the prompt's token.
+    A row is a site, a position of it, a family of pairs (`interp.counterfactuals.families`: ``carry`` is pairs that
+    differ in the carry alone) and the ``answer`` token that is read: in the decoder the one that the position predicts,
+    in the encoder each. ``flipped`` is the share of the ``n`` answers that change, ``flipped_by_all`` that with every
+    position of the site replaced. Each variable of the causal model has ``iia_*`` (interchange-intervention accuracy),
+    the share of answers that it predicts. High ``iia_carry``: the position passed on only the carry into t. High
+    ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the
+    prompt's token.
 
     Take ``3 + 5`` at three bits and ``1 + 4``: at t = 1 the operands' bits have xor 1 and 0, the carries are 1 and 0.
-    If the embedding of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then only the carry was transferred:
+    If the activation of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then only the carry was passed on:
     1 ^ 0 = 1. An answer of 0 means nothing or everything was.
-
-    Whole embeddings cannot distinguish a value from a carry and an xor that are transferred together: both give the
-    source's bit. The probe shows at which position and layer they are present; `probe=subspaces` separates them.
 
     Args:
         subjects: trained replicas of one task.
         site: a name, a list of them, or ``all``.
-        sample: number of pairs whose runs are changed, the same everywhere.
-        seed: of these pairs and their sources.
+        variable: of the task's causal model, a name or a list; None for all that predict different answers.
+        sample: number of runs that are intervened on, the same everywhere.
+        seed: of these runs and their sources.
 
     Raises:
-        UserError: for a site that is not there, or an answer written in plain order.
+        UserError: for a site or variable that is not there.
     """
 
     def __init__(
-        self, subjects: Sequence[Subject], site: str | Sequence[str] = "all", sample: int = 64, seed: int = 0
+        self,
+        subjects: Sequence[Hooked],
+        site: str | Sequence[str] = "all",
+        variable: str | Sequence[str] | None = None,
+        sample: Positive = 64,
+        seed: Natural = 0,
     ) -> None:
-        require_integer("probe.sample", sample, 1)
-        require_integer("probe.seed", seed, 0)
-        self.subjects = subjects
-        self.pairs = CausalTask(subjects[0].task)
-        self.sites = chosen_sites([subject.network for subject in subjects], site)
-        self.sample = sample
-        self.seed = seed
-        measures = [f"{kind}_{model}" for kind in ("iia", "floor", "ceiling") for model in models_of(self.pairs)]
+        self.subjects, self.sample, self.seed = subjects, sample, seed
+        self.causal_model = self.hypothesis(subjects[0].task)
+        self.sites = chosen_sites(subjects, site)
+        self.variables = distinct(self.causal_model) if variable is None else listed(variable)
+        self.causal_model.require(self.variables, "probe.variable")
+        self.families = families(self.causal_model, None if variable is None else self.variables)
+        self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         where = ("seed", "site", "position", "family", "answer", "n")
-        self.columns = (*where, "flipped", "flipped_later", *measures)
+        self.columns = (*where, "flipped", "flipped_by_all", *self.measures[1:])
+
+    def hypothesis(self, task: Any) -> CausalModel:
+        """The causal model; a subclass may have its own."""
+        return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            for row in transmissions(subject.network, self.pairs, self.sites, self.sample, self.seed):
+            arguments = (self.families, self.variables, self.sites, self.sample, self.seed)
+            for row in effects(subject, self.causal_model, *arguments):
                 yield {"seed": subject.seed} | row
 
     def notes(self) -> list[str]:
         """What the rows cannot show."""
         return [
-            "the whole embedding of one position cannot distinguish a value from a carry and an xor that are "
-            "transferred together; probe=subspaces and probe=dose can"
+            "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
+            "probe=subspaces and probe=dose can"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """By site and family, over all positions: the share of changed answers, and each causal model's accuracy."""
-        shown = ["flipped", *(f"iia_{model}" for model in models_of(self.pairs))]
-        whole = rows[shown].mul(rows["n"], axis=0).assign(site=rows["site"], family=rows["family"], n=rows["n"])
-        if (rows["site"].str.startswith("dec.")).any():
-            whole = whole[rows["site"].str.startswith("dec.")]
-            shown.remove("iia_token")
-        sums = whole.groupby(["site", "family"], sort=False).sum()
-        shares = sums[shown].div(sums["n"], axis=0)
-        return shares.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
+        """By site and family, over all positions: the share of changed answers, and each variable's accuracy."""
+        shown = rows[rows["site"].str.startswith("dec.")] if rows["site"].str.startswith("dec.").any() else rows
+        means = _weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
+        return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Answers that change by layer and position, one panel for each family of pairs and each stack."""
-        return draw_transmissions(rows, self.subjects[0].task.name, self.subjects[0].task.bits)
+        task = self.subjects[0].task
+        names = list(dict.fromkeys(rows["family"]))
+        stacks = {stack: rows[rows["site"].str.startswith(stack)] for stack in COLOURS}
+        stacks = {stack: part for stack, part in stacks.items() if len(part)}
+        widths = [part["position"].nunique() for part in stacks.values()]
+        height = max(part["site"].nunique() for part in stacks.values())
+        figure = canvas(1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names))
+        grid = figure.subplots(len(names), len(stacks), squeeze=False, width_ratios=widths)
+        for line, family in zip(grid, names, strict=True):
+            for ax, (stack, part) in zip(line, stacks.items(), strict=True):
+                here = _weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
+                table = here.unstack("position").iloc[::-1]
+                positions = task.prompt_names if stack == "enc" else task.answer_names
+                heat_map(
+                    ax,
+                    table.to_numpy(),
+                    list(table.index),
+                    [positions[i] for i in table.columns],
+                    cmap=COLOURS[stack],
+                    numbers=".2f",
+                )
+            kept = self.families[family].keep
+            headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
+        title = f"{TASKS.get(task.name, task.name)}: share of answers that change with one position's activation"
+        figure.suptitle(f"{title} of another run ({seeds_text(rows)})", fontsize=11, fontweight="bold")
+        return figure
+
+
+def _weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
+    """Means weighted by ``n``."""
+    sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
+    sums = sums.groupby(by, sort=False).sum(min_count=1)
+    return sums[measures].div(sums["n"], axis=0)

@@ -107,3 +107,8 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
 @functools.cache
 def _validated(make: Callable[..., None]) -> Callable[..., None]:
     return validate_call(config=ConfigDict(arbitrary_types_allowed=True, strict=True))(make)
+
+
+def listed(chosen: Any) -> list[Any]:
+    """One value or several, as a list without repetition."""
+    return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))

@@ -3,114 +3,122 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import isnan
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from ..errors import UserError, bad_value, require_integer
-from ..interp.activations import chosen_sites
-from ..interp.causal import PARTIAL, WHOLE, CausalTask, require_variables
-from ..interp.place import Budget
-from ..interp.search import Search
-from ..interp.subject import Subject
+from ..errors import UserError, bad_value
+from ..interp.causal_model import CausalModel
+from ..interp.counterfactuals import distinct
+from ..interp.hooked import Hooked
+from ..interp.search import Search, SearchConfig
+from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.subspaces import draw_subspaces
-from .probe import Probe
+from ..plots.style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from .probe import Natural, Positive, Probe, listed
 
 CONTROLS = (
-    "iia_random",
-    "iia_random_max",
-    "iia_flipped",
-    "iia_flipped_max",
-    "iia_untrained",
-    "iia_decoy",
-    "train_arbitrary",
-    "distance",
-    "distance_natural",
+    *("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),
+    *("train_arbitrary", "distance", "distance_natural"),
 )
+SHOWN = {
+    "iia": "iia",
+    "iia_random_max": "random",
+    "iia_flipped_max": "flipped",
+    "iia_untrained": "untrained",
+    "full_patch": "full patch",
+}
+MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "iia_untrained": ("x", {"color": INK, "markersize": 5, "label": "untrained network"}),
+    "iia_decoy": ("+", {"color": INK, "markersize": 7, "label": "control network"}),
+    "full_patch": ("D", {"color": INK, "markerfacecolor": "none", "markersize": 7, "label": "whole activation"}),
+    "iia": ("o", {"color": BLUE, "markersize": 7, "label": "the subspace found"}),
+}
 
 
 class Subspaces(Probe):
-    """Search the directions whose exchange between runs acts like the exchange of a causal variable, with controls.
+    """Search the directions whose interchange between runs acts like that of a causal variable, with controls.
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
-    interchange-intervention accuracy on test couples, which share no operand with those that the directions were
-    learned from: the mean of the accuracy on answers that the variable's exchange should change and on those that it
-    should not. With nothing exchanged it is ``floor``, 0.5 in a network that is always right; ``whole`` exchanges the
-    whole embedding. ``chosen`` marks the smallest rank within 0.02 of the best on validation couples. The other columns
+    interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
+    from: the mean of the accuracy on answers that the variable's interchange should change and on those that it should
+    not. Without one it is ``no_intervention``, 0.5 in a network that is always right; ``full_patch`` interchanges the
+    whole activation. ``chosen`` marks the smallest rank within 0.02 of the best on validation pairs. The other columns
     are those of `interp.search.Found` and `Search.controls`.
 
     ``sum`` at position t predicts bit t of the source's sum. A late layer that holds only this bit passes at rank 1
-    without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``partial_sum``
-    predicts the same bit as ``sum``; its search starts from other directions.
+    without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts
+    the same bit as ``sum``; its search starts from other directions.
 
     Args:
         subjects: trained replicas of one task.
         site: a name, a list of them, or ``all``.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
-        variable: a name, a list of them, or None for all.
+        variable: of the task's causal model, a name or a list; None for all that predict different answers, at
+            ``all`` positions for the value.
         rank: of the subspace, or a list of them.
-        train, validation, test, steps, random: see `interp.place.Budget`.
-        seed: of couples, searches and controls.
+        train, validation, test, steps, random: see `interp.search.SearchConfig`.
+        seed: of pairs, searches and controls.
 
     Raises:
-        UserError: for a site, position, variable or rank that is not there, or an answer written in plain order.
+        UserError: for a site, position, variable or rank that is not there.
     """
 
     columns = (
-        *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia", "floor"),
-        *("whole", "strength", "strength_whole"),
+        *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
+        *("no_intervention", "full_patch", "strength", "strength_full"),
         *CONTROLS,
     )
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        subjects: Sequence[Hooked],
         site: str | Sequence[str] = "dec.3",
-        position: int | str | Sequence[int | str] | None = None,
+        position: Natural | Literal["all"] | Sequence[Natural | Literal["all"]] | None = None,
         variable: str | Sequence[str] | None = None,
-        rank: int | Sequence[int] = (1, 2),
-        train: int = 1000,
-        validation: int = 500,
-        test: int = 500,
-        steps: int = 50,
-        random: int = 20,
-        seed: int = 0,
+        rank: Positive | Sequence[Positive] = (1, 2),
+        train: Positive = 1000,
+        validation: Positive = 500,
+        test: Positive = 500,
+        steps: Positive = 50,
+        random: Positive = 20,
+        seed: Natural = 0,
     ) -> None:
-        numbers = {"train": train, "validation": validation, "test": test, "steps": steps, "random": random}
-        for key, value in numbers.items():
-            require_integer(f"probe.{key}", value, 1)
-        require_integer("probe.seed", seed, 0)
-        self.subjects = subjects
-        self.pairs = CausalTask(subjects[0].task)
-        self.sites = chosen_sites([subject.network for subject in subjects], site)
-        width = self.pairs.task.width
-        self.positions = [_position(p, width) for p in _listed(width // 2 if position is None else position)]
-        self.variables = _variables(self.pairs, variable, None in self.positions)
-        self.ranks = _listed(rank)
-        for number in self.ranks:
-            require_integer("probe.rank", number, 1)
-        for at, where in product(self.sites, self.positions):
-            if where is not None and at.startswith("enc."):
-                raise UserError(f"probe.position={where}: expected all at {at}; only the decoder has single positions")
-        self.budget = Budget(**numbers)
-        self.seed = seed
+        self.subjects, self.seed = subjects, seed
+        task = subjects[0].task
+        self.causal_model = self.hypothesis(task)
+        self.sites = chosen_sites(subjects, site)
+        self.positions = listed(task.width // 2 if position is None else position)
+        self.variables = None if variable is None else listed(variable)
+        self.causal_model.require(self.variables or (), "probe.variable")
+        self.ranks = listed(rank)
+        self.config = SearchConfig(train, validation, test, steps, random=random)
+        for name, at in product(self.sites, self.positions):
+            if at != "all" and name.startswith("enc."):
+                raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
+            if at != "all" and at >= task.width:
+                raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
+        if "all" in self.positions and not (self.variables or self.causal_model.value):
+            raise UserError(f"probe.position=all: task {task.name} has no value; name variables in probe.variable")
+
+    def hypothesis(self, task: Any) -> CausalModel:
+        """The causal model; a subclass may have its own."""
+        return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            search = Search(subject.network, self.pairs, self.sites, self.budget, self.seed)
-            for site, position, variable in product(self.sites, self.positions, self.variables):
-                for found in search.at(site, position, variable, self.ranks):
-                    where = {"seed": subject.seed, "site": site, "position": "all" if position is None else position}
-                    values = {key: value for key, value in vars(found).items() if key in self.columns}
-                    yield (
-                        where
-                        | {"variable": variable}
-                        | values
-                        | {"chosen": int(found.chosen)}
-                        | {name: found.controls.get(name) for name in CONTROLS}
-                    )
+            search = Search(subject, self.causal_model, self.sites, self.config, self.seed)
+            for site, position in product(self.sites, self.positions):
+                default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
+                for variable in self.variables or default:
+                    for found in search.at(site, None if position == "all" else position, variable, self.ranks):
+                        values = dict.fromkeys(CONTROLS) | vars(found) | found.controls
+                        where = {"seed": subject.seed, "site": site, "position": position, "variable": variable}
+                        values |= where | {"chosen": int(found.chosen)}
+                        yield {name: values[name] for name in self.columns}
 
     def notes(self) -> list[str]:
         """What the rows cannot show."""
@@ -121,16 +129,9 @@ class Subspaces(Probe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The chosen ranks, beside their controls."""
-        shown = {
-            "iia": "iia",
-            "iia_random_max": "random",
-            "iia_flipped_max": "flipped",
-            "iia_untrained": "untrained",
-            "whole": "whole",
-        }
         chosen = rows[rows["chosen"] == 1]
-        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *shown]].mean()
-        text = means[list(shown)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=shown)
+        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
+        text = means[list(SHOWN)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=SHOWN)
         text.insert(0, "rank", means["rank"].map("{:.1f}".format))
         return text.reset_index()
 
@@ -141,33 +142,42 @@ class Subspaces(Probe):
         return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The accuracy of each variable's subspace beside its controls, one panel for each site and position."""
-        return draw_subspaces(rows, self.subjects[0].task.name)
+        """The accuracy of each variable's chosen subspace beside its controls, a panel for each site and position."""
+        panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
+        across = min(len(panels), 3)
+        down = -(-len(panels) // across)
+        height = max(part["variable"].nunique() for _, part in panels)
+        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * down)
+        axes = figure.subplots(down, across, squeeze=False)
+        for ax, ((site, position), part) in zip(axes.flat, panels, strict=False):
+            _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
+            headline(ax, site, f"position {position}")
+        for ax in axes.flat[len(panels) :]:
+            ax.set_visible(False)
+        legend_below(figure, columns=3)
+        task = self.subjects[0].task.name
+        title = f"{TASKS.get(task, task)}: does interchanging a few directions act as interchanging the variable?"
+        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11, fontweight="bold", color=INK)
+        return figure
 
 
-def _position(position: int | str, width: int) -> int | None:
-    if position == "all":
-        return None
-    if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position < width:
-        raise bad_value("probe.position", position, f"an integer from 0 to {width - 1}, a list of them, or all")
-    return position
-
-
-def _variables(pairs: CausalTask, chosen: str | Sequence[str] | None, whole: bool) -> list[str]:
-    """The variables to search; an unknown one is refused with the task's own."""
-    known = [name for name in pairs.models if not whole or name in WHOLE]
-    if chosen is None:
-        known = [name for name in known if name not in PARTIAL]
-        if not known:
-            raise UserError(f"probe.position=all: task {pairs.task.name} has neither {' nor '.join(WHOLE)}")
-        return known
-    names: list[str] = _listed(chosen)
-    require_variables(pairs.task, names)
-    for name in names:
-        if name not in known:
-            raise bad_value("probe.variable", name, f"{' or '.join(known) or 'none'} with probe.position=all")
-    return names
-
-
-def _listed(chosen: Any) -> list[Any]:
-    return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
+def _panel(ax: Axes, means: pd.DataFrame) -> None:
+    at = range(len(means))
+    for kind, offset, colour, label in (
+        ("iia_random", -0.14, GREY, "random directions: mean to best"),
+        ("iia_flipped", 0.14, ORANGE, "same variance, other signs: mean to best"),
+    ):
+        width = means[f"{kind}_max"] - means[kind]
+        ax.barh([y + offset for y in at], width, left=means[kind], height=0.2, color=colour, alpha=0.5, label=label)
+    for kind, (marker, look) in MARKS.items():
+        if kind in means:  # the control network only where there is one
+            ax.plot(means[kind], at, marker, linestyle="", **look)
+    for y, (rank, span) in enumerate(zip(means["rank"], means["span"], strict=True)):
+        ax.text(1.06, y, f"rank {rank:.3g} of {span:.3g}", va="center", fontsize=8, color=INK)
+    ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
+    tidy(ax)
+    ax.set_yticks(list(at), list(means.index))
+    ax.set(xlim=(0.25, 1.4), ylim=(len(means) - 0.5, -0.5), xticks=[0.25, 0.5, 0.75, 1.0])
+    ax.set_xlabel("answers as the variable predicts (0.5: no intervention)", fontsize=9)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.grid(visible=False, axis="y")
