@@ -4,8 +4,7 @@
 
 A folder is what the probe wrote, with ``rows.csv``. Its seeds replace those of the same network in the table, so
 several folders, one for each seed, can have the same name. Subspaces stay if the folder has none. Then every table
-between markers in ``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares the
-two, and recomputes the numbers in the text.
+between markers in ``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares them.
 """
 
 import argparse
@@ -15,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from arith_erd.interp.evidence import EFFECT
+from arith_erd.mechanism.signature import EFFECT
 
 PAGE = Path(__file__).parents[1] / "docs" / "found" / "mechanism.md"
-COLUMNS = ["network", "seed", "component", "stage", "position", "value"]
+COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
 BITS = range(2, 8)
 LINES = {
@@ -28,9 +27,9 @@ LINES = {
     "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
     "local_remainder": "... with `local_remainder`",
     "graded_carry": "... with `graded_carry`",
-    "neutral": "r_(t-1) replaced by what says nothing: answers that change",
+    "mean_ablation": "mean ablation of r_(t-1): answers that change",
     "carry": "carry inverted: answers that follow, less random",
-    "value": "sum moved: answers that follow, less others",
+    "value": "sum shifted: answers that follow, less others",
 }
 PAIRS = {
     f"`{first}` or `{second}`": f"{first}_over_{second}"
@@ -44,31 +43,34 @@ CONTROLS = {
     name: f"control, `{name}`" for name in ("local_remainder", "graded_carry", "remainder", "prefix_carry", "erd")
 }
 COUNTED = {
-    "turns_1": "empty columns whose answer turns once",
-    "turns_2": "twice",
-    "turns_3": "three times",
-    "turns_at_random": "at all, along random directions",
-    "pushed_further": "carry moved on to 2 or -1: answers that change",
+    ("flips", "1"): "flips once",
+    ("flips", "2"): "twice",
+    ("flips", "3"): "three times",
+    ("flips", "any", "random"): "at all, in random directions",
+    ("beyond_range", "carry"): "carry set to 2 or -1: answers that change",
 }
-EXCHANGED = {"exchange_carry": "carry", "exchange_xor": "xor", "exchange_neither": "neither"}
-ATTENTIONS = {f"dec.{n}.{kind}": f"{n}, {kind}-attention" for n in range(1, 7) for kind in ("self", "cross")}
+CAUSES = ("carry", "xor", "neither")
+ATTENTIONS = {
+    f"dec.{n}.{site}": f"{n}, {kind}-attention"
+    for n in range(1, 7)
+    for site, kind in (("resid_mid", "self"), ("resid_mid_cross", "cross"))
+}
 AT_PROMPT = {
-    "exchange_mosaic": "all of them, each from another run with the same token there",
-    "exchange_elsewhere": "one of them, from another run with the same token there",
-    "exchange_token": "one of them, from a run with the other token there: bit i of the answer",
+    ("position_wise_resampling", ""): "all of them, each from another run with the same token there",
+    ("resample_ablation", ""): "one of them, from another run with the same token there",
+    ("interchange", "token"): "one of them, from a run with the other token there: bit i of the answer",
 }
-# Looked at after the two algorithms had been written; only signatures, pushes and distances are kept.
+# Measured after the two post-hoc algorithms had been written; only what `counting` and distances need is kept.
 LATER = {
     "later_transformer": "trained without VS_v, Transformer",
     "later_nanogpt": "the same, nanoGPTs",
     "later_five_bits": "nanoGPTs of five bits",
 }
-OF_PROMPT = {"authors": "enc.", "transformer": "enc.", "nanogpt": "dec.", "lookahead_carry": "enc."}
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The table, ``stage`` empty where a row belongs to none."""
-    return pd.read_csv(path, dtype={"position": str, "stage": str}, keep_default_na=False)
+    """The table, with "" where a column does not apply to a row."""
+    return pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False)
 
 
 def span(values: Iterable[float], form: str = ".2f") -> str:
@@ -81,12 +83,14 @@ def span(values: Iterable[float], form: str = ".2f") -> str:
 
 
 def of(
-    rows: pd.DataFrame, network: str, component: str, stage: str | None = "", position: str | None = None
-) -> pd.Series:
-    """Values of a component; of all stages or positions where None is given."""
-    chosen = rows[(rows["network"] == network) & (rows["component"] == component)]
-    chosen = chosen if stage is None else chosen[chosen["stage"] == stage]
-    return (chosen if position is None else chosen[chosen["position"] == position]).set_index("seed")["value"]
+    rows: pd.DataFrame, network: str, test: str, component: str = "", control: str = "", dose: str = "",
+    site: str | None = None, position: str | None = None,
+) -> pd.Series:  # fmt: skip
+    """Values by seed; of all sites or positions where None is given."""
+    wanted = {"network": network, "test": test, "component": component, "control": control, "dose": dose}
+    wanted |= {key: value for key, value in (("site", site), ("position", position)) if value is not None}
+    chosen = (rows[[*wanted]] == pd.Series(wanted)).all(axis=1)
+    return rows[chosen].set_index("seed")["value"]
 
 
 def seeds(rows: pd.DataFrame, network: str) -> int:
@@ -105,77 +109,77 @@ def by_bit(rows: pd.DataFrame, network: str) -> str:
     lines = [[head, *(f"bit {t}" for t in BITS)]]
     for component, label in LINES.items():
         form = ".2f" if component in ("carry", "value") else ".3f"
-        lines.append([label, *(span(of(rows, network, component, "", str(t)), form) for t in BITS)])
+        lines.append([label, *(span(of(rows, network, "signature", component, position=str(t)), form) for t in BITS)])
     return markdown(*lines)
 
 
 def in_range(rows: pd.DataFrame) -> str:
-    """Answers after the random prefixes that tell two algorithms apart: the range over bits 2 to 6 and seeds."""
+    """Answers after the random prefixes on which two algorithms differ: the range over bits 2 to 6 and seeds."""
     lines = [["answers that the first one gives, where it and the second differ", *PAIRS]]
     for network, label in (NAMES | LATER | CONTROLS).items():
-        found = ([x for t in BITS[:-1] for x in of(rows, network, pair, "", str(t))] for pair in PAIRS.values())
+        found = ([x for t in BITS[:-1] for x in of(rows, network, "signature", pair, position=str(t))]
+                 for pair in PAIRS.values())  # fmt: skip
         lines.append([label, *map(span, found)])
     return markdown(*lines)
 
 
 def counting(rows: pd.DataFrame) -> str:
-    """Moves of a carry beyond 0 and 1, each bit at its stage: the range over bits and seeds."""
-    lines = [["moved along the carry's direction", *COUNTED.values()]]
-    for network, label in (
-        NAMES | LATER | {name: CONTROLS[name] for name in ("local_remainder", "graded_carry")}
-    ).items():
-        lines.append([label, *(span(of(rows, network, component, None)) for component in COUNTED)])
+    """Steering beyond the natural range of a carry, each bit at its site: the range over bits and seeds."""
+    lines = [["bits of columns with total 0, as 0 to 4 carries are added", *COUNTED.values()]]
+    controls = {name: CONTROLS[name] for name in ("local_remainder", "graded_carry")}
+    for network, label in (NAMES | LATER | controls).items():
+        lines.append([label, *(span(of(rows, network, *what)) for what in COUNTED)])
     return markdown(*lines)
 
 
 def at_prompt(rows: pd.DataFrame) -> str:
-    """The largest share of answers that change, over stages and positions; of tokens the smallest over both."""
-    lines = [["Positions of the prompt exchanged, behind the stage where most answers change", "answers that change"]]
+    """The largest share of answers that change, over sites and positions; of tokens the smallest over both."""
+    lines = [["Patched positions of the prompt, at the site where most answers change", "answers that change"]]
     for network in [name for name in ("authors", "transformer") if seeds(rows, name)]:
-        for component, label in AT_PROMPT.items():
-            found = of(rows, network, component, None)
-            ends = found.groupby("seed").max()
+        for what, label in AT_PROMPT.items():
+            ends = of(rows, network, *what).groupby("seed").max()
             lines.append([f"{NAMES[network]}: {label}", span(ends, ".1%")])
-    control = of(rows, "lookahead_carry", "exchange_mosaic", None)
-    lines.append([f"control, `lookahead_carry`, whose encoder does mix: {AT_PROMPT['exchange_mosaic']}",
-                  span([control.max()], ".1%")])  # fmt: skip
+    (what, label), *_ = AT_PROMPT.items()
+    control = of(rows, "lookahead_carry", *what).max()
+    lines.append([f"control, `lookahead_carry`, whose encoder mixes positions: {label}", span([control], ".1%")])
     return markdown(*lines)
 
 
 def by_layer(rows: pd.DataFrame) -> str:
-    """Exchanges after each attention: the mean over t, and of several seeds its range."""
+    """Patches after each attention: the mean over t, and of several seeds its range."""
     networks = {"authors": "authors", "transformer": "ours", "erd": "control, `erd`"}
-    heads = [what if what != "carry" else f"{name}: carry" for name in networks.values() for what in EXCHANGED.values()]
+    heads = [what if what != "carry" else f"{name}: carry" for name in networks.values() for what in CAUSES]
     lines = [["after layer", *heads]]
-    for stage, label in ATTENTIONS.items():
+    for site, label in ATTENTIONS.items():
         means = [
-            of(rows, network, component, stage).groupby("seed").mean()
+            of(rows, network, "interchange", what, site=site).groupby("seed").mean()
             for network in networks
-            for component in EXCHANGED
+            for what in CAUSES
         ]
         lines.append([label, *map(span, means)])
     return markdown(*lines)
 
 
-def first_stage(rows: pd.DataFrame, network: str, seed: int, bit: int) -> str:
-    """The first attention behind which a bit changes with the carry, by `Evidence.appears`' bar; empty for none."""
-    for stage in ATTENTIONS:
+def first_site(rows: pd.DataFrame, network: str, seed: int, bit: int) -> str:
+    """The first attention after which a bit changes with the carry, as in `Evidence.appears`; empty for none."""
+    for site in ATTENTIONS:
         held, noise = (
-            of(rows, network, name, stage, str(bit)).get(seed) for name in ("exchange_carry", "exchange_neither")
+            of(rows, network, "interchange", name, site=site, position=str(bit)).get(seed)
+            for name in ("carry", "neither")
         )
         if held is not None and noise is not None and held - noise >= EFFECT:
-            return stage
+            return site
     return ""
 
 
-def by_stage(rows: pd.DataFrame) -> str:
-    """Behind which attention each bit begins to change with the carry, of each network."""
+def by_site(rows: pd.DataFrame) -> str:
+    """After which attention each bit begins to change with the carry, of each network."""
     lines = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
     for network in ("authors", "transformer"):
         for seed in sorted(rows.loc[rows["network"] == network, "seed"].unique()):
             label = NAMES[network] if network == "authors" else f"our Transformer, seed {seed}"
-            stages = [first_stage(rows, network, seed, t) for t in range(1, 8)]
-            lines.append([label, *(stage.removeprefix("dec.").replace(".", " ") for stage in stages)])
+            sites = [first_site(rows, network, seed, t) for t in range(1, 8)]
+            lines.append([label, *(ATTENTIONS[site].removesuffix("-attention") if site else "" for site in sites)])
     return markdown(*lines)
 
 
@@ -183,7 +187,7 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
     """Every table of the page, by the name of its markers."""
     of_bits = {f"bits_{network}": by_bit(rows, network) for network in NAMES}
     two = {"range": in_range(rows), "counting": counting(rows)}
-    return of_bits | two | {"prompt": at_prompt(rows), "layers": by_layer(rows), "stages": by_stage(rows)}
+    return of_bits | two | {"prompt": at_prompt(rows), "layers": by_layer(rows), "sites": by_site(rows)}
 
 
 def main() -> None:
@@ -196,13 +200,13 @@ def main() -> None:
         name, _, folder = card.partition("=")
         new = read(Path(folder) / "rows.csv").assign(network=name)[COLUMNS]
         old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
-        if not new["component"].str.startswith("subspace_").any():  # made with probe.steps=0
-            old &= ~rows["component"].str.startswith("subspace_")
+        if not new["test"].eq("subspace").any():  # made with probe.steps=0
+            old &= ~rows["test"].str.startswith("subspace")
         rows = pd.concat([rows[~old], new], ignore_index=True).sort_values(["network", "seed"], kind="stable")
     if options.cards:
         # No number of the page is of these, and they are a fifth of the table.
-        rows = rows[(rows["component"] != "value_of_remainder") | (rows["stage"] == "")]
-        unused = rows["network"].isin(LATER) & (rows["stage"] != "") & ~rows["component"].str.match("pushed_|turns_")
+        unused = (rows["test"] == "steering") & (rows["component"] == "value_of_remainder")
+        unused |= rows["network"].isin(LATER) & (rows["site"] != "") & ~rows["test"].isin(["beyond_range", "flips"])
         rows = rows[~unused]
         rows.to_csv(options.table, index=False, float_format="%.6g")
         rows = read(options.table)

@@ -7,10 +7,12 @@ import pandas as pd
 
 from arith_erd.plots.mechanism import QUESTIONS
 
+COLUMNS = ["seed", "test", "component", "control", "dose", "site", "position", "value"]
 
-def bit(position: int, follows: float | None, transmits: list[str], carry: str | None) -> dict[str, Any]:
-    prefix = {"follows_prefix": follows, "needs_prefix": None if follows is None else 0.0}
-    return {"position": position, **prefix, "transmits": transmits, "appears": {"carry": carry}}
+
+def bit(position: int, changed: float | None, follows: list[str], carry: str | None) -> dict[str, Any]:
+    prefix = {"follows_prefix": changed, "needs_prefix": None if changed is None else 0.0}
+    return {"position": position, **prefix, "follows": follows, "appears": {"carry": carry}}
 
 
 def seed_card(seed: int = 0) -> dict[str, Any]:
@@ -37,7 +39,8 @@ def whole(*seeds: dict[str, Any], **more: Any) -> str:
 
 
 def table(*seeds: int) -> pd.DataFrame:
-    rows = [(seed, "verdict: none", float("nan"), "all", 1.5) for seed in seeds]
-    rows += [(seed, name, float("nan"), str(t), 0.5) for seed in seeds for name in QUESTIONS for t in range(1, 4)]
-    rows += [(seed, "exchange_carry", f"dec.{n}", "2", 0.5) for seed in seeds for n in (1, 2)]
-    return pd.DataFrame(rows, columns=["seed", "component", "stage", "position", "value"])
+    rows = [(seed, "verdict", "none", "", "", "", "all", 1.5) for seed in seeds]
+    for seed in seeds:
+        rows += [(seed, "signature", name, "", "", "", str(t), 0.5) for name in QUESTIONS for t in range(1, 4)]
+        rows += [(seed, "interchange", "carry", "", "", f"dec.{n}", "2", 0.5) for n in (1, 2)]
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -11,18 +11,20 @@ from .style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, seeds_text,
 
 INTERVENTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "flip": ("last token inverted", {"color": BLUE, "marker": "o", "linestyle": "-"}),
-    "neutral": ("last token neither 0 nor 1", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
+    "mean_ablation": ("last token: mean of 0 and 1", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
     "start": ("last token <start>", {"color": GREY, "marker": "^", "linestyle": ":"}),
     "far": ("an earlier token inverted", {"color": INK, "marker": "x", "linestyle": "-."}),
     "random": ("all tokens random", {"color": "#0f766e", "marker": "v", "linestyle": (0, (5, 1, 1, 1, 1, 1))}),
 }
 HYPOTHESES = {
     "prompt_only": ("the prompt alone decides", {**INTERVENTIONS["flip"][1]}),
-    "local_carry": ("a carry read off the last token", {**INTERVENTIONS["neutral"][1]}),
-    "remainder": ("the value less the prefix, rounded", {**INTERVENTIONS["far"][1]}),
-    "graded_carry": ("what is left of lower bits, as a carry", {**INTERVENTIONS["start"][1]}),
-    "local_remainder": ("what is left of bits up to t, rounded", {**INTERVENTIONS["random"][1]}),
+    "local_carry": ("a carry read off the last token", {**INTERVENTIONS["mean_ablation"][1]}),
+    "remainder": ("value less prefix, rounded", {**INTERVENTIONS["far"][1]}),
+    "graded_carry": ("remainder of the lower bits, as a carry", {**INTERVENTIONS["start"][1]}),
+    "local_remainder": ("remainder of bits up to t, rounded", {**INTERVENTIONS["random"][1]}),
 }
+BINS = {"0": "0", "<1/4": "to 1/4", "<1/2": "to 1/2", "1/2": "= 1/2", "<3/4": "to 3/4", "<1": "to 1"}
+"""Of the distance between right and given prefix, with labels of the axis."""
 STRATA = {
     "all": ("All pairs", ""),
     "propagate": ("Last token decides carry", "bits t-1 differ"),
@@ -71,7 +73,7 @@ def _line(ax: Axes, groups: Any, label: str, style: dict[str, Any]) -> None:
 
 def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
     """Changed answers pooled over positions, with the step of a machine that rounds the remainder."""
-    bins = list(dict.fromkeys(("0", "<1/4", "<1/2", "1/2", "<3/4", "<1")))
+    bins = list(BINS)
     rows = rows.assign(times=rows["changed"] * rows["n"], at=rows["d"].map(bins.index))
     for stratum, (_, style) in zip(strata, (HYPOTHESES["prompt_only"], HYPOTHESES["local_carry"]), strict=False):
         cells = rows[rows["stratum"] == stratum].groupby(["seed", "at"])[["times", "n"]].sum()
@@ -79,9 +81,8 @@ def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
         _line(ax, (cells["times"] / cells["n"]).groupby("at"), label, style)
     ax.plot([0, 1, 2], [0, 0, 0], [4, 5], [1, 1], color=GREY, linewidth=6, alpha=0.3, solid_capstyle="round", zorder=0)
     ax.plot([], [], color=GREY, linewidth=6, alpha=0.3, label="a rounded remainder; at 1/2 it ties")
-    names = ["0", "to 1/4", "to 1/2", "= 1/2", "to 3/4", "to 1"]
     ax.set(xticks=range(len(bins)), xlabel="|right prefix - given prefix| / 2^t", ylabel="answers at t that change")
-    ax.set_xticklabels(names)
+    ax.set_xticklabels(BINS.values())
     _percent(ax)
     headline(ax, "All tokens random", "by how wrong they are")
     _legend(ax)

@@ -1,172 +1,150 @@
 """Which algorithm does a network run? One card per network; the verdict is calibrated on networks written by hand."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from ..errors import UserError, require_integer
-from ..interp.card import make_card
-from ..interp.causal import require_binary
-from ..interp.evidence import gather
-from ..interp.exchange import ALL
-from ..interp.signature import STEERING, expected_signatures, local_signatures, measure
-from ..interp.subject import Subject
-from ..interp.verdict import decide, distances_to
-from ..models import NanoGPT, Transformer
-from ..plots.cards import expected_rows
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.sites import residual_stream
+from ..mechanism.card import Card, NetworkCard, make_card
+from ..mechanism.evidence import Evidence, gather
+from ..mechanism.patching import ALL
+from ..mechanism.prefixes import require_binary, require_embedding
+from ..mechanism.signature import STEERING, Measured, expected_signatures, measure, post_hoc_signatures
+from ..mechanism.verdict import Verdict, decide, distances_to, is_calibrated
 from ..plots.course import Course
 from ..plots.mechanism import course_of, draw_mechanism
 from ..tasks import Add, Mul
-from .probe import Probe
+from .probe import Natural, Probe
 
-UNCALIBRATED = "uncalibrated: there is no reference network of this architecture and task to test the verdict on"
+Enough = Annotated[int, Field(ge=64)]
+Row = tuple[str, str, str, str, str, str, float]  # test, component, control, dose, site, position, value
 
 
 class Mechanism(Probe):
     """Compare a network with each known algorithm, bit by bit, and name the nearest one.
 
     The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum less what
-    the prefix spells), ``prefix_carry`` and ``lookahead_carry`` (carries from the answer so far, or from the operands).
+    the prefix spells), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands).
     ``mixed`` is one of them for the low bits and another for the high ones. ``none`` means none of these, ``undecided``
     that the tests cannot decide.
 
-    The probe asks three questions about every bit (`interp.signature`): does it follow a wrong prefix? An inverted
-    carry? A moved sum? ``3 + 5`` with its sum moved by 1 is 9 in an ``erd`` network; a network that only stores the sum
-    still answers 8.
+    The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
+    carry? A shifted sum? ``3 + 5`` with its sum shifted by 1 is 9 in an ``erd`` network; a network that only stores the
+    sum still answers 8.
 
-    Two more algorithms stand beside the candidates. They were written after trained networks had been looked at, so the
-    verdict does not name them; a card says how near they are. ``graded_carry`` reads the carry off a number, what the
-    lower bits add up to less what the prefix spells. ``local_remainder`` reads the bit off that number with bit t of
-    the operands added. `interp.pushing` moves a carry beyond 0 and 1.
+    Two more algorithms are reported, ``graded_carry`` and ``local_remainder``. They were written after trained networks
+    had been seen, so the verdict cannot name them; the card gives their distances.
 
-    Beside the verdict, and without a part in it, a card shows what `interp.evidence` gathers: where each position of
-    the answer holds the carry and the xor, whether positions of the prompt hold anything about each other, whether
-    whole answers follow a moved sum, and which variables a subspace of rank 1 or 2 carries, with all controls.
+    The card also shows what has no part in the verdict (`mechanism.evidence`): at which site each position of the
+    answer begins to hold the carry and the xor, whether prompt positions hold anything about each other, whether whole
+    answers follow a shifted sum, and which variables a subspace of rank 1 or 2 carries, with all controls.
 
-    The first row of a seed has the verdict, with the distance to the nearest algorithm; ``right`` is the share of right
-    answers. Rows with an empty ``stage``
-    are the signature, on which the verdict depends. The others belong to a stage: the informedness of a move (-1 to 1)
-    for ``carry``, ``value`` and ``value_of_remainder``, shares for ``exchange_*``, ``dose_*``, ``subspace_*``,
-    ``pushed_*`` and ``turns_*``.
+    A row is one number. ``test`` says where it comes from: ``verdict`` (its name is the component, its value the
+    distance to the nearest algorithm), ``distance``, ``accuracy``, ``signature`` (the components that the verdict
+    depends on), ``steering`` (the same by site, -1 to 1), ``beyond_range`` and ``flips`` (`mechanism.directions`),
+    ``interchange``, ``resample_ablation`` and ``position_wise_resampling`` (`mechanism.patching`), ``dose_response``,
+    ``subspace``, ``subspace_rank`` and ``subspace_distance``.
 
     Args:
         subjects: networks that add or multiply, with answers in reverse order.
-        pairs: number of pairs that get wrong prefixes.
-        moved: number of pairs moved along directions, and exchanged; as many others give the directions.
+        pairs: number of examples that get wrong prefixes.
+        moved: number of examples that are steered, and patched; as many others give the directions.
         steps: of each search for a subspace; 0 leaves them out.
         seed: of all samples.
 
     Raises:
-        UserError: for another task, order or architecture, or too few pairs.
+        UserError: for another task or order, a network without the sites, or too few examples.
     """
 
-    columns = ("seed", "component", "stage", "position", "value")
+    columns = ("seed", "test", "component", "control", "dose", "site", "position", "value")
     across = ("position",)
 
     def __init__(
-        self, subjects: Sequence[Subject], pairs: int = 1024, moved: int = 512, steps: int = 50, seed: int = 0
+        self,
+        subjects: Sequence[Hooked],
+        pairs: Enough = 1024,
+        moved: Enough = 512,
+        steps: Natural = 50,
+        seed: Natural = 0,
     ) -> None:
-        require_integer("probe.pairs", pairs, 64)
-        require_integer("probe.moved", moved, 64)
-        require_integer("probe.steps", steps, 0)
-        require_integer("probe.seed", seed, 0)
         task = subjects[0].task
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
         for subject in subjects:
-            if not isinstance(subject.network, Transformer | NanoGPT):
-                received = f"received a network {type(subject.network).__name__}"
-                raise UserError(f"probe=mechanism: {received}; expected model transformer or nanogpt")
+            require_embedding(subject, "mechanism")
         self.subjects = subjects
         self.pairs, self.moved, self.steps, self.seed = pairs, moved, steps, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
-        self.others = local_signatures(task) if isinstance(task, Add) else {}
-        self.cards: list[dict[str, Any]] = []
+        self.post_hoc = post_hoc_signatures(task) if isinstance(task, Add) else {}
+        self.cards: list[NetworkCard] = []
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.cards = []
         for subject in self.subjects:
-            found = measure(subject.network, subject.task, self.pairs, self.moved, self.seed)
+            found = measure(subject, self.pairs, self.moved, self.seed)
             verdict = decide(found, self.expected) if self.expected else None
-            others = distances_to(found, self.others)
-            evidence = gather(subject.network, subject.task, self.moved, self.steps, self.seed)
-            self.cards.append(entry := make_card(subject, found, verdict, others, evidence))
-            values: list[tuple[str, str, str, float]] = []
-            if verdict is not None:
-                values.append((f"verdict: {entry['verdict']}", "", ALL, min(verdict.distances.values())))
-                values += [(f"distance_{name}", "", ALL, distance) for name, distance in others.items()]
-            values.append(("right", "", ALL, found.accuracy))
-            for component, of_bits in found.components.items():
-                values += [(component, "", str(t), float(x)) for t, x in enumerate(of_bits) if math.isfinite(x)]
-            names = {test: component for component, test in STEERING.items()}
-            moves = [(names[s.test], s.stage, str(s.position), s.informedness) for s in found.scores]
-            pushed = [row for one in found.pushed for row in one.rows()]
-            for row in [*values, *evidence.rows(), *moves, *pushed]:
-                yield dict(zip(self.columns, (subject.seed, *row), strict=True))
+            others = distances_to(found, self.post_hoc)
+            evidence = gather(subject, self.moved, self.steps, self.seed)
+            calibrated = is_calibrated(subject.network, subject.task)
+            self.cards.append(make_card(subject, found, verdict, others, evidence, calibrated))
+            for row in (*_of_verdict(found, verdict, others), *evidence.rows(), *_of_steering(found)):
+                yield self.row(subject.seed, *row)
+
+    @property
+    def card(self) -> Card:
+        """The card of all seeds, after ``rows`` is exhausted."""
+        task = self.subjects[0].task
+        return Card.of(task.name, task.bits, self.cards, self.expected | self.post_hoc)
 
     def files(self) -> dict[str, str]:
-        """``card.json``: the verdict if all seeds have the same, else ``undecided``; a card for each seed.
-
-        ``expected`` is what each algorithm would do, for the figure.
-        """
-        verdicts = {entry["verdict"] for entry in self.cards}
-        whole = {
-            "task": self.subjects[0].task.name,
-            "bits": self.subjects[0].task.bits,
-            "verdict": verdicts.pop() if len(verdicts) == 1 else "undecided",
-            "calibrated": all(entry["calibrated"] for entry in self.cards),
-            "expected": self._told(),
-            "seeds": self.cards,
-        }
-        return {"card.json": json.dumps(whole, indent=1) + "\n"}
-
-    def _told(self) -> dict[str, dict[str, list[float | None]]]:
-        """What each algorithm would do, algorithm -> component -> by bit; null where it says nothing."""
-        return {
-            algorithm: {
-                name: [round(float(x), 4) if math.isfinite(x) else None for x in values]
-                for name, values in signature.items()
-            }
-            for algorithm, signature in (self.expected | self.others).items()
-        }
+        """``card.json``; see `mechanism.card.Card`."""
+        return {"card.json": self.card.to_json()}
 
     def notes(self) -> list[str]:
-        """The reasons for the verdicts and what else was found, in sentences."""
-        notes = [
-            f"seed {entry['seed']}: {reason}" for entry in self.cards for reason in entry["reasons"] + entry["evidence"]
-        ]
-        calibrated = all(entry["calibrated"] for entry in self.cards)
-        return notes if calibrated else [*notes, UNCALIBRATED]
+        """The card in sentences: the verdict first."""
+        return self.card.notes()
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """One row per seed: its verdict, its distance to each algorithm, and the nearest algorithm for each bit."""
-        return pd.DataFrame(
-            {
-                "seed": entry["seed"],
-                "verdict": entry["verdict"],
-                "right": f"{entry['accuracy']:.3f}",
-                **{f"to {name}": f"{value:.2f}" for name, value in entry["distances"].items()},
-                "nearest, bit by bit": " ".join(f"{bit['position']}:{bit['nearest']}" for bit in entry["bits"]),
-            }
-            for entry in self.cards
-        )
+        """One row per seed: its verdict, and what its answers follow."""
+        return self.card.table(residual_stream(self.subjects[0].sites))
 
     def course(self, rows: pd.DataFrame) -> Course:
         """What becomes causal, of each seed: `plots.mechanism.course_of`."""
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The five questions by bit, for networks and algorithms; the effect of moves and of exchanges."""
-        verdicts = {entry["seed"]: entry["verdict"] for entry in self.cards}
-        return draw_mechanism(rows, verdicts, expected_rows(self._told()), _title(self.subjects[0], self.cards))
+        """The five questions by bit, for networks and algorithms; the effect of steering and of patches."""
+        card = self.card
+        return draw_mechanism(rows, {one.seed: one.verdict for one in self.cards}, card.expected_rows(), card.title)
 
 
-def _title(subject: Subject, cards: list[dict[str, Any]]) -> str:
-    verdicts = sorted({entry["verdict"] for entry in cards})
-    uncalibrated = "" if all(entry["calibrated"] for entry in cards) else " (uncalibrated)"
-    return f"{subject.name}: {' / '.join(verdicts)}{uncalibrated}"
+def _of_verdict(found: Measured, verdict: Verdict | None, others: dict[str, float]) -> Iterator[Row]:
+    if verdict is not None:
+        yield "verdict", verdict.name, "", "", "", ALL, min(verdict.distances.values())
+        for name, distance in others.items():
+            yield "distance", name, "", "", "", ALL, distance
+    yield "accuracy", "", "", "", "", ALL, found.accuracy
+    for component, of_bits in found.components.items():
+        for t, value in enumerate(of_bits):
+            if math.isfinite(value):
+                yield "signature", component, "", "", "", str(t), float(value)
+
+
+def _of_steering(found: Measured) -> Iterator[Row]:
+    names = {test: component for component, test in STEERING.items()}
+    for score in found.scores:
+        yield "steering", names[score.test], "", "", score.site, str(score.position), score.informedness
+    for one in found.beyond:
+        where = (one.site, str(one.position))
+        yield "beyond_range", "carry", "", "", *where, one.carry
+        yield "beyond_range", "total", "", "", *where, one.total
+        for number, share in enumerate(one.flips):
+            yield "flips", str(number), "", "", *where, share
+        yield "flips", "any", "random", "", *where, one.random

@@ -9,16 +9,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..bits import ZERO, Array
-from ..errors import require_integer
-from ..interp.branches import require_tree
-from ..interp.causal import CausalTask
-from ..interp.prefix import INTERVENTIONS, Reading, distance, hypotheses, read_prefixes, strata
-from ..interp.subject import Subject
-from ..plots.prefix import draw_prefixes
-from .probe import Probe
-
-BINS = ("0", "<1/4", "<1/2", "1/2", "<3/4", "<1")  # of |d|
-HYPOTHESES = ("prompt_only", "local_carry", "remainder", "graded_carry", "local_remainder")
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..mechanism.prefixes import (
+    INTERVENTIONS, Reading, Sample, distance, hypotheses, read_prefixes, require_binary, require_embedding, strata,
+)  # fmt: skip
+from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
+from .probe import Natural, Positive, Probe
 
 
 def bins_of(d: np.ndarray) -> Array:
@@ -30,12 +27,12 @@ def bins_of(d: np.ndarray) -> Array:
 class Prefix(Probe):
     """Change the answer tokens before position t, and count how often the likeliest token at t changes.
 
-    The probe runs the interventions of `interp.prefix` on all pairs, teacher forced. A row is one intervention at one
+    The probe runs the interventions of `mechanism.prefixes` on all pairs, teacher forced. A row is one intervention at one
     position, over a stratum of the pairs; ``changed`` is the share of its ``n`` answers that change.
 
     With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
     the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together). They
-    distinguish the hypotheses (`interp.prefix.hypotheses`): of the ``n_differ`` answers for which they expect different
+    distinguish the hypotheses (`mechanism.prefixes.hypotheses`): of the ``n_differ`` answers for which they expect different
     bits, ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and ``local_remainder`` are the shares that
     each expects.
 
@@ -49,52 +46,48 @@ class Prefix(Probe):
         seed: of those.
 
     Raises:
-        UserError: if the answer is written in plain order, or a network's ``decode`` takes no `Tree`.
+        UserError: if the answer is written in plain order, or a network has no site ``dec.embed``.
     """
 
     columns = ("seed", "position", "intervention", "stratum", "d", "n", "changed", "n_differ", *HYPOTHESES)
 
-    def __init__(self, subjects: Sequence[Subject], draws: int = 2, seed: int = 0) -> None:
-        require_integer("probe.draws", draws, 1)
-        require_integer("probe.seed", seed, 0)
+    def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
+        task = subjects[0].task
+        require_binary(task)
         for subject in subjects:
-            require_tree(subject.network, "prefix")
-        self.subjects = subjects
-        self.pairs = CausalTask(subjects[0].task)
-        self.draws = draws
-        self.seed = seed
+            require_embedding(subject, "prefix")
+        causal = CausalModel(task)
+        self.subjects, self.draws, self.seed = subjects, draws, seed
+        self.sample = Sample.of(causal, causal.examples.operands)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            readings = read_prefixes(subject.network, self.pairs, self.draws, self.seed)
+            readings = read_prefixes(subject, self.sample.examples, self.draws, self.seed)
             grouped: dict[tuple[int, str], list[Reading]] = defaultdict(list)
             for reading in readings.changed:
                 grouped[reading.position, reading.intervention].append(reading)
-            order = sorted(grouped, key=lambda key: (key[0], INTERVENTIONS.index(key[1])))
-            for t, intervention in order:
+            for t, intervention in sorted(grouped, key=lambda key: (key[0], INTERVENTIONS.index(key[1]))):
                 for values in self._rows(t, grouped[t, intervention], readings.clean[:, t]):
-                    yield dict(zip(self.columns, (subject.seed, t, intervention, *values), strict=True))
+                    yield self.row(subject.seed, t, intervention, *values)
 
     def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
         """The columns from ``stratum`` on: all readings of one intervention together, random ones also by |d|."""
         changed = np.concatenate([reading.tokens != clean for reading in readings])
-        cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.pairs, t).items()}
+        cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.sample, t).items()}
         if readings[0].intervention != "random":
             for name, inside in cells.items():
                 yield name, None, int(inside.sum()), _share(changed[inside]), None, *(None for _ in HYPOTHESES)
             return
         prefixes = [reading.prefix for reading in readings if reading.prefix is not None]
-        d = np.concatenate([bins_of(distance(self.pairs, prefix)) for prefix in prefixes])
-        expected = {
-            name: np.concatenate(bits)
-            for name, bits in _columns([hypotheses(self.pairs, prefix) for prefix in prefixes]).items()
-        }
+        d = np.concatenate([bins_of(distance(self.sample, prefix)) for prefix in prefixes])
+        of_each = [hypotheses(self.sample, prefix) for prefix in prefixes]
+        expected = {name: np.concatenate([one[name] for one in of_each]) for name in of_each[0]}
         answered = np.concatenate([reading.tokens for reading in readings]) - ZERO
         right = {name: answered == bits for name, bits in expected.items()}
         several = np.stack(list(expected.values()))  # (hypotheses, N)
         differ = (several != several[0]).any(axis=0) & (several >= 0).all(axis=0)
         for stratum, inside in cells.items():
-            for label, members in [(None, inside), *((BINS[i], inside & (d == i)) for i in range(len(BINS)))]:
+            for label, members in [(None, inside), *((name, inside & (d == i)) for i, name in enumerate(BINS))]:
                 if not members.any():
                     continue
                 apart = members & differ
@@ -113,18 +106,15 @@ class Prefix(Probe):
         whole = rows[rows["d"].isna()]
         means = whole.groupby(["intervention", "stratum", "position"], sort=False)["changed"].mean()
         wide = means.unstack("position").reset_index()
-        shown = wide.loc[sorted(wide.index, key=lambda i: INTERVENTIONS.index(wide["intervention"][i]))]
+        shown = wide.sort_values("intervention", key=lambda names: names.map(INTERVENTIONS.index), kind="stable")
         return shown.map(lambda x: "" if x != x else f"{x:.3f}" if isinstance(x, float) else x)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Changed answers by position for each intervention and stratum, and by |d| beside the hypotheses."""
-        return draw_prefixes(rows, self.subjects[0].task.name)
+        return draw_prefixes(rows, self.sample.task.name)
 
 
 def _share(what: Array) -> float | None:
     """The mean, or None for an empty array."""
     return float(what.mean()) if len(what) else None
 
-
-def _columns(dictionaries: list[dict[str, Array]]) -> dict[str, list[Array]]:
-    return {name: [one[name] for one in dictionaries] for name in dictionaries[0]}

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
-from ..plots.cards import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed, typed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, Replicas, read_replicas
 from ..system.files import read_text
+from .cards import ShownCard
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
 UNRECORDED = "settings that its folder does not record (no probe.json)"
@@ -40,7 +40,7 @@ class Collection:
     metrics: pd.DataFrame
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
     sheets: dict[str, Sheet] = field(default_factory=dict)
-    cards: list[Card] = field(default_factory=list)
+    cards: list[ShownCard] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -111,7 +111,7 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                 if "epoch" in rows:  # of networks still in training: no result of the run
                     continue
                 if (card := path.with_name("card.json")).exists():
-                    found.cards.append(Card.read(read_text(card, 2**22), rows))
+                    found.cards.append(ShownCard.read(read_text(card, 2**22), rows))
                 if run:
                     rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
                 else:

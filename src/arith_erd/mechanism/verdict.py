@@ -1,15 +1,15 @@
 """Which algorithm's signature is nearest to the network's, and is it near enough?
 
-A signature has two parts: the responses to wrong prefixes, and those to moves. The distance of a part is the root mean
-square difference of its components, over all bits, in units of the largest difference that counts as near. The distance
-to an algorithm is the larger of the two, and near means at most 1. So a network that responds to prefixes like one
-algorithm and to moves like another is near to neither.
+A signature has two parts: the responses to wrong prefixes, and those to steering. The distance of a part is the root
+mean square difference of its components, over all bits, in units of the largest difference that counts as near. The
+distance to an algorithm is the larger of the two, and near means at most 1. So a network that responds to prefixes like
+one algorithm and to steering like another is near to neither.
 
 Mixtures are candidates too: one algorithm for the bits below a border, another from there on. The verdict is ``mixed``
 if a mixture is near and no single algorithm is.
 
 The verdict is ``none`` if the network answers wrong or is far from every algorithm. It is ``undecided`` if prefixes fit
-an algorithm but no move has an effect, since the directions may have been the wrong ones; or if two algorithms are
+an algorithm but steering has no effect, since the directions may have been the wrong ones; or if two algorithms are
 equally near.
 """
 
@@ -17,24 +17,26 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+import torch
 
-from .signature import COMPONENTS, EFFECT, LOCAL, LOCAL_PREFIXES, PREFIXES, STEERING, Measured, Signature
+from ..models import Network, Transformer
+from ..models.references import written_for
+from ..tasks import Task
+from .card import NEAR, RIGHT
+from .signature import COMPONENTS, EFFECT, POST_HOC, POST_HOC_PREFIXES, PREFIXES, STEERING, Measured, Signature
 
-NEAR = 1.0
-LIMITS = {"prefixes": 0.1, "moves": 0.25}
+LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
 APART = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
-RIGHT = 0.95
-"""Smallest share of right answers for a verdict other than ``none``."""
 BORDERS = range(2, 7)
 VERDICTS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "none", "undecided")
 NO_EFFECT = (
-    "prefixes fit an algorithm, but no move along a fitted direction has an effect; those directions may not be the "
-    "ones it reads"
+    "prefixes fit an algorithm, but steering along a fitted direction has no effect; the network may read other "
+    "directions"
 )
-COMPARED = (*PREFIXES, *LOCAL_PREFIXES, *STEERING)
-PARTS = {"prefixes": slice(-len(STEERING)), "moves": slice(-len(STEERING), None)}
+COMPARED = (*PREFIXES, *POST_HOC_PREFIXES, *STEERING)
+PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None)}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,6 @@ class Verdict:
         distance: to the nearest algorithm or mixture.
         nearest: the nearest; for a mixture such as ``erd below bit 4, prefix_carry from there``.
         distances: to each single algorithm, and to the nearest mixture.
-        by_part: ``prefixes`` and ``moves``: to each single algorithm by this part alone.
         by_bit: for t = 1 .. m - 1, the nearest algorithm, or all between which the bit does not discriminate, and the
             distance.
         reasons: sentences.
@@ -56,7 +57,6 @@ class Verdict:
     distance: float
     nearest: str
     distances: dict[str, float]
-    by_part: dict[str, dict[str, float]]
     by_bit: list[tuple[str, float]]
     reasons: list[str]
 
@@ -72,7 +72,6 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     single = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
     best, mixture = min(single, key=single.__getitem__), min(mixed, key=mixed.__getitem__)
-    by_part = {part: {name: _part(square, part) for name, square in squares.items()} for part in PARTS}
     by_bit = []
     for t in range(1, len(measured.components[COMPONENTS[0]])):
         of_bit = {name: _distance(square[:, t : t + 1]) for name, square in squares.items()}
@@ -85,24 +84,33 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     rivals = [other for other in single if other != best and single[other] - single[best] < APART]
     if measured.accuracy < RIGHT:
         name = "none"
-        reasons.append(f"answers {measured.accuracy:.1%} of the pairs right, fewer than {RIGHT:.0%}")
+        reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {RIGHT:.0%}")
     elif distance > NEAR:
-        of_prefixes = min(_part(square, "prefixes") for square in [*squares.values(), *mixtures.values()])
+        of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
         name = "none" if of_prefixes > NEAR or _any_effect(measured) else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        reasons.append(f"no algorithm is within a distance of 1; the nearest is {nearest}, at {distances[nearest]:.2f}")
-        reasons += [_nearest_by(part, found) for part, found in by_part.items()] if name == "none" else [NO_EFFECT]
+        reasons += [_nearest_by(part, squares) for part in PARTS] if name == "none" else [NO_EFFECT]
     elif name == best and rivals:
         name = "undecided"
         reasons.append(f"{', '.join(rivals)} is as near as {best}; the tests do not distinguish them")
-    return Verdict(name, distance, nearest, distances, by_part, by_bit, reasons)
+    return Verdict(name, distance, nearest, distances, by_bit, reasons)
 
 
 def distances_to(measured: Measured, expected: dict[str, Signature]) -> dict[str, float]:
-    """The distance to each of `LOCAL`; NaN if their agreements after random prefixes were not measured."""
-    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in LOCAL)
+    """The distance to each of `POST_HOC`; NaN if their agreements after random prefixes were not measured."""
+    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
     distances = {name: _distance(_squares(measured.components, signature)) for name, signature in expected.items()}
     return distances if known else dict.fromkeys(distances, float("nan"))
+
+
+def is_calibrated(network: Network, task: Task) -> bool:
+    """Whether the verdict was checked on references for this task, and of exactly this architecture."""
+    if type(network) is not Transformer or not written_for(task):
+        return False
+    with torch.device("meta"):
+        paper = Transformer(task.prompt_length, task.width)
+    shapes = [{name: tensor.shape for name, tensor in of.state_dict().items()} for of in (paper, network)]
+    return shapes[0] == shapes[1]
 
 
 def _squares(measured: Signature, expected: Signature) -> np.ndarray:
@@ -134,6 +142,7 @@ def _any_effect(measured: Measured) -> bool:
     return any(np.nanmax(measured.components[name], initial=-1) >= EFFECT for name in STEERING)
 
 
-def _nearest_by(part: str, distances: dict[str, float]) -> str:
+def _nearest_by(part: str, squares: dict[str, np.ndarray]) -> str:
+    distances = {name: _part(square, part) for name, square in squares.items()}
     nearest = min(distances, key=distances.__getitem__)
-    return f"by {part} alone, the nearest is {nearest} ({distances[nearest]:.2f})"
+    return f"from the {part} test only, the nearest is {nearest} ({distances[nearest]:.2f})"

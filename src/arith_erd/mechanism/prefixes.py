@@ -1,0 +1,228 @@
+"""Give a network a wrong prefix. Does its next token change?
+
+The interventions run on examples of a task, teacher forced, at each position t >= 1. They change only answer tokens
+before t::
+
+    flip            r_(t-1) inverted
+    mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1
+    start           replaced by <start>
+    far             one earlier token inverted, each in turn
+    random          all tokens of the prefix drawn at random
+
+``flip`` tests whether the network is sensitive to the last token, ``mean_ablation`` whether it needs it. A network can
+be sensitive to a token that it does not need.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..bits import ONE, START, ZERO, Array, from_bits
+from ..errors import UserError, bad_value
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..interp.interventions import Intervention, Replace
+from ..tasks import Examples, Task
+
+INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Examples with two operands in base 2, and their variables.
+
+    Attributes:
+        model: the causal model of the task.
+        examples: N examples.
+        values: variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
+    """
+
+    model: CausalModel
+    examples: Examples
+    values: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, model: CausalModel, operands: Array) -> "Sample":
+        """The examples with the operands (N, 2)."""
+        values = model.values(operands)
+        return cls(model, model.task.examples(*operands.T), values | {"answer": model.answers(values)})
+
+    @classmethod
+    def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+        """At most ``count`` examples of the whole table, without replacement."""
+        table = model.examples.operands
+        return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
+
+    @classmethod
+    def draw(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+        """``count`` examples with replacement."""
+        return cls.of(model, rng.integers(0, model.task.limit, (2, count)).T)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def task(self) -> Task:
+        """That the examples are of."""
+        return self.model.task
+
+    @property
+    def adds(self) -> bool:
+        """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
+        return {"xor", "carry"} <= self.values.keys()
+
+
+def require_binary(task: Task) -> None:
+    """Refuse tasks without two binary operands, or whose answer is not written least significant bit first.
+
+    Raises:
+        UserError: since bit t of the answer must be at position t.
+    """
+    if task.base != 2 or task.shape != (2**task.bits,) * 2:
+        of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
+    if task.completion_order != "reverse":
+        raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
+
+
+def require_embedding(model: Hooked, probe: str) -> None:
+    """Refuse a network without the site ``dec.embed``, whose output is the embedding of answer tokens.
+
+    Raises:
+        UserError: naming the probe.
+    """
+    if "dec.embed" not in model.sites:
+        raise UserError(f"probe={probe}: {model.name} has no site dec.embed; expected one, the embedded answer tokens")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A network's answers at one position, after one kind of prefix.
+
+    Attributes:
+        position: t.
+        intervention: one of `INTERVENTIONS`.
+        tokens: (N,), the likeliest at t.
+        prefix: (N, t), the bits that the network got; None if a token was not a bit.
+    """
+
+    position: int
+    intervention: str
+    tokens: Array
+    prefix: Array | None
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The tokens (N, m) after right prefixes, and those after wrong ones."""
+
+    clean: Array
+    changed: list[Reading]
+
+
+@torch.no_grad()
+def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> Readings:
+    """Every intervention at every position, for all N examples.
+
+    Args:
+        model: a network with the site ``dec.embed``.
+        examples: of its task.
+        draws: random prefixes of each example.
+        seed: of those.
+    """
+    prompt, answer_in = model.inputs(examples)
+    mean = mean_embedding(model, prompt, answer_in.shape[1])
+
+    def tokens(given: Tensor, *interventions: Intervention) -> Array:
+        found: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
+        return found
+
+    changed: list[Reading] = []
+    for t in range(1, answer_in.shape[1]):
+        flipped, start = answer_in.clone(), answer_in[:, : t + 1].clone()
+        flipped[:, t] = ZERO + ONE - flipped[:, t]
+        start[:, t] = START
+        changed += _readings("flip", t, tokens(flipped), flipped)
+        ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
+        changed.append(Reading(t, "mean_ablation", ablated[:, t], None))
+        changed.append(Reading(t, "start", tokens(start)[:, t], None))
+    for given in random_prefixes(answer_in, draws, seed):
+        changed += _readings("random", 1, tokens(given), given)
+    return Readings(tokens(answer_in), changed)
+
+
+def mean_embedding(model: Hooked, prompt: Tensor, width: int) -> Tensor:
+    """The mean (m, C) of the embeddings of 0 and 1 at each position of the answer."""
+    both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
+    _, cache = model.run_with_cache((prompt[:1].expand(2, -1), both), ["dec.embed"])
+    return cache["dec.embed"].mean(dim=0)
+
+
+def random_prefixes(answer_in: Tensor, draws: int, seed: int) -> Iterator[Tensor]:
+    """Decoder inputs (N, m), as many as ``draws``: <start>, then random bits."""
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
+    for _ in range(draws):
+        bits = torch.randint(ZERO, ONE + 1, (len(answer_in), answer_in.shape[1] - 1), generator=generator)
+        yield torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1)
+
+
+def _readings(intervention: str, first: int, tokens: Array, given: Tensor) -> Iterator[Reading]:
+    """A reading for each position from the first one on. After an inverted token, later positions read ``far``."""
+    bits = (given[:, 1:] - ZERO).cpu().numpy()
+    for t in range(first, given.shape[1]):
+        kind = "far" if intervention == "flip" and t > first else intervention
+        yield Reading(t, kind, tokens[:, t], bits[:, :t])
+
+
+def distance(sample: Sample, prefix: Array) -> np.ndarray:
+    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1).
+
+    This is the error of the remainder of the answer, in units of 2^t. A machine that rounds the remainder gives the
+    other bit if the error exceeds 1/2. A single inverted r_(t-1) gives 1/2, where the machine ties.
+    """
+    t = prefix.shape[1]
+    return (from_bits(sample.values["answer"][:, :t]) - from_bits(prefix)) / 2.0**t
+
+
+def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
+    """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
+
+    ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
+    t - 1, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), with p the
+    number that the prefix spells.
+
+    Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
+    the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
+    round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix.
+    """
+    t = prefix.shape[1]
+    values = sample.values
+    bit = values["answer"][:, t]
+    off = distance(sample, prefix)
+    tie = np.abs(off) == 0.5
+    expected = {"prompt_only": bit}
+    if sample.adds:
+        x, y = values["a_bit"][:, t - 1], values["b_bit"][:, t - 1]
+        expected["local_carry"] = values["xor"][:, t] ^ (x + y + 1 - prefix[:, t - 1] >= 2)
+    expected["remainder"] = np.where(tie, -1, bit ^ (np.abs(off) > 0.5))
+    if sample.adds:
+        carry = values["carry"][:, t] + off
+        column = values["a_bit"][:, t] + values["b_bit"][:, t]
+        most = 1 if t == values["answer"].shape[1] - 1 else 3
+        total = np.clip(np.round(column + carry), 0, most).astype(np.int64)
+        expected["graded_carry"] = np.where(tie, -1, values["xor"][:, t] ^ (carry > 0.5))
+        expected["local_remainder"] = np.where(tie, -1, total % 2)
+    return expected
+
+
+def strata(sample: Sample, t: int) -> dict[str, Array]:
+    """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
+    everything = np.ones(len(sample), dtype=bool)
+    if not sample.adds:
+        return {"all": everything}
+    propagate = sample.values["xor"][:, t - 1] == 1
+    return {"all": everything, "propagate": propagate, "settled": ~propagate}

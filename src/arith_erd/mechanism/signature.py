@@ -1,0 +1,235 @@
+"""A network's signature: how each answer bit responds to wrong prefixes and to steering.
+
+    flip_propagate, flip_settled    share of answers that change with r_(t-1), by stratum (`prefixes`)
+    prompt_only, local_carry, remainder
+                                    after random prefixes, agreement with what each hypothesis expects
+    carry, value, value_of_remainder
+                                    how well bit t follows steering (`directions`), at its best site
+
+Reported beside it, and not part of any distance::
+
+    mean_ablation                   share that changes if r_(t-1) is ablated: does the network need it?
+    far                             share that changes if an earlier token is inverted, the mean of all
+    remainder_over_local_carry, remainder_over_prompt_only
+                                    after random prefixes where these two hypotheses differ, how often the answer is
+                                    what the first one expects
+
+And for `POST_HOC`, two algorithms that were written after trained networks had been seen. They are no candidates for
+the verdict; the first three enter the distances to them::
+
+    graded_carry, local_remainder, local_remainder_over_graded_carry,
+    local_remainder_over_remainder, graded_carry_over_local_carry
+                                    after random prefixes, as above
+
+Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
+also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable, and the
+last carry is the last bit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+
+from ..bits import ZERO, Array
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..tasks import Add
+from .directions import BeyondRange, Score, draw_shifts, shifted_bits, steer, steer_beyond
+from .prefixes import Sample, hypotheses, read_prefixes, strata
+
+HYPOTHESES = ("prompt_only", "local_carry", "remainder")
+PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
+STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
+COMPONENTS = (*PREFIXES, *STEERING)
+POST_HOC = ("graded_carry", "local_remainder")
+RIVALS = {
+    f"{first}_over_{second}": (first, second)
+    for first, second in (
+        ("remainder", "local_carry"),
+        ("remainder", "prompt_only"),
+        ("local_remainder", "remainder"),
+        ("graded_carry", "local_carry"),
+        ("local_remainder", "graded_carry"),
+    )
+}
+POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
+BESIDE = ("mean_ablation", "far", *RIVALS, *POST_HOC)
+EFFECT = 0.5
+"""Smallest informedness of a step, and smallest share of patched answers that change, that count as an effect."""
+Signature = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The signature of a network, with the measurements behind it.
+
+    Attributes:
+        accuracy: share of the examples whose answer is right in all bits.
+        components: as above, `COMPONENTS` and `BESIDE`.
+        best: for each component of steering and each bit, the chosen site; empty without one.
+        scores: of all sites.
+        beyond: bits that follow an inverted carry, at the site chosen for it (`directions.steer_beyond`).
+    """
+
+    accuracy: float
+    components: Signature
+    best: dict[str, list[str]] = field(default_factory=dict)
+    scores: list[Score] = field(default_factory=list)
+    beyond: list[BeyondRange] = field(default_factory=list)
+
+    def follows(self, component: str, t: int) -> bool:
+        """Whether bit t follows steering along a variable."""
+        return bool(self.components[component][t] >= EFFECT)  # False for NaN
+
+    def sentences(self) -> list[str]:
+        """What steering beyond the natural range shows."""
+        if not self.beyond:
+            return []
+        low, high = (f"{end(one.carry for one in self.beyond):.0%}" for end in (min, max))
+        bits = ", ".join(str(one.position) for one in self.beyond)
+        share = low if low == high else f"{low} to {high}"
+        return [f"setting the carry to 2 or -1 changes {share} of the answers in bits {bits}"]
+
+
+def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0) -> Measured:
+    """The signature of a network.
+
+    Args:
+        model: its answers are written least significant bit first. Only additions are steered.
+        pairs: number of examples that get wrong prefixes.
+        steered: number of examples that are steered; as many others give the directions.
+        seed: of all samples.
+    """
+    task = model.task
+    sample = Sample.some(CausalModel(task), pairs, np.random.default_rng(seed))
+    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE)}
+    components |= _prefix_components(model, sample, seed)
+    accuracy = model.accuracy(sample.examples)
+    if not isinstance(task, Add):
+        return Measured(accuracy, components)
+    scores, best = list(steer(model, steered, steered, seed)), {}
+    for name, test in STEERING.items():
+        of_bits = [_best(scores, test, t) if _measurable(name, t, task.width) else None for t in range(task.width)]
+        components[name] = np.array([np.nan if score is None else score.halves[1] for score in of_bits])
+        best[name] = ["" if score is None else score.site for score in of_bits]
+    found = Measured(accuracy, components, best, scores)
+    at = {t: site for t, site in enumerate(best["carry"]) if found.follows("carry", t) and site.startswith("dec.")}
+    return replace(found, beyond=list(steer_beyond(model, at, steered, steered, seed)))
+
+
+def _measurable(component: str, t: int, width: int) -> bool:
+    return (2 if component == "carry" else 0) <= t < width - 2
+
+
+def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
+    """The best site on one half of the examples; the other half scores it, so selection does not inflate the score."""
+    of_bit = [score for score in scores if (score.test, score.position) == (test, t)]
+    return max(of_bit, key=lambda score: score.halves[0], default=None)
+
+
+def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
+    """The responses to wrong prefixes."""
+    readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
+    found: dict[tuple[str, int], list[Array]] = {}
+    for reading in readings.changed:
+        t = reading.position
+        changed = reading.tokens != readings.clean[:, t]
+        if reading.intervention in BESIDE:
+            found.setdefault((reading.intervention, t), []).append(changed)
+        if reading.intervention == "flip":
+            for stratum, inside in strata(sample, t).items():
+                found.setdefault((f"flip_{stratum}", t), []).append(changed[inside])
+        if reading.intervention == "random" and reading.prefix is not None:
+            bits = reading.tokens - ZERO
+            for name, expected, counted in expectations(hypotheses(sample, reading.prefix)):
+                found.setdefault((name, t), []).append((bits == expected)[counted])
+    components: Signature = {}
+    for (name, t), shares in found.items():
+        if name in (*COMPONENTS, *BESIDE) and len(together := np.concatenate(shares)):
+            components.setdefault(name, np.full(sample.task.width, np.nan))[t] = together.mean()
+    return components
+
+
+def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
+    """Component, the bits (N,) that it expects, and where they count: no tie, and for `RIVALS` only a difference."""
+    clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
+    for name, bits in expected.items():
+        yield name, bits, clear
+    for name, (first, second) in RIVALS.items():
+        if {first, second} <= expected.keys():  # a multiplication has no carry
+            yield name, expected[first], clear & (expected[first] != expected[second])
+
+
+def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
+    """The ideal signature of each algorithm for addition: algorithm -> components.
+
+    One inverted token makes a ``remainder`` machine tie, so its ``flip`` components are NaN.
+    """
+    rng = np.random.default_rng(seed)
+    agreement = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
+    nothing, everything = np.zeros(task.width), np.ones(task.width)
+    no_carry = _where_measurable(task, 0.0)
+    flips = {"flip_propagate": nothing, "flip_settled": nothing}
+    prompt = agreement["prompt_only"] | flips
+    followed = _followed(task, count, rng)
+    carries = {"carry": no_carry + 1, "value": nothing, "value_of_remainder": nothing}
+    unknown = np.full(task.width, np.nan)
+    return {
+        "erd": prompt | {"carry": no_carry} | followed["value"],
+        "lookahead_carry": prompt | carries,
+        "prefix_carry": agreement["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
+        "remainder": agreement["remainder"]
+        | {"flip_propagate": unknown, "flip_settled": unknown, "carry": no_carry}
+        | followed["remainder"],
+    }
+
+
+def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
+    """The ideal signature of each algorithm in `POST_HOC`. They follow steering as carry machines do, and tie at ``flip``."""
+    rng = np.random.default_rng(seed)
+    agreement = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
+    nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
+    flips = {"flip_propagate": unknown, "flip_settled": unknown}
+    steered = {"carry": _where_measurable(task, 1.0), "value": nothing, "value_of_remainder": nothing}
+    return {name: agreement[name] | flips | steered for name in POST_HOC}
+
+
+def _agreement(
+    sample: Sample, machines: Sequence[str], names: Sequence[str], rng: np.random.Generator
+) -> dict[str, Signature]:
+    """After random prefixes, how often a machine's answer is what each hypothesis expects: machine -> components."""
+    width = sample.task.width
+    found = {machine: {name: np.full(width, np.nan) for name in names} for machine in machines}
+    for t in range(1, width):
+        of_prefix = hypotheses(sample, rng.integers(0, 2, (len(sample), t)))
+        for machine, (name, expected, counted) in product(machines, list(expectations(of_prefix))):
+            if name in names and counted.any():
+                found[machine][name][t] = (of_prefix[machine] == expected)[counted].mean()
+    return found
+
+
+def _where_measurable(task: Add, value: float) -> np.ndarray:
+    """The value for each bit whose carry can be told from other variables, else NaN."""
+    return np.array([value if _measurable("carry", t, task.width) else np.nan for t in range(task.width)])
+
+
+def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
+    """How well machines that store a sum follow its steps, by either prediction: machine -> components."""
+    sample = Sample.draw(CausalModel(task), count, rng)
+    delta = draw_shifts(sample, rng)
+    bits = {test: shifted_bits(sample, delta, test) for test in ("value", "remainder")}
+    result: dict[str, Signature] = {}
+    for machine in bits:
+        result[machine] = {}
+        for component, test in (("value", "value"), ("value_of_remainder", "remainder")):
+            share = np.full(task.width, np.nan)
+            for t in range(task.width):
+                clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
+                old = sample.values["answer"][clear, t]
+                changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
+                if wanted.any() and not wanted.all():
+                    share[t] = changed[wanted].mean() - changed[~wanted].mean()
+            result[machine][component] = share
+    return result

@@ -1,0 +1,95 @@
+"""A card in the report says what its files say, bounded, with no empty cell; other files are refused."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from arith_erd.mechanism.card import Card
+from arith_erd.report.cards import MAX_SEEDS, MAX_SITES, ShownCard
+from tests.cards import bit, seed_card, table, whole
+
+
+def test_table_says_what_is_followed_needed_and_where_the_carry_appears() -> None:
+    card = ShownCard.read(whole(seed_card()), table(0))
+    assert card.title == "mine: none"
+    assert card.table.to_dict("records") == [
+        {
+            "seed": "0",
+            "verdict": "none",
+            "right": "87.5%",
+            "nearest, distance": "mixed, 1.5",
+            "steering that answers follow": "carry: bits 2-3; value: no bit",
+            "a random prefix changes": "bits 2-3 in 25 to 50% of the answers",
+            "an ablated last token changes": "no bit",
+            "the carry appears": "dec.1 to dec.2, in 1 bit nowhere",
+        }
+    ]
+    assert card.notes == [
+        "seed 0: Verdict: none of the two algorithms fits: the nearest is at 1.50, the limit is 1.",
+        "seed 0: Prefix: random tokens before a bit change bits 2-3 in 25 to 50% of the answers; ablating the last one "
+        "changes no bit.",
+        "seed 0: Steering: an inverted carry is followed by bits 2-3; a shifted sum is followed by no bit.",
+        "seed 0: no algorithm is near",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"verdict": "erd", "distance": 0.3, "distances": {"erd": 0.3}}, "computes as erd: the distance is 0.30,"),
+        ({"verdict": "undecided", "distances": {"erd": 0.3}}, "Verdict: undecided; the nearest algorithm is mixed, at"),
+        ({"distance": 0.3, "distances": {"erd": 0.3}}, "answers only 87.5% of the examples right"),
+    ],
+)
+def test_verdict_is_said_in_plain_english(changes: dict[str, object], says: str) -> None:
+    assert says in Card.from_json(whole(seed_card() | changes)).notes()[0]
+
+
+def test_what_is_not_known_is_said_in_words() -> None:
+    """A multiplication has no verdict and no carries."""
+    nothing = seed_card() | {"distance": None, "nearest": None, "distances": {}, "bits": [bit(1, None, [], None)]}
+    card = ShownCard.read(whole(nothing, calibrated=False), table(0))
+    (line,) = card.table.to_dict("records")
+    assert line["nearest, distance"] == "none is known"
+    assert line["a random prefix changes"] == "not measured"
+    assert line["the carry appears"] == "nowhere"
+    assert card.notes[0].startswith("seed 0: Verdict: none, since the known algorithms are for addition")
+
+
+def test_card_is_the_same_after_a_round_trip_and_older_names_of_its_fields_are_read() -> None:
+    card = Card.from_json(whole(seed_card(), expected={"erd": {"carry": [None, 0.5]}}))
+    assert Card.from_json(card.to_json()) == card
+    assert card.expected_rows()["value"].isna().tolist() == [True, False]
+    old = json.loads(whole(seed_card()))
+    old["seeds"][0] |= {"others": {"graded_carry": 2.0}}
+    for one in old["seeds"][0]["bits"]:
+        one["transmits"] = one.pop("follows")
+    assert Card.from_json(json.dumps(old)).seeds[0].bits == card.seeds[0].bits
+
+
+def test_many_seeds_and_sites_are_cut_and_the_card_says_so() -> None:
+    seeds = range(MAX_SEEDS + 3)
+    rows = table(*seeds)
+    more = rows[rows["site"] == "dec.1"].iloc[[0] * (MAX_SITES + 5)]
+    more = more.assign(site=[f"s{i}" for i in range(len(more))], position="1e9")
+    card = ShownCard.read(whole(*map(seed_card, seeds)), pd.concat([rows, more.assign(position="3"), more]))
+    assert len(card.table) == len(card.card.seeds) == MAX_SEEDS
+    assert card.notes[:2] == ["8 more sites are not shown", "3 more seeds are not shown"]
+    assert card.rows["site"].nunique() == MAX_SITES
+    assert "1e9" not in set(card.rows["position"])
+    assert card.draw().axes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", whole(), whole(seed_card() | {"accuracy": 1e300}), whole(seed_card() | {"seed": "x"})],
+)
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^card\.json: not a card \("):
+        ShownCard.read(text, table(0))
+
+
+def test_rows_of_an_older_version_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^rows\.csv: not of this card; if it is of an older version, ask"):
+        ShownCard.read(whole(seed_card()), table(0).drop(columns="test"))
