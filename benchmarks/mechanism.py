@@ -3,7 +3,7 @@
     python benchmarks/mechanism.py results/mechanism-calibration.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
 Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
-``none``. So must references of two algorithms that are no candidates, which answer right; ``near`` names those of the
+``none``. So must references of the two post-hoc algorithms, which answer right; ``near`` names those of the
 two that a card calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer with
 bits, at chance, and have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The
 samples are smaller than the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU
@@ -18,23 +18,25 @@ import pandas as pd
 import torch
 from torch.nn import functional as F
 
-from arith_erd.interp.signature import (
+from arith_erd.interp.hooked import Hooked
+from arith_erd.mechanism.card import NEAR
+from arith_erd.mechanism.signature import (
     COMPONENTS,
-    LOCAL_PREFIXES,
+    POST_HOC_PREFIXES,
     Measured,
     Signature,
     expected_signatures,
-    local_signatures,
     measure,
+    post_hoc_signatures,
 )
-from arith_erd.interp.verdict import NEAR, decide, distances_to
+from arith_erd.mechanism.verdict import decide, distances_to
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
-MEASURED = (*COMPONENTS, *LOCAL_PREFIXES)
+MEASURED = (*COMPONENTS, *POST_HOC_PREFIXES)
 SIGNATURE = [f"{name}_{t}" for name in MEASURED for t in range(8)]
 COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE]
 KINDS = {"Transformer": Transformer, "NanoGPT": NanoGPT}
@@ -80,7 +82,7 @@ def fit(network: Network, task: Task, steps: int = STEPS) -> None:
 
 def numbers(name: str, seed: int, pairs: int, moved: int) -> dict[str, float]:
     """The accuracy and the signature of a network, as columns."""
-    found = measure(build(name, seed), Add(), pairs, moved)
+    found = measure(Hooked(build(name, seed), task=Add()), pairs, moved)
     flat = {f"{name}_{t}": value for name, values in found.components.items() for t, value in enumerate(values)}
     return {"accuracy": found.accuracy} | flat
 
@@ -88,7 +90,7 @@ def numbers(name: str, seed: int, pairs: int, moved: int) -> dict[str, float]:
 def judge(row: pd.Series, expected: dict[str, Signature], others: dict[str, Signature]) -> tuple[str, float, str, str]:
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
-    measured = Measured(float(row["accuracy"]), components, {}, [])
+    measured = Measured(float(row["accuracy"]), components)
     verdict = decide(measured, expected)
     near = [name for name, distance in distances_to(measured, others).items() if distance <= NEAR]
     return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
@@ -113,7 +115,7 @@ def main() -> None:
     part, parts = map(int, options.part.split("/"))
     seeds = parse_seeds(options.seeds), parse_seeds(options.decoys), parse_seeds(options.others)
     every = list(cases(*seeds, options.untrained, options.random_output))
-    expected, others = expected_signatures(Add()), local_signatures(Add())
+    expected, others = expected_signatures(Add()), post_hoc_signatures(Add())
     for name, seed, right in every[part::parts]:
         if (name, seed) not in known:
             measured = numbers(name, seed, options.pairs, options.moved)

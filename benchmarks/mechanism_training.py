@@ -10,10 +10,10 @@ command continues. From them the file gets one row per seed:
 
     reaches_95, reaches_100     first epoch at which validation sequence accuracy is there, of all epochs
     carry_held, xor_held        first kept epoch from which on the answer changes with a position that comes from a run
-                                where only the carry, or only a_t xor b_t, differs (`interp.exchange`)
+                                where only the carry, or only a_t xor b_t, differs (`mechanism.patching`)
     carry_followed, sum_followed
                                 first kept epoch from which on the answer follows the carry's or the sum's least-squares
-                                direction (`interp.signature`)
+                                direction (`mechanism.signature`)
 
 A bit passes if at least half of its answers do; a variable, if at least half of the bits where it can be measured pass,
 at this epoch and at all later ones. At five bits a carry can be told apart in two bits. ``..._all`` asks for all of the
@@ -31,13 +31,12 @@ import pandas as pd
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.epochs import Epochs, chosen_epochs
-from arith_erd.interp.evidence import EFFECT, Evidence
-from arith_erd.interp.exchange import exchanges
-from arith_erd.interp.signature import expected_signatures, measure
-from arith_erd.interp.subject import Subject, load_run
-from arith_erd.interp.verdict import decide
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.loading import Epochs, chosen_epochs, load_run
+from arith_erd.mechanism.evidence import Evidence
+from arith_erd.mechanism.patching import patch
+from arith_erd.mechanism.signature import EFFECT, expected_signatures, measure
+from arith_erd.mechanism.verdict import decide
 from arith_erd.runs import Run, epochs_to
 from arith_erd.seeds import parse_seeds
 from arith_erd.system.boundary import one_line_errors
@@ -52,21 +51,21 @@ FIRST = tuple(name + bar for name in VARIABLES for bar in BARS)
 MEASURED = ("run", "seed", "epoch", "right", "verdict", *VARIABLES, "cpu_seconds")
 
 
-def measured(subject: Subject, pairs: int, moved: int) -> dict[str, object]:
+def measured(subject: Hooked, pairs: int, moved: int) -> dict[str, object]:
     """Right answers, the verdict, and for each variable the share of bits that pass."""
     if not isinstance(subject.task, Add):
         raise UserError(f"{subject.name}: received task={subject.task.name}; expected runs of task=add")
     start = time.process_time()
-    found = measure(subject.network, subject.task, pairs, moved)
+    found = measure(subject, pairs, moved)
     verdict = decide(found, expected_signatures(subject.task))
-    exchanged = Evidence(list(exchanges(subject.network, CausalTask(subject.task), moved)), pd.DataFrame(), [])
+    evidence = Evidence(list(patch(subject, moved)), pd.DataFrame(), [])
     shares = {}
     for variable, component in FOLLOWED.items():
         of_bits = found.components[component][np.isfinite(found.components[component])]
         shares[variable] = float((of_bits >= EFFECT).mean()) if len(of_bits) else float("nan")
     for variable, name in HELD.items():
-        positions = dict.fromkeys(e.position for e in exchanged.exchanged if e.test == name)
-        shares[variable] = float(np.mean([exchanged.appears(name, t) is not None for t in positions]))
+        positions = dict.fromkeys(p.position for p in evidence.patched if p.variable == name)
+        shares[variable] = float(np.mean([evidence.appears(name, t) is not None for t in positions]))
     seconds = round(time.process_time() - start, 2)
     return {"right": found.accuracy, "verdict": verdict.name, **shares, "cpu_seconds": seconds}
 
@@ -115,7 +114,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="directories of runs that kept their weights over time")
     parser.add_argument("--epochs", help="of those that were kept, as 1-20,30 (all)")
     parser.add_argument("--pairs", type=int, default=256, help="that get wrong prefixes (256)")
-    parser.add_argument("--moved", type=int, default=128, help="that are moved, and exchanged (128)")
+    parser.add_argument("--moved", type=int, default=128, help="that are steered, and patched (128)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     beside = options.out.with_name(f"{options.out.stem}-epochs.csv")

@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from continued import ContinuedTable
 
-from arith_erd.interp.evidence import gather
+from arith_erd.interp.hooked import Hooked
+from arith_erd.mechanism.evidence import gather
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add
@@ -38,7 +39,7 @@ class Row:
 
 def rows(name: str, seed: int) -> list[Row]:
     """Those of one network."""
-    found = gather(reference(name, seed).network, Add()).searched
+    found = gather(Hooked(reference(name, seed).network, task=Add())).searched
     return [
         Row(
             name, seed, one.site, one.position, one.variable, one.found.rank, one.found.span,

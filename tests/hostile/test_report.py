@@ -102,7 +102,7 @@ def spoken(world: World, texts: dict[str, str]) -> None:
     foreign(world, "distance_correlation", rows, name=texts["probe"], across=("level", "space"))
     foreign(world, "amnesic", erasures().assign(concept=texts["concept"], method=texts["method"]))
     folder, name = ("n" + re.sub("[/\ud800]", "_", texts[place])[:60] for place in ("folder", "run"))
-    foreign(world, "mechanism", table(0).assign(stage=texts["stage"]))
+    foreign(world, "mechanism", table(0).assign(site=texts["stage"]))
     said = json.loads(re.sub(r'(?<=[\[ ])"[^"]*"(?!:)', lambda _: json.dumps(texts["verdict"]), whole(seed_card())))
     said["expected"] = {texts["verdict"]: {"carry": [0.5]}}
     (world.folder / "runs" / "probes" / "mechanism-add" / "card.json").write_text(json.dumps(said))

@@ -88,7 +88,9 @@ class NetworkCard(_Frozen):
                 else f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
             )
         if self.verdict == "undecided":
-            return f"Verdict: undecided; the nearest algorithm is {self.nearest}, at {least:.2f}, the limit is {NEAR:g}."
+            return (
+                f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, the limit is {NEAR:g}."
+            )
         name = self.nearest if self.verdict == "mixed" else self.verdict
         return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, the limit is {NEAR:g}."
 
@@ -97,7 +99,8 @@ class NetworkCard(_Frozen):
         return f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
 
     def _steering(self) -> str:
-        parts = [f"{name} is followed by {_numbered(at)}" for name, at in zip(STEERED.values(), self._followed())]
+        followed = zip(STEERED.values(), self._followed(), strict=True)
+        parts = [f"{name} is followed by {_numbered(at)}" for name, at in followed]
         return f"Steering: {'; '.join(parts)}."
 
     def _followed(self) -> list[list[int]]:
@@ -138,7 +141,9 @@ class Card(_Frozen):
     seeds: Annotated[tuple[NetworkCard, ...], Field(min_length=1)]
 
     @classmethod
-    def of(cls, task: str, bits: int, seeds: Iterable[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]) -> "Card":
+    def of(
+        cls, task: str, bits: int, seeds: Iterable[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> "Card":
         """Put the cards of several seeds together."""
         seeds = tuple(seeds)
         verdicts = {one.verdict for one in seeds}

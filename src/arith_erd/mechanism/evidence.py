@@ -157,7 +157,8 @@ class Evidence:
             )
         if not self.dosed.empty:
             followed = max(0.0, self.followed)
-            sentences.append(f"{followed:.0%} of the whole answers follow a shifted sum (best site, minimum over doses)")
+            best = "best site, minimum over doses"
+            sentences.append(f"{followed:.0%} of the whole answers follow a shifted sum ({best})")
         return [*sentences, *(one.sentence() for one in self.searched)]
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from ..bits import Array
 from ..interp.causal_model import CausalModel
 from ..interp.counterfactuals import Family, sources
-from ..interp.hooked import Hooked
+from ..interp.hooked import Hooked, Resumed
 from ..interp.interventions import Replace
 from ..interp.sites import residual_stream
 from .prefixes import Sample
@@ -117,20 +117,12 @@ def patch(model: Hooked, count: int = 512, seed: int = 0) -> Iterator[Patched]:
         resumed = model.resume_from(site, bases)
         lead = 0 if site.startswith("enc.") else cache[site].shape[1] - model.task.width
         has_prompt = site.startswith("enc.") or lead > 0
-
-        def flips(x: Tensor) -> Array:
-            """Where the answers (N, m) change with the site's output (N, T, C) replaced."""
-            names = model.task.prompt_names if lead else []
-            whole = [Replace(site, name, x[:, i]) for i, name in enumerate(names)] + [Replace(site, None, x[:, lead:])]
-            found: Array = resumed(whole).argmax(dim=-1).cpu().numpy() != before
-            return found
-
         for plan, of_source in zip(plans, given, strict=True):
             if not (has_prompt if plan.of_prompt else site.startswith("dec.")):
                 continue
             x, at = cache[site].clone(), plan.place + (0 if plan.of_prompt else lead)
             x[np.arange(count), at] = of_source[site][np.arange(count), at]
-            changed = (flips(x) & plan.read).any(axis=1)
+            changed = ((_answers(model, resumed, x, lead) != before) & plan.read).any(axis=1)
             for label in dict.fromkeys(plan.label.tolist()):
                 counted = (plan.label == label) & (plan.source >= 0)
                 if counted.any():
@@ -139,7 +131,16 @@ def patch(model: Hooked, count: int = 512, seed: int = 0) -> Iterator[Patched]:
         if has_prompt:
             x = cache[site].clone()
             x[:, places] = cache[site][tiles, places]
-            yield Patched(site, POSITION_WISE, "", ALL, count, float(flips(x).any(axis=1).mean()))
+            changed = (_answers(model, resumed, x, lead) != before).any(axis=1)
+            yield Patched(site, POSITION_WISE, "", ALL, count, float(changed.mean()))
+
+
+def _answers(model: Hooked, resumed: Resumed, x: Tensor, lead: int) -> Array:
+    """The likeliest tokens (N, m) with x (N, T, C) as the site's output; the first ``lead`` are of the prompt."""
+    names = model.task.prompt_names[:lead]
+    prompt = [Replace(resumed.site, name, x[:, i]) for i, name in enumerate(names)]
+    found: Array = resumed([*prompt, Replace(resumed.site, None, x[:, lead:])]).argmax(dim=-1).cpu().numpy()
+    return found
 
 
 def _tiles(tokens: Array, rng: np.random.Generator) -> Array:

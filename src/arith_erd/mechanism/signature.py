@@ -187,7 +187,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 
 
 def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The ideal signature of each algorithm in `POST_HOC`. They follow steering as carry machines do, and tie at ``flip``."""
+    """The ideal signature of each algorithm in `POST_HOC`: steered like carry machines, with ties at ``flip``."""
     rng = np.random.default_rng(seed)
     agreement = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
     nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)

@@ -1,4 +1,4 @@
-"""The figure of ``probe=mechanism``: five questions by bit, for networks and algorithms; steering and patching by site."""
+"""The figure of ``probe=mechanism``: five questions by bit, steering and patching by site."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import residual_stream
 from ..mechanism.card import Card, NetworkCard, make_card
-from ..mechanism.evidence import Evidence, gather
+from ..mechanism.evidence import gather
 from ..mechanism.patching import ALL
 from ..mechanism.prefixes import require_binary, require_embedding
 from ..mechanism.signature import STEERING, Measured, expected_signatures, measure, post_hoc_signatures

@@ -12,8 +12,16 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..mechanism.prefixes import (
-    INTERVENTIONS, Reading, Sample, distance, hypotheses, read_prefixes, require_binary, require_embedding, strata,
-)  # fmt: skip
+    INTERVENTIONS,
+    Reading,
+    Sample,
+    distance,
+    hypotheses,
+    read_prefixes,
+    require_binary,
+    require_embedding,
+    strata,
+)
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
 
@@ -27,14 +35,14 @@ def bins_of(d: np.ndarray) -> Array:
 class Prefix(Probe):
     """Change the answer tokens before position t, and count how often the likeliest token at t changes.
 
-    The probe runs the interventions of `mechanism.prefixes` on all pairs, teacher forced. A row is one intervention at one
-    position, over a stratum of the pairs; ``changed`` is the share of its ``n`` answers that change.
+    The probe runs the interventions of `mechanism.prefixes` on all pairs, teacher forced. A row is one intervention at
+    one position, over a stratum of the pairs; ``changed`` is the share of its ``n`` answers that change.
 
     With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
     the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together). They
-    distinguish the hypotheses (`mechanism.prefixes.hypotheses`): of the ``n_differ`` answers for which they expect different
-    bits, ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and ``local_remainder`` are the shares that
-    each expects.
+    distinguish the hypotheses (`mechanism.prefixes.hypotheses`): of the ``n_differ`` answers for which they expect
+    different bits, ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and ``local_remainder`` are the
+    shares that each expects.
 
     In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
     network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0
@@ -117,4 +125,3 @@ class Prefix(Probe):
 def _share(what: Array) -> float | None:
     """The mean, or None for an empty array."""
     return float(what.mean()) if len(what) else None
-

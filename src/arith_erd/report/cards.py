@@ -1,4 +1,4 @@
-"""A card of ``probe=mechanism`` in the report: checked and bounded, as a table and a figure. Its files may be a stranger's."""
+"""Cards of ``probe=mechanism`` in the report, checked and bounded: their files may be a stranger's."""
 
 from dataclasses import dataclass
 

@@ -46,7 +46,11 @@ def test_every_site_with_the_position_is_patched(kind, task) -> None:
     of_answer = {("interchange", name) for name in ("carry", "xor", "neither")}
     of_prompt = {("interchange", "token"), (RESAMPLE, ""), (POSITION_WISE, "")}
     assert tests == of_prompt | (of_answer if task.name == "add" else set())
-    sites = {"enc.1.resid_mid", "enc.1", "enc.2.resid_mid", "enc.2"} if kind is Transformer else {"dec.1.resid_mid", "dec.1"}
+    sites = (
+        {"enc.1.resid_mid", "enc.1", "enc.2.resid_mid", "enc.2"}
+        if kind is Transformer
+        else {"dec.1.resid_mid", "dec.1"}
+    )
     assert {p.site for p in found if p.test == RESAMPLE} == sites
     assert sum(p.n for p in found if (p.test, p.site) == (RESAMPLE, min(sites))) == 40
     if task.name == "add":

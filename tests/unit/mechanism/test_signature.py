@@ -12,7 +12,14 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.card import NEAR
 from arith_erd.mechanism.directions import draw_shifts, shifted_bits, steer_beyond
 from arith_erd.mechanism.prefixes import Sample
-from arith_erd.mechanism.signature import COMPONENTS, POST_HOC, Measured, expected_signatures, measure, post_hoc_signatures
+from arith_erd.mechanism.signature import (
+    COMPONENTS,
+    POST_HOC,
+    Measured,
+    expected_signatures,
+    measure,
+    post_hoc_signatures,
+)
 from arith_erd.mechanism.verdict import decide, distances_to, is_calibrated
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
@@ -37,7 +44,9 @@ def test_ideal_signatures_get_their_own_name(name: str) -> None:
 
 def test_signatures_that_change_at_a_bit_are_mixed() -> None:
     low, high = EXPECTED["prefix_carry"], EXPECTED["erd"]
-    verdict = decide(Measured(1.0, {name: np.where(np.arange(8) < 4, low[name], high[name]) for name in COMPONENTS}), EXPECTED)
+    verdict = decide(
+        Measured(1.0, {name: np.where(np.arange(8) < 4, low[name], high[name]) for name in COMPONENTS}), EXPECTED
+    )
     assert (verdict.name, verdict.nearest) == ("mixed", "prefix_carry below bit 4, erd from there")
 
 
@@ -90,8 +99,8 @@ NOTHING, TWO_STATES, TOTAL = ((1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0))
 def test_beyond_its_range_a_carry_of_two_states_flips_a_bit_once_and_a_total_three_times(name, flips) -> None:
     """``graded_carry`` cuts its number to a carry of two states, and adds that to a_t and b_t one layer later."""
     model = Hooked(reference(name, 1).network, task=TASK)
-    found = [one for n in (2, 3, 4, 5) for kind in ("resid_mid_cross", "mlp")
-             for one in steer_beyond(model, {4: f"dec.{n}.{kind}".removesuffix(".mlp")}, count=96, fitted=256)]  # fmt: skip
+    sites = [f"dec.{n}{inside}" for n in (4, 5) for inside in (".resid_mid_cross", "")]
+    found = [one for site in sites for one in steer_beyond(model, {4: site}, count=96, fitted=256)]
     assert {one.flips for one in found} - {NOTHING} == flips
     assert all(one.total == 0 and one.carry == (one.flips == TOTAL) for one in found)
 

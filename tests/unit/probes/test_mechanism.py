@@ -59,7 +59,10 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     assert set(probe.course(rows).table["line"]) == followed
     searched = rows[rows["test"] == "subspace"]
     found = searched[searched["control"] == ""]
-    assert [*zip(found["component"], found["position"])] == [*((name, "2") for name in VARIABLES), ("sum", "all")]
+    assert found[["component", "position"]].to_records(index=False).tolist() == [
+        *((name, "2") for name in VARIABLES),
+        ("sum", "all"),
+    ]
     assert {"random_max", "untrained", "full_patch", "arbitrary_labels"} <= set(searched["control"])
     assert probe.figure(rows).axes
 

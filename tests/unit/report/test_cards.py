@@ -38,7 +38,10 @@ def test_table_says_what_is_followed_needed_and_where_the_carry_appears() -> Non
     ("changes", "says"),
     [
         ({"verdict": "erd", "distance": 0.3, "distances": {"erd": 0.3}}, "computes as erd: the distance is 0.30,"),
-        ({"verdict": "undecided", "distances": {"erd": 0.3}}, "Verdict: undecided; the nearest algorithm is mixed, at"),
+        (
+            {"verdict": "undecided", "distances": {"erd": 0.3}},
+            "Verdict: undecided; the nearest algorithm, mixed, is at",
+        ),
         ({"distance": 0.3, "distances": {"erd": 0.3}}, "answers only 87.5% of the examples right"),
     ],
 )

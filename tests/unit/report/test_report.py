@@ -11,7 +11,7 @@ import pytest
 from arith_erd.plots.sheet import Sheet
 from arith_erd.report.__main__ import build, main
 from arith_erd.report.paper import load_paper
-from tests.unit.plots.test_cards import seed_card, table, whole
+from tests.cards import seed_card, table, whole
 
 FILES = ("claims.md", "claims.csv", "runs.csv", "index.html")
 
@@ -65,7 +65,7 @@ def test_cards_are_shown_with_their_figures_and_the_others_are_named(synthetic, 
         folder.mkdir(parents=True)
         rows = table(0)
         rows.to_csv(folder / "rows.csv", index=False)
-        (folder / "probe.json").write_text(Sheet.of("mechanism", rows.fillna({"stage": ""}), {}).to_json())
+        (folder / "probe.json").write_text(Sheet.of("mechanism", rows, {}).to_json())
         (folder / "card.json").write_text(whole(seed_card() | {"network": network}))
     found, _ = build(synthetic.root, tmp_path / "report")
     assert found.problems == {}
