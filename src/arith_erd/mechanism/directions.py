@@ -243,7 +243,7 @@ def _score(site: str, t: int, test: str, should: Array, should_not: Array) -> Sc
     return Score(site, t, test, n, _share(should), _share(should_not), (halves[0], halves[1]))
 
 
-def _share(changed: Array) -> float:
+def _share(changed: np.ndarray) -> float:
     return float(changed.mean()) if len(changed) else 0.0
 
 

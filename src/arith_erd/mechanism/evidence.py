@@ -179,8 +179,8 @@ def gather(model: Hooked, sample: int = 512, steps: int = 50, seed: int = 0) -> 
     decoder = [site for site in sites if site.startswith("dec.")]
     where = [site for site in sites if site.startswith("enc.")][-1:] + decoder
     deltas = [delta for delta in DELTAS if delta < 2**model.task.bits]
-    options = {"prefixes": ("target",), "fitted": 4 * sample, "random": 2}
-    moved = doses(model, adder, where, METHODS, deltas, max(16, sample // 8), seed, **options)
+    count = max(16, sample // 8)
+    moved = doses(model, adder, where, METHODS, deltas, count, seed, prefixes=("target",), fitted=4 * sample, random=2)
     t = model.task.width // 2
     searched = _search(model, adder, entrance(evidence, decoder, str(t)), t, steps, seed) if steps else []
     return Evidence(evidence.patched, pd.DataFrame(moved), searched)
