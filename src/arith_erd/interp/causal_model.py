@@ -69,7 +69,7 @@ class CausalModel:
         if self.output not in given:
             raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
         self.parents = {name: _arguments(function) for name, function in functions.items()}
-        known = {*functions, *self.roots}
+        known = [*functions, *self.roots]
         for name, needed in self.parents.items():
             if missing := [one for one in needed if one not in known]:
                 raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(known)}")
