@@ -142,7 +142,9 @@ class Search:
     @cached_property
     def blank(self) -> "Search":
         """The same search in an untrained network."""
-        return Search(untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed, self.rows)
+        return Search(
+            untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed, self.rows
+        )
 
     def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
         """The best subspaces of the given ranks for a variable, with their controls.

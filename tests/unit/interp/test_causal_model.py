@@ -36,17 +36,21 @@ def test_the_whole_value_of_a_source_gives_its_answer_and_its_digits_those_of_th
 def test_variables_of_3_plus_5_and_what_they_predict_with_those_of_1_plus_4() -> None:
     model = CausalModel(Add(3))
     values = {name: x[0].tolist() for name, x in model.values([[3, 5]]).items()}
-    assert values | {
-        "a_bit": [1, 1, 0, 0],
-        "b_bit": [1, 0, 1, 0],
-        "xor": [0, 1, 1, 0],
-        "generate": [0, 1, 0, 0],
-        "propagate": [0, 0, 1, 1],
-        "carry": [0, 1, 1, 1],
-        "sum": 8,
-        "sum_mod": [0, 0, 0, 8],
-        "answer": [0, 0, 0, 1],
-    } == values
+    assert (
+        values
+        | {
+            "a_bit": [1, 1, 0, 0],
+            "b_bit": [1, 0, 1, 0],
+            "xor": [0, 1, 1, 0],
+            "generate": [0, 1, 0, 0],
+            "propagate": [0, 0, 1, 1],
+            "carry": [0, 1, 1, 1],
+            "sum": 8,
+            "sum_mod": [0, 0, 0, 8],
+            "answer": [0, 0, 0, 1],
+        }
+        == values
+    )
     said = {name: model.predict([[3, 5]], [[1, 4]], name)[0].tolist() for name in ("carry", "xor", "sum", "a_bit")}
     assert said == {"carry": [0, 1, 1, 0], "xor": [1, 1, 0, 1], "sum": [1, 0, 1, 0], "a_bit": [0, 1, 0, 1]}
 
@@ -78,7 +82,10 @@ def test_a_task_of_ones_own_keeps_every_variable() -> None:
         ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum is 4 for a=3, b=0; expected 3$"),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a, b, operands, sum, a_bit, b_bit$"),
         ({"x": lambda y: y, "y": lambda x: x, "sum": lambda a, b: a + b}, r"a circle: "),
-        ({"sum": lambda a, b: (a + b) / 1}, r"^variable sum: gives float64 of shape \(64,\); expected integers of shape"),
+        (
+            {"sum": lambda a, b: (a + b) / 1},
+            r"^variable sum: gives float64 of shape \(64,\); expected integers of shape",
+        ),
         ({"x": lambda a: a[:, None], "sum": lambda a, b: a + b}, r"^variable x: gives int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": lambda a, b: a + b}, r"^variable x: ZeroDivisionError"),
         ({"a_bit": lambda a: a, "sum": lambda a, b: a + b}, r"a_bit: expected names of their own"),

@@ -97,9 +97,9 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[Hooked,
     assert abs(space.directions[:, 0] @ model.network.basis[:, 1]) >= 0.99
     (row,) = interchange_accuracy(model, adder, test, Interchange("h", "r1", space)).to_dict("records")
     assert (row["accuracy"], row["changed"], row["kept"]) == (1, 1, 1)
-    (other,) = interchange_accuracy(
-        model, adder, test, Interchange("h", 2, space), variable="own_sum"
-    ).to_dict("records")
+    (other,) = interchange_accuracy(model, adder, test, Interchange("h", 2, space), variable="own_sum").to_dict(
+        "records"
+    )
     assert other["accuracy"] < 0.7
 
 
@@ -144,7 +144,9 @@ def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_
     assert set(encoder["position"]) == set(range(7))
     assert set(encoder["answer"]) == set(range(4))
     assert encoder["iia_token"].notna().all()
-    assert (encoder.loc[encoder["position"] == 3, "iia_token"] == encoder.loc[encoder["position"] == 3, "iia_none"]).all()
+    assert (
+        encoder.loc[encoder["position"] == 3, "iia_token"] == encoder.loc[encoder["position"] == 3, "iia_none"]
+    ).all()
     assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
     assert not rows.duplicated(["site", "position", "family", "answer"]).any()
 

@@ -90,7 +90,9 @@ class Constant(InDirections):
 
 
 def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Search) -> None:
-    with pytest.raises(UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions in which dec\.1"):
+    with pytest.raises(
+        UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions in which dec\.1"
+    ):
         search.at("dec.1", 2, "carry", [9, 99])
     with pytest.raises(UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands"):
         Search(hooked(Constant), ADDER, ["dec.1"], CONFIG).best("dec.1", 2, "carry", [1])
