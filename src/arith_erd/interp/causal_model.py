@@ -63,21 +63,24 @@ class CausalModel:
         self.task = task
         self.output = output or ("answer" if "answer" in given else list(given)[-1])
         self.roots = tuple(f"{name}_{task.digits.removesuffix('s')}" for name in task.operand_names)
-        functions = self._operands() | given
-        if clash := (functions.keys() & {*self.roots, *task.operand_names, OPERANDS}) & given.keys():
-            raise UserError(f"causal model of {task.name}: {', '.join(sorted(clash))}: expected names of their own")
+        derived = dict(zip(task.operand_names, ((root,) for root in self.roots), strict=True))
+        self.parents = {name: _arguments(function) for name, function in given.items()}
+        known = [*self.roots, *derived, OPERANDS, *given]
+        if len(set(known)) < len(known):
+            raise UserError(
+                f"causal model of {task.name}: variables {', '.join(given)}: expected other names than the operands'"
+            )
         if self.output not in given:
             raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
-        self.parents = {name: _arguments(function) for name, function in functions.items()}
-        known = {*functions, *self.roots}
         for name, needed in self.parents.items():
             if missing := [one for one in needed if one not in known]:
                 raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(known)}")
+        self.parents |= derived | {OPERANDS: task.operand_names}
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
             raise UserError(f"causal model of {task.name}: a circle: {' <- '.join(error.args[1])}") from error
-        self._functions = {name: functions[name] for name in order if name in functions}
+        self._functions = {name: given[name] for name in order if name in given}
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         self._check()
 
@@ -99,15 +102,16 @@ class CausalModel:
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.operands:
             raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
-        fixed = {name: np.asarray(value) for name, value in (fixed or {}).items()}
-        self.require([name for name in fixed if name not in (*self._functions, *self.roots)])
-        width = max(self.task.bits, self.task.width)
-        values: Values = {
-            root: fixed[root] if root in fixed else to_digits(column, width, self.task.base)
-            for root, column in zip(self.roots, table.T, strict=True)
-        }
-        for name, function in self._functions.items():
-            values[name] = fixed[name] if name in fixed else self._evaluated(name, function, values)
+        given = {name: np.asarray(value) for name, value in (fixed or {}).items()}
+        self.require(given)
+        width, base = max(self.task.bits, self.task.width), self.task.base
+        values: Values = {}
+        for name, root, column in zip(self.task.operand_names, self.roots, table.T, strict=True):
+            values[root] = given.get(root, to_digits(column, width, base))
+            values[name] = given.get(name, from_digits(values[root], base))
+        values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
+        for name in self._functions:
+            values[name] = given[name] if name in given else self._evaluated(name, values)
         return values
 
     def answers(self, values: Values) -> Array:
@@ -147,8 +151,7 @@ class CausalModel:
 
     def extended(self, variables: Mapping[str, Function]) -> "CausalModel":
         """The same model with more variables, which may depend on any of its own, and on the output."""
-        own = {name: f for name, f in self._functions.items() if name not in (*self.task.operand_names, OPERANDS)}
-        return CausalModel(self.task, own | dict(variables), self.output)
+        return CausalModel(self.task, self._functions | dict(variables), self.output)
 
     def co_parents(self, variable: str) -> tuple[str, ...]:
         """The variables that act on the answer together with this one, as ``xor`` does with ``carry``.
@@ -187,30 +190,19 @@ class CausalModel:
         Raises:
             UserError: naming them, and those it has.
         """
-        if missing := [name for name in names if name not in (*self._functions, *self.roots)]:
+        if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
-    def _operands(self) -> dict[str, Function]:
-        """The operands from their digits, so that they follow when a digit is set."""
-        made: dict[str, Function] = {}
-        for name, root in zip(self.task.operand_names, self.roots, strict=True):
-            made[name] = _named(lambda digits: from_digits(digits, self.task.base), root)
-        return made | {OPERANDS: _named(lambda *columns: np.stack(columns, axis=1), *self.task.operand_names)}
-
-    def _evaluated(self, name: str, function: Function, values: Values) -> Array:
-        arguments = [values[parent] for parent in self.parents[name]]
+    def _evaluated(self, name: str, values: Values) -> Array:
         try:
-            value = np.asarray(function(*arguments))
+            value = np.asarray(self._functions[name](*(values[parent] for parent in self.parents[name])))
         except Exception as error:
             raise UserError(f"variable {name}: {first_line(error)}") from error
-        if name in self.task.operand_names or name == OPERANDS:
-            return value
-        value = value.astype(np.int64) if value.dtype.kind == "b" else value
-        count = len(values[self.roots[0]])
-        if value.shape not in ((count,), (count, self.task.width)) or value.dtype.kind not in "iu":
+        count = len(values[OPERANDS])
+        if value.shape not in ((count,), (count, self.task.width)) or value.dtype.kind not in "iub":
             shapes = f"integers of shape ({count},) or ({count}, {self.task.width})"
             raise UserError(f"variable {name}: gives {value.dtype} of shape {value.shape}; expected {shapes}")
-        return value
+        return value.astype(np.int64)
 
     def _check(self) -> None:
         """The output must be the answer: on all operands, or on as many of a large task, drawn at random."""
@@ -231,13 +223,5 @@ class CausalModel:
 
 def _arguments(function: Function) -> tuple[str, ...]:
     """The names of what a function needs; arguments with a default are its own business."""
-    if names := getattr(function, "parents", None):
-        return tuple(names)
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)
-
-
-def _named(function: Function, *parents: str) -> Function:
-    """A function whose arguments are named here instead of in its signature."""
-    function.parents = parents  # type: ignore[attr-defined]
-    return function

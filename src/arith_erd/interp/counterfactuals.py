@@ -11,7 +11,7 @@ they share a_t xor b_t and differ in the carry into t, then whatever changes bit
     data.expected("carry")  # digits (n, width) that the model predicts with the source's carry
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -126,21 +126,23 @@ class CounterfactualDataset:
             pool: ascending rows of ``model.examples`` to draw from; None for all.
 
         Raises:
-            UserError: for a variable that the model lacks, or if fewer than n pairs are found, with the reason.
+            UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
         """
         require_integer("n", n, 1)
         if position is not None:
             require_integer("position", position, 0, model.task.width - 1)
         family = Family(_listed(vary), _listed(keep), position is None)
         rng = np.random.default_rng(seed)
-        base, source = draw(model, family, position or 0, n, rng, pool)
-        if not len(base):
+        rows = np.arange(model.task.size) if pool is None else np.asarray(pool)
+        base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
+        source = sources(model, family, position or 0, base, rng, rows)
+        found = np.flatnonzero(source >= 0)
+        if not len(found):
             where = "at every digit" if position is None else f"at position {position}"
             asked = f"vary={','.join(family.vary)} keep={','.join(family.keep)}"
             raise UserError(f"{asked}: no two operands differ and agree like this {where}; keep or vary others")
-        again = rng.integers(len(base), size=n - len(base))  # where bases with a source are rare
-        base, source = (np.concatenate([rows, rows[again]]) for rows in (base, source))
-        return cls(model, base, source, family, position, pool, seed)
+        found = np.resize(found, n)  # repeated where bases with a source are rare
+        return cls(model, base[found], source[found], family, position, pool, seed)
 
     def __len__(self) -> int:
         return len(self.base)
@@ -235,22 +237,6 @@ def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -
     return [np.flatnonzero(np.isin(operands, part).all(axis=1)) for part in np.split(values, ends)]
 
 
-def draw(
-    model: CausalModel, family: Family, t: int, n: int, rng: np.random.Generator, pool: Array | None = None
-) -> tuple[Array, Array]:
-    """Bases and sources (n,) of a family at digit t, as rows; fewer or none where it has few members.
-
-    Arguments as in `sources`.
-    """
-    rows = np.arange(model.task.size) if pool is None else np.asarray(pool)
-    if not len(rows):
-        return rows, rows
-    base = rows[rng.integers(len(rows), size=4 * n + 64)]  # more than needed, since some have no source
-    source = sources(model, family, t, base, rng, rows)
-    found = np.flatnonzero(source >= 0)[:n]
-    return base[found], source[found]
-
-
 def sources(
     model: CausalModel, family: Family, t: int, base: Array, rng: np.random.Generator, pool: Array | None = None
 ) -> Array:
@@ -266,46 +252,29 @@ def sources(
     """
     model.require([name for name in (*family.vary, *family.keep) if name != model.output])
     pool = np.arange(model.task.size) if pool is None else np.asarray(pool)
-    shared = [column for name in family.keep for column in _columns(model, name, pool, t, family.everywhere)]
-    varied = [_label(list(_columns(model, name, pool, t, family.everywhere)), len(pool)) for name in family.vary]
-    differing = np.stack(varied or [np.arange(len(pool))])
-    order, first, size = _classes(_label(shared, len(pool)))
 
+    def labelled(name: str) -> Array:
+        values = model.table[name][pool]
+        return _label(values if values.ndim == 1 or family.everywhere else values[:, t])
+
+    kept = _label(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
+    differing = np.stack([labelled(name) for name in family.vary] or [np.arange(len(pool))])
+    order, count = np.argsort(kept, kind="stable"), np.bincount(kept)
+    begin = np.cumsum(count) - count  # of the members with each label, in that order
     at = np.searchsorted(pool, base)
     found = np.full(len(base), -1)
     for _ in range(ROUNDS):
         open_ = np.flatnonzero(found < 0)
-        if not len(open_):
-            break
-        b = at[open_]
-        s = order[first[b] + (rng.random(len(b)) * size[b]).astype(np.int64)]
-        member = (differing[:, s] != differing[:, b]).all(axis=0)
+        label = kept[at[open_]]
+        s = order[begin[label] + (rng.random(len(open_)) * count[label]).astype(np.int64)]
+        member = (differing[:, s] != differing[:, at[open_]]).all(axis=0)
         found[open_[member]] = pool[s[member]]
     return found
 
 
-def _columns(model: CausalModel, name: str, pool: Array, t: int, everywhere: bool) -> Iterator[Array]:
-    values = model.table[name][pool]
-    if values.ndim == 1:
-        yield values
-    else:
-        yield from values.T if everywhere else [values[:, t]]
-
-
-def _label(columns: list[Array], length: int) -> Array:
-    """Members (M,) -> integers (M,) that are equal where all columns are."""
-    label = np.zeros(length, dtype=np.int64)
-    for column in columns:
-        _, codes = np.unique(column, return_inverse=True)
-        _, label = np.unique(label * (codes.max() + 1) + codes, return_inverse=True)
-    return label
-
-
-def _classes(label: Array) -> tuple[Array, Array, Array]:
-    """Sort members into classes of equal labels: order (M,), start and size of each member's class (M,)."""
-    count = np.bincount(label)
-    begin = np.concatenate([[0], np.cumsum(count)[:-1]])
-    return np.argsort(label, kind="stable"), begin[label], count[label]
+def _label(values: Array) -> Array:
+    """Values (M,) or (M, k) -> integers (M,) that are equal where these are."""
+    return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -117,6 +117,7 @@ class Search:
         sites: where to search.
         config: pairs and steps.
         seed: of the pairs, the searches and the controls.
+        rows: of the task's examples, those to use; None for all.
     """
 
     def __init__(
@@ -126,11 +127,13 @@ class Search:
         sites: Sequence[str],
         config: SearchConfig | None = None,
         seed: int = 0,
+        rows: Array | None = None,
     ) -> None:
-        self.model, self.causal_model, self.sites, self.seed = model, causal_model, sites, seed
+        self.model, self.causal_model, self.sites, self.seed, self.rows = model, causal_model, sites, seed, rows
         self.config = config or SearchConfig()
         rng = np.random.default_rng(seed)
-        self.pools = operand_pools(causal_model.task, (0.5, 0.25, 0.25), rng)
+        pools = operand_pools(causal_model.task, (0.5, 0.25, 0.25), rng)
+        self.pools = pools if rows is None else [np.intersect1d(pool, rows) for pool in pools]
         sizes = (self.config.train, self.config.validation, self.config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
         self.activations = Activations(model, causal_model, sites, np.concatenate(self.pools))
@@ -139,7 +142,9 @@ class Search:
     @cached_property
     def blank(self) -> "Search":
         """The same search in an untrained network."""
-        return Search(untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed)
+        return Search(
+            untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed, self.rows
+        )
 
     def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
         """The best subspaces of the given ranks for a variable, with their controls.

@@ -130,5 +130,7 @@ def valued(task: Task) -> CausalModel:
     """
     model = CausalModel(task)
     if not model.value:
-        raise UserError(f"task {task.name} has no variable that is the answer as a number; expected one, as add and mul")
+        raise UserError(
+            f"task {task.name} has no variable that is the answer as a number; expected one, as add and mul"
+        )
     return model

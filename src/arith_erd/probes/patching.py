@@ -86,7 +86,9 @@ class Patching(Probe):
         widths = [len(panel.columns) for panel in panels]
         figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
-        for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0], panels, strict=True):
+        for ax, panel in zip(
+            figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0], panels, strict=True
+        ):
             heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers="z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence

@@ -1,118 +1,161 @@
-"""What an exchange must do in any network, and in networks whose variables are known."""
+"""Interchange accuracy and alignment search, on a network and a causal model that the package does not know."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor, nn
 
+from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
-from arith_erd.interp.activations import layers
-from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.interchange import ForcedRuns, Subspace
-from arith_erd.interp.pairs import Couples
-from arith_erd.interp.transmission import transmissions
-from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.tasks import Add
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.counterfactuals import CounterfactualDataset, families
+from arith_erd.interp.das import fit_das
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interchange import effects, interchange_accuracy
+from arith_erd.interp.interventions import Interchange
+from arith_erd.models import Transformer
+from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections
 
-TASK = Add(3)
-PAIRS = CausalTask(TASK)
-RNG = np.random.default_rng(0)
-COUPLES = Couples(RNG.integers(64, size=20), RNG.integers(64, size=20))
+BASE, CHANNELS = 3, 6
 
 
-def make(kind: type[Network]) -> Network:
-    torch.manual_seed(0)
-    network = kind(TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2).eval()
-    for parameter in network.parameters():
-        parameter.data = torch.randn_like(parameter) * 0.3
-    return network
+class Double(Task):
+    """``2a + b`` in base 3, written highest digit first."""
+
+    name, operator = "double", "&"
+
+    def __init__(self) -> None:
+        super().__init__(3, completion_order="plain", base=BASE)
+
+    @property
+    def width(self) -> int:
+        return 4
+
+    def answer(self, a, b):
+        return 2 * np.asarray(a) + np.asarray(b)
 
 
-@torch.no_grad()
-def logits_of(network: Network, runs: ForcedRuns, prompts: np.ndarray, prefixes: np.ndarray) -> torch.Tensor:
-    return network(runs.prompt[torch.as_tensor(prompts)], runs.answer_in[torch.as_tensor(prefixes)])
+def own_sums(double, b):
+    return (to_digits(double, 4, BASE) + to_digits(b, 4, BASE)) % BASE
 
 
-@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
-def test_embedding_exchanged_with_itself_changes_no_logit(kind):
-    network = make(kind)
-    runs = ForcedRuns.of(network, PAIRS, layers(network))
-    itself = Couples(COUPLES.base, COUPLES.base)
-    right = logits_of(network, runs, COUPLES.base, COUPLES.base)
-    generator = torch.Generator().manual_seed(0)
-    subspace = Subspace(torch.linalg.qr(torch.randn(16, 3, generator=generator))[0])
-    for site in layers(network):
-        for position in (0, 2, None):
-            torch.testing.assert_close(runs.exchange(site, itself, position), right, atol=1e-5, rtol=0)
-        torch.testing.assert_close(runs.exchange(site, itself, 1, subspace), right, atol=1e-5, rtol=0)
+def carries(double, b):
+    place = BASE ** np.arange(4)
+    return (double[:, None] % place + b[:, None] % place) // place
 
 
-@pytest.mark.parametrize(("kind", "site"), [(Transformer, "enc.2"), (Transformer, "dec.2"), (NanoGPT, "dec.2")])
-def test_exchanging_everything_gives_the_other_pairs_logits(kind, site):
-    network = make(kind)
-    runs = ForcedRuns.of(network, PAIRS, [site])
-    prefixes = COUPLES.base if site.startswith("enc.") else COUPLES.source
-    expected = logits_of(network, runs, COUPLES.source, prefixes)
-    torch.testing.assert_close(runs.exchange(site, COUPLES, None), expected, atol=1e-5, rtol=0)
+VARIABLES = {
+    "total": lambda own_sum, carry: (own_sum + carry) % BASE,
+    "double": lambda a: 2 * a,
+    "own_sum": own_sums,
+    "carry": carries,
+}
 
 
-def test_whole_space_is_the_whole_embedding():
-    network = make(Transformer)
-    runs = ForcedRuns.of(network, PAIRS, ["dec.1"])
-    whole = runs.exchange("dec.1", COUPLES, 2)
-    torch.testing.assert_close(runs.exchange("dec.1", COUPLES, 2, Subspace(torch.eye(16))), whole, atol=1e-5, rtol=0)
-    until = runs.continuation("dec.1", COUPLES.base, until=2)(runs.at("dec.1", COUPLES.source, 2), 2)
-    torch.testing.assert_close(until, whole[:, :3], atol=1e-5, rtol=0)
+class Mine(nn.Module):
+    """Holds carry and own sum of each digit along directions of one block, and adds them up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Identity() for _ in range(2))
+        generator = torch.Generator().manual_seed(0)
+        self.basis = nn.Parameter(torch.linalg.qr(torch.randn(CHANNELS, CHANNELS, generator=generator))[0])
+        self.noise = torch.randn(BASE**6, 4, CHANNELS - 2, generator=generator)
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        places = BASE ** torch.arange(3)
+        a, b = ((part - ZERO) @ places for part in (prompt[:, :3], prompt[:, 4:]))
+        variables = (own_sums((2 * a).numpy(), b.numpy()), carries((2 * a).numpy(), b.numpy()))
+        held = torch.stack([torch.as_tensor(v).flip(1) for v in variables], dim=-1).float()  # highest digit first
+        x = torch.cat([held, self.noise[27 * a + b]], dim=-1) @ self.basis.T
+        own_sum, carry = (self.blocks[1](x) @ self.basis)[..., :2].unbind(-1)
+        digit = own_sum + carry  # (N, 4), up to 3, which is 0
+        scores = [-((digit - value) ** 2) for value in range(4)]
+        scores = [torch.maximum(scores[0], scores[3]), *scores[1:3]]
+        return torch.stack([torch.full_like(digit, -99)] * ZERO + scores, dim=-1)
 
 
-def test_gradients_reach_the_embedding_and_not_the_weights():
-    network = make(Transformer)
-    runs = ForcedRuns.of(network, PAIRS, ["dec.1"])
-    patched = runs.continuation("dec.1", COUPLES.base)
-    value = runs.at("dec.1", COUPLES.source, 1).requires_grad_()
-    patched(value, 1)[:, 1].square().sum().backward(inputs=[value])
-    assert value.grad is not None
-    assert value.grad.abs().sum() > 0
-    assert all(parameter.grad is None for parameter in network.parameters())
-    assert not patched(value.detach(), 1).requires_grad
+@pytest.fixture(scope="module")
+def mine() -> tuple[Hooked, CausalModel]:
+    network = Mine()
+    model = Hooked(network, sites={"h": network.blocks[1]}, task=Double())
+    assert model.accuracy() == 1
+    return model, CausalModel(Double(), VARIABLES, output="total")
 
 
-def test_only_some_pairs_can_be_run():
-    network = make(Transformer)
-    members = np.array([5, 3, 60])
-    some, every = ForcedRuns.of(network, PAIRS, ["dec.1"], members), ForcedRuns.of(network, PAIRS, ["dec.1"])
-    torch.testing.assert_close(some.at("dec.1", members, 1), every.at("dec.1", members, 1))
-    assert (some.tokens[0] == -1).all()
+def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[Hooked, CausalModel]) -> None:
+    model, adder = mine
+    data = CounterfactualDataset.sample(adder, vary="carry", n=400)
+    train, test = data.split(disjoint="operands")
+    whole = interchange_accuracy(model, adder, test, sites=["h"])
+    assert whole["position"].tolist() == [0, 1, 2, 3, "all"]
+    assert (whole["no_intervention"].iloc[:3] == 0.5).all()
+    assert whole["accuracy"].iloc[1] < 0.8  # carries over the sum of the digits too
+    space = fit_das(model, adder, train, site="h", position="r1", variable="carry", rank=1)
+    assert abs(space.directions[:, 0] @ model.network.basis[:, 1]) >= 0.99
+    (row,) = interchange_accuracy(model, adder, test, Interchange("h", "r1", space)).to_dict("records")
+    assert (row["accuracy"], row["changed"], row["kept"]) == (1, 1, 1)
+    (other,) = interchange_accuracy(model, adder, test, Interchange("h", 2, space), variable="own_sum").to_dict(
+        "records"
+    )
+    assert other["accuracy"] < 0.7
 
 
-def test_embeddings_that_are_not_finite_are_refused():
-    network = make(Transformer)
-    network.head.weight.data[:] = 1
-    network.decoder[0].feed_forward.norm.bias.data[0] = torch.nan
-    with pytest.raises(UserError, match=r"probe\.site=dec\.1: .* expected finite numbers"):
-        ForcedRuns.of(network, PAIRS, ["dec.1"])
+def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[Hooked, CausalModel]) -> None:
+    model, adder = mine
+    kept = CounterfactualDataset.sample(adder, vary="carry", keep="own_sum", n=100, position=2)
+    rows = interchange_accuracy(model, adder, kept, sites=["h"])
+    assert rows["position"].tolist() == [1, "all"]  # digit 2 is the second of the answer
+    assert rows["alike"].iloc[0] == "total"
+    same = CounterfactualDataset.sample(adder, keep="carry", n=100)
+    with pytest.raises(UserError, match=r"^variable=carry: its interchange changes no answer"):
+        interchange_accuracy(model, adder, same, sites=["h"], variable="carry")
+    with pytest.raises(UserError, match=r"^variable: expected one of a_digit"):
+        fit_das(model, adder, same, "h", 1)
+    with pytest.raises(UserError, match=r"^rank=7: expected 1 to 6"):
+        fit_das(model, adder, kept, "h", 1, rank=7)
+    with pytest.raises(UserError, match=r"^site h9: this model has"):
+        interchange_accuracy(model, adder, kept, sites=["h9"])
 
 
-def test_exchanged_variables_in_a_network_that_holds_both_at_one_place():
-    rows = pd.DataFrame(transmissions(InDirections(TASK), PAIRS, ["dec.1"], sample=30))
+def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
+    task = Add(3)
+    model = CausalModel(task)
+    found = effects(Hooked(InDirections(task), task=task), model, families(model), ["carry", "sum"], ["dec.1"], 30)
+    rows = pd.DataFrame(found)
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
-    assert flipped.loc[["carry_only", "xor_only"]].to_numpy().tolist() == [[1, 1], [1, 1]]
-    assert flipped.loc[["both", "equal_sum"]].to_numpy().tolist() == [[0, 0], [0, 0]]
+    assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
+    assert flipped.loc["same sum"].tolist() == [0, 0]
     assert (rows["iia_sum"] == 1).all()
-    assert (rows["floor_none"] == 1).all()
-    assert (rows["ceiling_sum"] == 1).all()
-    assert (rows["flipped_later"] == 0).all()
-    assert set(rows.loc[rows["family"] == "carry_only", "answer"]) <= {1, 2, 3}  # no carry enters bit 0
+    assert (rows["flipped_by_all"] == rows["flipped"]).all()
+    assert (rows["iia_none"] == 1 - rows["flipped"]).all()
+    assert set(rows.loc[rows["family"] == "carry", "answer"]) == {1, 2, 3}  # no carry enters bit 0
 
 
-def test_encoder_is_read_at_every_bit_of_the_answer():
-    rows = pd.DataFrame(transmissions(make(Transformer), PAIRS, ["enc.2", "dec.1"], sample=8))
-    encoder = rows[rows["site"] == "enc.2"]
+def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
+    task = Add(3, prompt_order="plain")
+    torch.manual_seed(0)
+    model = Hooked(Transformer(7, 4, d_model=16, num_heads=2, num_layers=1), task=task)
+    adder = CausalModel(task)
+    rows = pd.DataFrame(effects(model, adder, families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
+    encoder = rows[rows["site"] == "enc.1"]
     assert set(encoder["position"]) == set(range(7))
     assert set(encoder["answer"]) == set(range(4))
     assert encoder["iia_token"].notna().all()
+    assert (
+        encoder.loc[encoder["position"] == 3, "iia_token"] == encoder.loc[encoder["position"] == 3, "iia_none"]
+    ).all()
     assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
-    decoder = rows[rows["site"] == "dec.1"]
-    assert (decoder["position"] == decoder["answer"]).all()
     assert not rows.duplicated(["site", "position", "family", "answer"]).any()
+
+
+def test_activations_that_are_not_finite_are_refused() -> None:
+    task = Add(3)
+    network = Transformer(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=1)
+    network.decoder[0].feed_forward.norm.bias.data[0] = torch.nan
+    model = CausalModel(task)
+    data = CounterfactualDataset.sample(model, "carry", n=10)
+    with pytest.raises(UserError, match=r"^site dec\.1: .* expected finite numbers"):
+        interchange_accuracy(Hooked(network, task=task), model, data, sites=["dec.1"])

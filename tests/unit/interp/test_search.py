@@ -1,135 +1,141 @@
-"""A search finds planted directions, and its controls are what they say."""
+"""A search finds planted directions, its controls are what they say, and a number can be moved where there is one."""
+
+import functools
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.activations import embeddings
-from arith_erd.interp.causal import CausalTask
-from arith_erd.interp.controls import natural_distances, overlap, random_subspaces, sign_flipped, untrained
-from arith_erd.interp.das import SPREAD, align, balanced
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.das import SPREAD, align
+from arith_erd.interp.dose import Centroids, doses, reading, slope, transfers
 from arith_erd.interp.erasure import whiten
-from arith_erd.interp.interchange import Subspace
-from arith_erd.interp.place import Budget
-from arith_erd.interp.search import DECOYS, STORED_AT, Search, in_decoy
-from arith_erd.interp.signature import some_of
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import Interchange, Subspace
+from arith_erd.interp.search import (
+    DECOYS,
+    STORED_AT,
+    Search,
+    SearchConfig,
+    natural_distances,
+    overlap,
+    random_subspaces,
+    sign_flipped,
+    untrained,
+)
+from arith_erd.interp.trials import balanced
 from arith_erd.models import Transformer
-from arith_erd.models.decoding import shift_right
-from arith_erd.models.references import reference
+from arith_erd.models.references import Reference, reference
 from arith_erd.tasks import Add
-from tests.unit.interp.toys import CHANNELS, InDirections
+from tests.unit.interp.toys import CHANNELS, InDirections, OneNumber
 
 TASK = Add(4)
-PAIRS = CausalTask(TASK)
-BUDGET = Budget(train=256, validation=64, test=64, steps=60, random=5, controlled=40)
+ADDER = CausalModel(TASK)
+CONFIG = SearchConfig(train=256, validation=64, test=64, steps=60, random=5, controlled=40)
+
+
+def hooked(kind: type[InDirections] | type[OneNumber]) -> Hooked:
+    return Hooked(kind(TASK), task=TASK)
 
 
 @pytest.fixture(scope="module")
 def search() -> Search:
-    return Search(InDirections(TASK), PAIRS, ["dec.1"], BUDGET)
+    return Search(hooked(InDirections), ADDER, ["dec.1"], CONFIG)
 
 
 @pytest.mark.parametrize(("variable", "index"), [("carry", 0), ("xor", 1)])
-def test_planted_direction_is_found(search, variable, index):
+def test_planted_direction_is_found(search: Search, variable: str, index: int) -> None:
     (found,) = search.at("dec.1", 2, variable, [1])
-    cosine = found.subspace.directions[:, 0].float() @ search.network.basis[:, index]
-    assert abs(cosine) >= 0.99
-    assert found.iia == 1
-    assert found.floor == 0.5
-    assert found.strength == found.strength_whole == 1
+    assert abs(found.subspace.directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
+    assert found.iia == found.strength == found.strength_full == 1
+    assert found.no_intervention == 0.5
     assert found.controls["iia_random_max"] < 0.9
     assert found.controls["train_arbitrary"] < 0.7
     assert found.controls["distance"] < 1
 
 
-def test_planted_direction_is_found_from_a_random_start(search):
-    place = search.place("dec.1", 2)
+def test_planted_direction_is_found_from_a_random_start(search: Search) -> None:
+    (train, *_) = search.trials("dec.1", 2, "carry")
     start = torch.randn(CHANNELS, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    found = align(place._lessons(place.exams("carry")[0]), place.x, 1, start, steps=150, lr=0.1)
-    assert abs(found.directions[:, 0].float() @ search.network.basis[:, 0]) >= 0.99
+    found = align(train.batches(128), search.x, 1, start, steps=150, lr=0.1)
+    assert abs(found.directions[:, 0].float() @ search.model.network.basis[:, 0]) >= 0.99
+    with pytest.raises(ValueError, match=r"rank 9: expected from 1 to 8"):
+        align([], search.x, 9, torch.zeros(8, 1))
 
 
-def test_smallest_sufficient_rank_is_chosen(search):
+def test_smallest_sufficient_rank_is_chosen(search: Search) -> None:
     one, two, three = search.at("dec.1", 2, "sum", [1, 2, 3])
     assert one.iia < 0.9
     assert two.iia == three.iia == 1
     assert [found.chosen for found in (one, two, three)] == [False, True, False]
-    assert "iia_untrained" in two.controls
-    assert "iia_untrained" not in one.controls
+    assert ["iia_untrained" in found.controls for found in (one, two, three)] == [False, True, False]
     torch.testing.assert_close(two.subspace.directions.T @ two.subspace.directions, torch.eye(2), atol=1e-5, rtol=0)
 
 
+def test_sets_share_no_operand_and_half_of_the_answers_should_change(search: Search) -> None:
+    operands = [set(ADDER.examples.operands[base].flat) for base in search.bases]
+    assert not operands[0] & operands[1] | operands[0] & operands[2] | operands[1] & operands[2]
+    for trials in search.trials("dec.1", 3, "carry"):
+        assert 0.3 < (trials.expected != trials.unchanged).double().mean() < 0.7
+        assert set(trials.data.source) <= set(search.pools[0]) | set(search.pools[1]) | set(search.pools[2])
+
+
+class Constant(InDirections):
+    """Its layer says the same of all examples."""
+
+    def decode(self, memory, answer_in):
+        return super().decode(memory, answer_in) + 0 * self.site(torch.ones(*answer_in.shape, CHANNELS))[..., :1]
+
+
+def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Search) -> None:
+    with pytest.raises(
+        UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions in which dec\.1"
+    ):
+        search.at("dec.1", 2, "carry", [9, 99])
+    with pytest.raises(UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands"):
+        Search(hooked(Constant), ADDER, ["dec.1"], CONFIG).best("dec.1", 2, "carry", [1])
+
+
 @pytest.mark.parametrize("variable", DECOYS)
-def test_decoys_store_their_variables_where_they_are_searched_and_have_no_answer_there(variable):
-    name, variant = DECOYS[variable]
-    made = reference(name, variant)
-    pairs = some_of(CausalTask(Add()), 256, np.random.default_rng(0))
-    prompt, completion = (torch.from_numpy(x) for x in (pairs.examples.prompt, pairs.examples.completion))
-    x = embeddings(made.network, prompt, shift_right(completion), [STORED_AT], 256)[STORED_AT].view(256, 8, -1)[:, 4]
+def test_decoys_store_their_variables_where_they_are_searched_and_have_no_answer_there(variable: str) -> None:
+    made = reference(*DECOYS[variable])
+    model = CausalModel(Add())
+    rows = np.random.default_rng(0).choice(model.task.size, 256, replace=False)
+    examples = model.task.examples(*model.examples.operands[rows].T)
+    x = Hooked(made.network, task=Add()).run_with_cache(examples, [STORED_AT])[1][STORED_AT][:, 4]
 
     def stored(feature: str, variable: str) -> float:
         read = (x.double() @ made.decoder.directions(feature))[:, 0]
-        return abs(np.corrcoef(read, pairs.values[variable][:, 4])[0, 1])
+        values = model.table[variable][rows]
+        return abs(np.corrcoef(read, values if values.ndim == 1 else values[:, 4])[0, 1])
 
-    features = {"sum": ["value"], "partial_sum": ["value"], "carry": ["carry"], "xor": ["a", "b"]}
+    features = {"sum": ["value"], "sum_mod": ["value"], "carry": ["carry"], "xor": ["a", "b"]}
     for feature in features.get(variable, [variable.removesuffix("_bit")]):
-        stands_for = {"value": "sum", "carry": "carry", "a": "a_bit", "b": "b_bit"}[feature]
-        assert stored(feature, stands_for) > 0.99
+        assert stored(feature, {"value": "sum", "carry": "carry", "a": "a_bit", "b": "b_bit"}[feature]) > 0.99
     assert stored("answer", "answer") < 0.3
 
 
-def test_carry_that_is_stored_unread_is_not_found():
-    few = Budget(train=256, validation=64, test=64, steps=2, random=2, controlled=40)
-    assert in_decoy("carry", 4, 1, few, 0) < 0.8
-
-
-def test_sets_of_couples_share_no_operand(search):
-    operands = [set(PAIRS.a[base]) | set(PAIRS.b[base]) for base in search.setting.bases]
-    assert not operands[0] & operands[1]
-    assert not operands[0] & operands[2]
-    assert not operands[1] & operands[2]
-
-
-def test_same_seed_finds_the_same(search):
-    again = Search(InDirections(TASK), PAIRS, ["dec.1"], BUDGET)
-    first, second = (s.at("dec.1", 3, "carry", [1])[0] for s in (search, again))
-    assert torch.equal(first.subspace.directions, second.subspace.directions)
-    assert first.controls == second.controls
-
-
-def test_directions_stay_in_the_span_of_real_embeddings():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(200, 3, generator=generator) @ torch.randn(3, 6, generator=generator)
+def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
+    x = torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.arange(1, 7)
     white = whiten(x, SPREAD)
-    for subspace in random_subspaces(white, 2, 4, seed=0):
-        inside = white.axes @ (white.axes.T @ subspace.directions)
-        torch.testing.assert_close(inside, subspace.directions)
-
-
-def test_sign_flipped_subspaces_keep_rank_variance_and_spectrum():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(500, 6, generator=generator, dtype=torch.float64) * torch.arange(1, 7)
-    white = whiten(x)
-    subspace = next(random_subspaces(white, 2, 1, seed=1))
+    subspace, *others = random_subspaces(white, 2, 5, seed=1)
+    assert all(overlap(subspace.directions, other.directions) < 0.9999 for other in others)
     covariance = torch.cov(x.T)
     original = subspace.directions.T @ covariance @ subspace.directions
     for other in sign_flipped(white, subspace, 5, seed=0):
         torch.testing.assert_close(other.directions.T @ other.directions, torch.eye(2, dtype=torch.float64))
         torch.testing.assert_close(other.directions.T @ covariance @ other.directions, original)
         assert overlap(other.directions, subspace.directions) <= 0.5
-
-
-def test_flips_that_give_the_same_subspace_are_no_control():
-    x = whiten(torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    first, last = x.axes[:, :1], x.axes[:, 5:]
-    assert list(sign_flipped(x, Subspace(first), 5, seed=0)) == []
-    between = Subspace((first + last) / 2**0.5)
+    first, last = white.axes[:, :1], white.axes[:, 5:]
+    assert list(sign_flipped(white, Subspace(first), 5, seed=0)) == []  # flips give the same subspace
     opposite = (first - last) / 2**0.5
-    assert all(overlap(opposite, other.directions) == pytest.approx(1) for other in sign_flipped(x, between, 5, seed=0))
+    flipped = sign_flipped(white, Subspace((first + last) / 2**0.5), 5, seed=0)
+    assert all(overlap(opposite, other.directions) == pytest.approx(1) for other in flipped)
 
 
-def test_natural_states_are_natural():
+def test_natural_states_are_near_natural_states() -> None:
     x = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
     on, own = natural_distances(x, x[:50])
     off, _ = natural_distances(x, x[:50] + 10)
@@ -137,17 +143,17 @@ def test_natural_states_are_natural():
     assert off > 5 * own > 0
 
 
-def test_untrained_copy_does_not_change_the_trained_network():
-    network = Transformer(9, 5, d_model=16, num_heads=2, num_layers=1).eval()
-    before = {name: p.clone() for name, p in network.named_parameters()}
-    fresh, again = untrained(network, 1), untrained(network, 1)
-    assert all(torch.equal(p, before[name]) for name, p in network.named_parameters())
-    assert not torch.equal(fresh.head.weight, network.head.weight)
-    assert torch.equal(fresh.head.weight, again.head.weight)
-    assert not fresh.training
+def test_untrained_copy_has_sites_of_its_own_and_leaves_the_network_alone() -> None:
+    model = Hooked(Transformer(9, 5, d_model=16, num_heads=2, num_layers=1), task=TASK)
+    before = model.network.head.weight.clone()
+    fresh, again = untrained(model, 1), untrained(model, 1)
+    assert torch.equal(model.network.head.weight, before)
+    assert not torch.equal(fresh.network.head.weight, before)
+    assert torch.equal(fresh.network.head.weight, again.network.head.weight)
+    assert fresh.sites["dec.1"] is fresh.network.sites()["dec.1"]
 
 
-def test_balanced_accuracy_of_a_right_network_without_an_exchange_is_one_half():
+def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_half() -> None:
     right = torch.tensor([[3], [4], [3], [3]])
     expected = torch.tensor([[4], [4], [3], [3]])
     assert balanced(right, expected, right) == 0.5
@@ -155,33 +161,89 @@ def test_balanced_accuracy_of_a_right_network_without_an_exchange_is_one_half():
     assert balanced(right, right, right) == 1  # nothing should change, nothing did
 
 
-def test_places_that_make_no_sense_are_refused(search):
-    with pytest.raises(UserError, match=r"probe\.variable=carry: expected sum or product"):
-        search.at("dec.1", None, "carry", [1])
-    with pytest.raises(ValueError, match=r"rank 9: expected from 1 to 8"):
-        align([], search.place("dec.1", 1).x, 9, torch.zeros(8, 1))
+@functools.cache
+def variant(name: str) -> Reference:
+    return reference(name, 0)
 
 
-def test_exchanging_a_subspace_keeps_its_complement():
-    base, source = np.zeros((2, 3)), np.ones((2, 3))
-    first = Subspace(torch.eye(3)[:, :1])
-    exchanged = first.exchange(torch.as_tensor(base), torch.as_tensor(source))
-    assert exchanged.tolist() == [[1, 0, 0], [1, 0, 0]]
+@pytest.mark.parametrize(
+    ("name", "variable", "position", "steps", "passes"),
+    [
+        ("erd", "sum", None, 2, True),
+        ("erd", "carry", 4, 2, False),
+        ("prefix_carry", "carry", 4, 40, True),
+        ("prefix_carry_decoy", "sum", None, 2, False),
+    ],
+)
+def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes) -> None:
+    config = SearchConfig(train=256, validation=64, test=128, steps=steps)
+    rows = np.random.default_rng(0).choice(128**2, 2000, replace=False)
+    search = Search(Hooked(variant(name).network, task=Add()), CausalModel(Add()), ["dec.3"], config, rows=rows)
+    (*_, test) = search.trials("dec.3", position, variable)
+    assert (test.accuracy(search.best("dec.3", position, variable, [1])) > 0.98) == passes
 
 
-class Constant(InDirections):
-    """Its layer says the same of all pairs."""
+@pytest.mark.parametrize(("name", "works"), [("erd", True), ("prefix_carry_decoy", False)])
+def test_planted_sum_works_at_other_positions_of_a_network_that_reads_it_and_not_of_the_decoy(name, works) -> None:
+    made, task = variant(name), Add()
+    model = Hooked(made.network, task=task)
+    a, b = np.random.default_rng(0).integers(task.limit, size=(2, 80))
+    base, source = task.examples(a[:40], b[:40]), task.examples(a[40:], b[40:])
+    _, cache = model.run_with_cache(source, ["dec.3"])
+    planted = Subspace(made.decoder.directions("value"))
+    for origin, place in ((0, 4), (7, 1)):
+        moved = model.run(base, [Interchange("dec.3", place, planted, cache["dec.3"][:, origin])])[:, place].argmax(-1)
+        expected = source if works else base
+        assert (moved.numpy() == expected.completion[:, place]).all()
 
-    def decode(self, memory, answer_in, tree=None):
-        return super().decode(memory, answer_in, tree) + 0 * self.site(torch.ones(*answer_in.shape, CHANNELS))[..., :1]
+
+@pytest.mark.parametrize(("name", "follows"), [("erd", 1), ("prefix_carry_decoy", 0), ("lookahead_carry", 0)])
+def test_only_a_value_machine_follows_every_move_of_its_sum(name: str, follows: int) -> None:
+    arguments = (["dec.3"], ["slope"], [1, 8, 64], 8)
+    model = Hooked(variant(name).network, task=Add())
+    rows = pd.DataFrame(doses(model, CausalModel(Add()), *arguments, fitted=200, random=1, prefixes=("target",)))
+    net = rows["answer"] - rows[["random", "no_intervention"]].max(axis=1)
+    assert net.min() == follows
 
 
-def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search):
-    with pytest.raises(
-        UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions in which dec\.1"
-    ):
-        search.at("dec.1", 2, "carry", [9, 99])
-    with pytest.raises(
-        UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands at position 2"
-    ):
-        Search(Constant(TASK), PAIRS, ["dec.1"], BUDGET).best("dec.1", 2, "carry", [1])
+def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none() -> None:
+    config = SearchConfig(train=128, validation=40, test=40, steps=20)
+    methods = ["slope", "leace", "centroids", "das"]
+    rows = pd.DataFrame(doses(hooked(OneNumber), ADDER, ["dec.1"], methods, [1, 2, 8], 60, config=config))
+    assert len(rows) == 4 * 3 * 2
+    assert (rows["answer"] > 0.9).all()
+    assert (rows["no_intervention"] == 0).all()
+    assert (rows["random"] < 0.5).all()
+    rows = pd.DataFrame(doses(hooked(InDirections), ADDER, ["dec.1"], ["slope", "leace"], [1, 2, 8], 60))
+    assert (rows["answer"] < 0.2).all()
+
+
+def test_values_that_no_fitted_example_has_are_not_moved_between_centroids() -> None:
+    """Of 256 examples 30 are fitted; some sums, and the largest, are in none of them."""
+    found = doses(hooked(OneNumber), ADDER, ["dec.1"], ["centroids"], [1, 2], sample=60, fitted=30, random=1)
+    assert (pd.DataFrame(found)["answer"] == 1).all()
+
+
+@pytest.mark.parametrize(("kind", "works"), [(OneNumber, True), (InDirections, False)])
+def test_value_is_readable_at_any_position(kind, works: bool) -> None:
+    rows = pd.DataFrame(transfers(hooked(kind), ADDER, ["dec.1"], ["slope"], sample=100))
+    other = rows[rows["pair"] == "other"]
+    assert len(other) == TASK.width**2
+    assert (other["no_intervention"] == 0.5).all()
+    assert (other["iia"].mean() > 0.95) == works
+    assert not works or (rows.loc[rows["pair"] == "same", "iia"] == 1).all()
+
+
+def test_moves_are_what_a_unit_of_the_value_adds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 20, (2000,), generator=generator)
+    direction = torch.tensor([1.0, 2, 0, 0], dtype=torch.float64)
+    x = values[:, None] * direction + torch.randn(2000, 4, generator=generator, dtype=torch.float64)
+    of = np.array([4])
+    by_slope, by_reading = (make(whiten(x), values)(of, 3)[0] for make in (slope, reading))
+    torch.testing.assert_close(by_slope, 3 * direction, atol=0.1, rtol=0)
+    assert float(by_slope @ by_reading / by_slope.norm() / by_reading.norm()) == pytest.approx(1)
+    weights = torch.linalg.lstsq(x - x.mean(dim=0), (values - values.double().mean())[:, None]).solution[:, 0]
+    assert float(weights @ by_reading) == pytest.approx(3)
+    way = x[values == 7].mean(dim=0) - x[values == 4].mean(dim=0)
+    torch.testing.assert_close(Centroids(x, values)(of, 3)[0], way)

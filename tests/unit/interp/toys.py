@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
-from arith_erd.interp.causal import CausalTask
-from arith_erd.models import Network, Tree
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.models import Network
 from arith_erd.tasks import Task
 
 CHANNELS = 8
@@ -17,7 +17,7 @@ class Toy(Network):
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.bits = task.bits
-        self.values = {name: torch.as_tensor(v) for name, v in CausalTask(task).values.items()}
+        self.values = {name: torch.as_tensor(v) for name, v in CausalModel(task).table.items()}
         self.embedding = nn.Embedding(VOCAB_SIZE, 1)  # of answer tokens: 0 for 0, 1 for 1
         self.embedding.weight.data = torch.tensor([[9.0], [9], [9], [0], [1]])
         self.site = nn.Identity()
@@ -28,10 +28,9 @@ class Toy(Network):
         a, b = ((part - ZERO) @ places for part in (prompt[:, : self.bits], prompt[:, self.bits + 1 :]))
         return a * 2**self.bits + b
 
-    def at(self, name: str, memory: Tensor, length: int, tree: Tree | None) -> Tensor:
-        """A variable (B, T) at the positions of the tokens."""
-        positions = torch.arange(length) if tree is None else tree.positions
-        return self.values[name][memory][:, positions].float()
+    def at(self, name: str, memory: Tensor, length: int) -> Tensor:
+        """A variable (B, T) at the first positions of the answer."""
+        return self.values[name][memory][:, :length].float()
 
     def sites(self) -> dict[str, nn.Module]:
         return {"dec.1": self.site}
@@ -47,20 +46,19 @@ def logits(score: Tensor) -> Tensor:
 class FromPrompt(Toy):
     """Bit t, whatever the prefix says."""
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
-        return logits(self.at("answer", memory, answer_in.shape[1], tree) - 0.5)
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+        return logits(self.at("answer", memory, answer_in.shape[1]) - 0.5)
 
 
 class FromLastToken(Toy):
     """The carry from the operands' bits before t and the last answer token; after <start> none."""
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         length = answer_in.shape[1]
-        positions = torch.arange(length) if tree is None else tree.positions
-        before = (positions - 1).clamp(min=0)
+        before = (torch.arange(length) - 1).clamp(min=0)
         a, b = (self.values[name][memory][:, before].float() for name in ("a_bit", "b_bit"))
-        carry = (a + b + 1 - self.embedding(answer_in)[..., 0] >= 2) & (positions > 0)
-        return logits((self.at("xor", memory, length, tree) != carry).float() - 0.5)
+        carry = (a + b + 1 - self.embedding(answer_in)[..., 0] >= 2) & (torch.arange(length) > 0)
+        return logits((self.at("xor", memory, length) != carry).float() - 0.5)
 
 
 class InDirections(Toy):
@@ -73,9 +71,9 @@ class InDirections(Toy):
         shape = (4**task.bits, task.width, CHANNELS - 2)
         self.noise = torch.randn(shape, generator=generator)
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         length = answer_in.shape[1]
-        signs = [2 * self.at(name, memory, length, None) - 1 for name in ("carry", "xor")]
+        signs = [2 * self.at(name, memory, length) - 1 for name in ("carry", "xor")]
         features = torch.cat([torch.stack(signs, dim=-1), self.noise[memory, :length]], dim=-1)
         x = self.site(features @ self.basis.T)  # (B, T, C)
         carry, xor = (x @ self.basis)[..., :2].unbind(-1)
@@ -89,9 +87,9 @@ class OneNumber(Toy):
         super().__init__(task)
         self.noise = InDirections(task).noise
 
-    def decode(self, memory: Tensor, answer_in: Tensor, tree: Tree | None = None) -> Tensor:
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         length = answer_in.shape[1]
-        number = self.at("sum", memory, length, None)[..., None] / 10
+        number = (self.values["sum"][memory].float()[:, None, None] / 10).expand(-1, length, -1)
         x = self.site(torch.cat([number, self.noise[memory, :length] / 100], dim=-1))
         half_turns = (10 * x[..., 0] + 0.5) / 2 ** torch.arange(length)
         return logits(-10 * torch.sin(torch.pi * half_turns))  # bit t is 1 in every second half turn

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from arith_erd.interp.subject import Subject
-from arith_erd.interp.tokens import answer_names, prompt_names
 
 from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
@@ -18,13 +17,13 @@ from arith_erd.tasks import Add, Add3, ModAdd, Mul, Sub, Task
 MODELS = (Transformer, NanoGPT)
 
 
-def untrained(model: type[Network], task: Task, seed: int = 0, **options: bool) -> Subject:
+def untrained(model: type[Network], task: Task, seed: int = 0, **options: bool) -> Hooked:
     torch.manual_seed(seed)
     size = {"d_model": 16, "num_heads": 2, "num_layers": 2}
     network = model(
         prompt_length=task.prompt_length, answer_length=task.width, vocab_size=task.vocab_size, **size, **options
     )
-    return Subject(name="untrained", seed=seed, task=task, network=network.eval(), split=None)
+    return Hooked(network, task=task, name="untrained", seed=seed)
 
 
 def measured(probe: Probe) -> pd.DataFrame:
@@ -74,7 +73,7 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
     probe = Patching([untrained(model, Add(3))], corruption=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
-    own = last["position"] == np.array(answer_names(Add(3)))[last["answer_position"]]
+    own = last["position"] == np.array(Add(3).answer_names)[last["answer_position"]]
     np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
     np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
     draws(probe, rows)
@@ -89,11 +88,11 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     probe = Patching([untrained(model, task)], site=[embedded, "dec.2"], pairs=40)
     rows = measured(probe)
     first = rows[(rows["site"] == embedded) & (rows["answer_position"] == 0)].set_index("position")
-    assert list(first.index) == prompt_names(task) + (answer_names(task) if model is NanoGPT else [])
+    assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
     assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
-    operators = [name for name in prompt_names(task) if name.startswith(task.operator)]
+    operators = [name for name in task.prompt_names if name.startswith(task.operator)]
     assert (first.loc[operators, "recovered"].abs() < 1e-3).all()
-    assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(answer_names(task))
+    assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(task.answer_names)
     draws(probe, rows)
 
 
@@ -127,9 +126,9 @@ def test_probes_take_any_base_and_number_of_operands(task: Task) -> None:
 
 
 def test_every_position_of_a_prompt_has_its_own_name() -> None:
-    assert prompt_names(Add(2)) == ["a0", "a1", "+", "b0", "b1"]
-    assert prompt_names(Sub(2, "plain", base=10)) == ["a1", "a0", "-", "b1", "b0"]
-    assert prompt_names(Add3(2)) == ["a0", "a1", "+1", "b0", "b1", "+2", "c0", "c1"]
+    assert Add(2).prompt_names == ["a0", "a1", "+", "b0", "b1"]
+    assert Sub(2, "plain", base=10).prompt_names == ["a1", "a0", "-", "b1", "b0"]
+    assert Add3(2).prompt_names == ["a0", "a1", "+1", "b0", "b1", "+2", "c0", "c1"]
 
 
 def test_wrong_options_are_refused_with_their_key() -> None:

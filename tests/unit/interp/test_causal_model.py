@@ -1,0 +1,168 @@
+"""Causal models evaluate their graph, predict interchanges, and refuse what is no model of the task."""
+
+import numpy as np
+import pytest
+
+from arith_erd.bits import to_digits
+from arith_erd.errors import UserError
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.counterfactuals import CounterfactualDataset, Family, distinct, families, operand_pools, sources
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
+
+ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
+TASKS = [Add(4), Add(2, base=10), Add3(2), Mul(3), Mul(1, base=10), ModAdd(3, modulus=5), Sub(3), RandomOutput(3)]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}{task.base}")
+def test_every_task_has_a_model_and_an_example_interchanged_with_itself_keeps_its_answer(task: Task) -> None:
+    model = CausalModel(task)  # checks the answers
+    operands = model.examples.operands[::7]
+    right = to_digits(model.examples.answer[::7], task.width, task.base)
+    for variable in model.variables:
+        assert (model.interchange(operands, operands, variable) == right).all()
+        assert (model.interchange(operands, operands, variable, 1) == right).all()
+
+
+@pytest.mark.parametrize("task", [Add(4), Add(2, base=10), Add3(2), Mul(3)], ids=lambda task: f"{task.name}{task.base}")
+def test_the_whole_value_of_a_source_gives_its_answer_and_its_digits_those_of_the_task(task: Task) -> None:
+    model = CausalModel(task)
+    base, source = (np.random.default_rng(i).integers(task.limit, size=(50, task.operands)) for i in range(2))
+    assert (model.interchange(base, source, model.value) == model.answers(model.values(source))).all()
+    digit = model.interchange(base, source, model.roots[0], 0)
+    first = base[:, 0] - base[:, 0] % task.base + source[:, 0] % task.base
+    assert (digit == to_digits(task.answer(first, *base[:, 1:].T), task.width, task.base)).all()
+
+
+def test_variables_of_3_plus_5_and_what_they_predict_with_those_of_1_plus_4() -> None:
+    model = CausalModel(Add(3))
+    values = {name: x[0].tolist() for name, x in model.values([[3, 5]]).items()}
+    assert (
+        values
+        | {
+            "a_bit": [1, 1, 0, 0],
+            "b_bit": [1, 0, 1, 0],
+            "xor": [0, 1, 1, 0],
+            "generate": [0, 1, 0, 0],
+            "propagate": [0, 0, 1, 1],
+            "carry": [0, 1, 1, 1],
+            "sum": 8,
+            "sum_mod": [0, 0, 0, 8],
+            "answer": [0, 0, 0, 1],
+        }
+        == values
+    )
+    said = {name: model.predict([[3, 5]], [[1, 4]], name)[0].tolist() for name in ("carry", "xor", "sum", "a_bit")}
+    assert said == {"carry": [0, 1, 1, 0], "xor": [1, 1, 0, 1], "sum": [1, 0, 1, 0], "a_bit": [0, 1, 0, 1]}
+
+
+def test_carries_agree_with_the_task() -> None:
+    for task in (Add(4), Add(2, base=10), Add3(2)):
+        examples = task.examples()
+        carries = CausalModel(task).values(examples)["carry"]
+        assert (carries[:, 1 : task.bits + 1] == task.carries(*examples.operands.T)).all()
+    mul = MUL.table
+    assert (mul["running_sum"] == MUL.task.column_sums(MUL.examples.a, MUL.examples.b)).all()
+
+
+def test_a_task_of_ones_own_keeps_every_variable() -> None:
+    class Mine(Add):
+        def variables(self):
+            return super().variables() | {"parity": lambda a, b: (a ^ b) & 1, "twice": lambda parity: 2 * parity}
+
+    model = CausalModel(Mine(3))
+    assert {"parity", "twice"} < set(model.variables)
+    assert model.run([[3, 5]], {"parity": [1]})["twice"].tolist() == [2]
+    extended = model.extended({"later": lambda answer: answer[:, 0]})
+    assert extended.values([[3, 4]])["later"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum is 4 for a=3, b=0; expected 3$"),
+        ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands, sum$"),
+        ({"x": lambda y: y, "y": lambda x: x, "sum": lambda a, b: a + b}, r"a circle: "),
+        (
+            {"sum": lambda a, b: (a + b) / 1},
+            r"^variable sum: gives float64 of shape \(64,\); expected integers of shape",
+        ),
+        ({"x": lambda a: a[:, None], "sum": lambda a, b: a + b}, r"^variable x: gives int64 of shape \(64, 1\)"),
+        ({"x": lambda a: 1 // 0, "sum": lambda a, b: a + b}, r"^variable x: ZeroDivisionError"),
+        (
+            {"a_bit": lambda a: a, "sum": lambda a, b: a + b},
+            r"variables a_bit, sum: expected other names than the operands",
+        ),
+        ({}, r"no variables"),
+    ],
+)
+def test_what_is_no_causal_model_is_refused_in_a_line(variables, message) -> None:
+    with pytest.raises(UserError, match=message):
+        CausalModel(Add(3), variables)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UserError, match=r"^variable=carries: expected some of a_bit, b_bit, xor"):
+        ADD.interchange([[1, 2]], [[3, 4]], "carries")
+    with pytest.raises(UserError, match=r"output=total: expected one of sum"):
+        CausalModel(Add(3), {"sum": lambda a, b: a + b}, output="total")
+
+
+def test_families_and_variables_that_a_model_suggests() -> None:
+    assert list(families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
+    assert families(ADD)["generate"].keep == ("xor", "propagate")
+    assert {name: f.keep for name, f in families(MUL).items() if f.vary} == {
+        "column_sum": ("carry",),
+        "carry": ("column_sum",),
+    }
+    assert list(families(CausalModel(RandomOutput(3)))) == ["random"]
+    assert distinct(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # product_mod predicts the same
+
+
+@pytest.mark.parametrize("model", [ADD, MUL], ids=["add", "mul"])
+def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) -> None:
+    for family in families(model).values():
+        drawn = 0
+        for t in range(model.task.width):
+            base = np.random.default_rng(t).integers(model.task.size, size=200)
+            source = sources(model, family, t, base, np.random.default_rng(0))
+            base, source = base[source >= 0], source[source >= 0]
+            drawn += len(base)
+            assert (base != source).all()
+            for name in (*family.vary, *family.keep):
+                equal = model.table[name][base] == model.table[name][source]
+                equal = equal if equal.ndim == 1 else equal.all(axis=1) if family.everywhere else equal[:, t]
+                assert equal.all() if name in family.keep else not equal.any()
+        assert drawn
+
+
+def test_sources_are_uniform_over_the_family() -> None:
+    base = np.full(20_000, 3 * 16 + 5)  # 3 + 5: eight others have the sum 8
+    same = Family(keep=("sum",), everywhere=True)
+    counts = np.bincount(sources(ADD, same, 0, base, np.random.default_rng(0)))
+    found = counts[counts > 0]
+    assert len(found) == 8
+    assert abs(found / 2500 - 1).max() < 0.1
+
+
+def test_impossible_families_are_refused_with_what_was_asked() -> None:
+    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no two operands .* at position 0"):
+        CounterfactualDataset.sample(ADD, "carry", "xor", 50, position=0)  # no carry enters bit 0
+    with pytest.raises(UserError, match=r"^vary=sum keep=xor,carry: no two operands"):
+        CounterfactualDataset.sample(ADD, "sum", ["xor", "carry"])
+
+
+def operands_of(data: CounterfactualDataset) -> set[int]:
+    return set(data.base_examples.operands.flat) | set(data.source_examples.operands.flat)
+
+
+def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
+    data = CounterfactualDataset.sample(ADD, "carry", "xor", 300, position=2)
+    train, test, last = data.split((0.5, 0.25, 0.25))
+    assert [len(part) for part in (train, test, last)] == [150, 75, 75]
+    assert not operands_of(train) & operands_of(test) | operands_of(train) & operands_of(last)
+    assert not operands_of(test) & operands_of(last)
+    assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
+    dealt = data.split(disjoint="rows")
+    assert sorted(np.concatenate([part.base for part in dealt])) == sorted(data.base)
+    pools = operand_pools(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
+    assert [len(pool) for pool in pools] == [64, 16, 16]
