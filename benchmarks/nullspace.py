@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import torch
+from arith_erd.interp.subject import load_checkpoint
 from torch import Tensor
 
 from arith_erd.interp.erasure import inlp, whiten
-from arith_erd.interp.subject import load_checkpoint
 from arith_erd.probes.amnesic import Site
 from arith_erd.tasks import Add
 

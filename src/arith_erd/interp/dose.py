@@ -17,7 +17,7 @@ from .causal_model import CausalModel
 from .das import SPREAD
 from .erasure import Whitened, leace, whiten
 from .hooked import Hooked
-from .interventions import Add, Interchange, Subspace
+from .interventions import Interchange, Steer, Subspace
 from .search import Search, SearchConfig
 from .trials import Activations, balanced
 
@@ -93,7 +93,7 @@ def doses(
                     step = move(answers[base], delta)
                     steps = [step, *(_same_length(step, seed + i) for i in range(random))]
                     right, *controls = (
-                        resumed([Add(site, None, x.view(-1, *shape))]).argmax(-1) == target for x in steps
+                        resumed([Steer(site, None, x.view(-1, *shape))]).argmax(-1) == target for x in steps
                     )
                     yield {
                         "site": site,

@@ -3,7 +3,7 @@
 Each names a site and a position, and acts on the output there::
 
     Replace("dec.2", "r1", other["dec.2"])       by a value: a patch, a mean, a sample from another run
-    Add("dec.2", "r1", 3 * direction)            steering
+    Steer("dec.2", "r1", 3 * direction)          moved along a direction
     Interchange("dec.2", "r1", subspace, source) by another run's value, within a subspace
     Erase("dec.2", None, eraser)                 without a concept
 
@@ -100,7 +100,7 @@ class Replace(Intervention):
 
 
 @dataclass(frozen=True)
-class Add(Intervention):
+class Steer(Intervention):
     """The value added to what the site gives."""
 
     value: Tensor

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..bits import ZERO, Array, from_bits
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
-from ..interp.interventions import Add
+from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
 from .prefixes import Sample
 
@@ -204,7 +204,7 @@ def steer(model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0) -> 
     for site in sites:
         resumed, encoder = model.resume_from(site, sample.examples), site.startswith("enc.")
         steps = _steps(site, *slopes.of(site, cache[site]), sample, deltas, group, rng)
-        flips = [(resumed([Add(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
+        flips = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         inverted, random, *shifted = flips
         for t in range(task.width):
             rows = group[:, t]
@@ -286,7 +286,7 @@ class _Steered:
     def bits(self, carries: np.ndarray, direction: Tensor) -> Array:
         """Bit t (N,) after so many carries (N,)."""
         step = torch.from_numpy(carries)[:, None] * direction
-        found: Array = self.resumed([Add(self.site, self.t, step)])[:, self.t].argmax(dim=-1).cpu().numpy() - ZERO
+        found: Array = self.resumed([Steer(self.site, self.t, step)])[:, self.t].argmax(dim=-1).cpu().numpy() - ZERO
         return found
 
     def flips(self, direction: Tensor) -> Array:

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interventions import Add, Erase, Interchange, Intervention, Replace, Subspace
+from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import layers, residual_stream
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import greedy
-from arith_erd.tasks import Add as Addition
+from arith_erd.tasks import Add
 
-TASK = Addition(3)
+TASK = Add(3)
 SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
 KINDS = {
     "transformer": lambda: Transformer(**SIZE),
@@ -111,7 +111,7 @@ def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
 def test_interventions_compose_in_order_and_batches_do_not_matter() -> None:
     model = hooked("transformer")
     x, v = torch.randn(2, 64, 16)
-    replaced_then_moved: list[Intervention] = [Replace("dec.2", 1, x), Add("dec.2", 1, v)]
+    replaced_then_moved: list[Intervention] = [Replace("dec.2", 1, x), Steer("dec.2", 1, v)]
     assert equal(model.run(CLEAN, replaced_then_moved), model.run(CLEAN, [Replace("dec.2", 1, x + v)]))
     assert equal(model.run(CLEAN, replaced_then_moved[::-1]), model.run(CLEAN, [Replace("dec.2", 1, x)]))
     assert equal(model.run(CLEAN, replaced_then_moved, batch_size=10), model.run(CLEAN, replaced_then_moved))
@@ -159,13 +159,13 @@ def test_an_eraser_acts_on_all_positions_together() -> None:
 def test_gradients_reach_a_value_and_no_weight() -> None:
     model = hooked("transformer")
     value = torch.zeros(16, requires_grad=True)
-    loss = model.resume_from("dec.1", CLEAN)([Add("dec.1", 2, value)]).square().mean()
+    loss = model.resume_from("dec.1", CLEAN)([Steer("dec.1", 2, value)]).square().mean()
     loss.backward(inputs=[value])
     assert value.grad is not None
     assert value.grad.abs().sum() > 0
     assert all(p.grad is None for p in model.network.parameters())
     step = 1e-2
-    moved = model.run(CLEAN, [Add("dec.1", 2, step * value.grad)]).square().mean()
+    moved = model.run(CLEAN, [Steer("dec.1", 2, step * value.grad)]).square().mean()
     assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
 
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
-from arith_erd.interp.activations import layers
 from arith_erd.interp.erasure import inlp, refit, whiten
 from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.sites import layers
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.probes.amnesic import METHODS, Amnesic, Site, baseline, probe_error
@@ -122,8 +122,8 @@ def test_every_site_of_a_real_network(make):
     network = make(task.prompt_length, task.width, d_model=8, num_heads=2, num_layers=2)
     probe = Amnesic([subject(task, network)], "all", ["value", "carries"], controls=2)
     rows = measure(probe)
-    assert list(rows["site"].unique()) == layers(network)
-    assert len(rows) == len(layers(network)) * 2 * len(METHODS)
+    assert list(rows["site"].unique()) == layers(network.sites())
+    assert len(rows) == len(layers(network.sites())) * 2 * len(METHODS)
     assert rows.equals(measure(probe))
 
 

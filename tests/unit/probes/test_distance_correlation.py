@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from arith_erd.bits import Array
-from arith_erd.interp.activations import embeddings, layers
 from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.sites import layers
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
@@ -61,7 +61,8 @@ def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Ne
     prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
     own = greedy(subject.network, prompt, subject.task.width)
     assert not torch.equal(own, completion)
-    x = embeddings(subject.network, prompt, shift_right(own), ["dec.2"])["dec.2"].double().numpy()
+    _, cache = subject.run_with_cache((prompt, shift_right(own)), ["dec.2"])
+    x = cache["dec.2"].flatten(1).double().numpy()
     pairs = list(combinations(range(8), 2))
     inner = [np.linalg.norm(x[i] - x[j]) for i, j in pairs]
     outer = {
@@ -166,7 +167,7 @@ def test_figure_shows_the_mean_over_seeds(architecture: type[Network]) -> None:
         np.testing.assert_allclose(line.get_ydata(), mean)
     assert curves.lines[0].get_marker() != curves.lines[1].get_marker()  # to be told apart without colours
     assert curves.lines[0].get_linestyle() != curves.lines[1].get_linestyle()
-    sites = len(layers(subjects[0].network))
+    sites = len(layers(subjects[0].sites))
     assert len(table.texts) == 4 * (sites + 2) + 2  # with two baselines, operand bits and scaled bits
     png = io.BytesIO()
     figure.savefig(png)
