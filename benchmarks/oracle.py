@@ -77,10 +77,12 @@ for line in sys.stdin.read().split("\\n"):
     return done.stdout.split()
 
 
-def of_card(rows: Iterable[dict[str, str]]) -> Values:
+def of_card(path: Path, network: str = "") -> Values:
     """``component, stage, position`` of the rows of one card -> value; the verdict is a value too."""
     found = {}
-    for row in rows:
+    for row in table(path):
+        if network and (row["network"], row["seed"]) != (network, "0"):  # in a table of several cards
+            continue
         component, _, verdict = row["component"].partition(": ")
         found[f"{component} {row['stage']} {row['position']}"] = row["value"]
         if verdict:
@@ -141,11 +143,14 @@ def record_runs(work: Path, _: argparse.Namespace) -> Values:
     return found
 
 
-def probed(out: Path, *words: str) -> list[dict[str, str]]:
-    """Rows of a probe, asked unless its rows are there."""
-    if not (out / "rows.csv").is_file():
-        program("probe.py", *words, f"out={out}")
-    return table(out / "rows.csv")
+def probed(out: Path, *words: str) -> list[Path]:
+    """The ``rows.csv`` of a probe, one for each run that it is asked about; not asked again if ``out`` is there."""
+    if not out.is_dir():
+        new = out.with_name(f"{out.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        program("probe.py", *words, f"out={new}")
+        new.rename(out)
+    return sorted(out.rglob("rows.csv"))
 
 
 def leave_half(folder: Path) -> None:
@@ -173,10 +178,10 @@ def record_old(work: Path, options: argparse.Namespace) -> Values:
         name = re.sub("-seed.*", "", path.parts[-3])
         groups[name] = groups.get(name, "") + path.stem[-1]
     for name, kept in groups.items():
-        rows = probed(work / name, "probe=errors", f"run='results/runs/{name}-seed[{kept}]-*'")
-        seeds = [row["seed"] for row in rows]
-        found |= {f"errors of {name}, seed {seed}": str(seeds.count(seed)) for seed in dict.fromkeys(seeds)}
-        found[f"errors of {name}"] = hashlib.sha256(json.dumps([[*row.values()] for row in rows]).encode()).hexdigest()
+        for path in probed(work / name, "probe=errors", f"run='results/runs/{name}-seed[{kept}]-*'"):
+            rows = [[*row.values()] for row in table(path)]
+            key = f"errors of {path.parent.name}" if len(kept) > 1 else f"errors of {name}, seed {kept}"
+            found[key] = f"{len(rows)}, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()}"
     half = options.folder / "half"
     if not half.is_dir() and options.origin:
         shutil.copytree(options.origin / "half", half)
@@ -204,7 +209,8 @@ def record_calibration(work: Path, _: argparse.Namespace) -> Values:
     found: Values = {}
     sizes = ["probe=mechanism", "probe.pairs=128", "probe.moved=128", "probe.steps=0"]
     for name, seed in CALIBRATED:
-        for key, value in of_card(probed(work / f"{name}-{seed}", *sizes, f"reference={name}", f"seed={seed}")).items():
+        card = probed(work / f"{name}-{seed}", *sizes, f"reference={name}", f"seed={seed}")[0]
+        for key, value in of_card(card).items():
             if key in CALIBRATION:
                 found[f"{name} {seed}, {CALIBRATION[key]}"] = value
             elif of_bit := re.fullmatch(r"(\w+)  (\d)", key):  # of no stage
@@ -220,7 +226,7 @@ def record_reference_probes(work: Path, _: argparse.Namespace) -> Values:
 
 def record_cards(work: Path, options: argparse.Namespace) -> Values:
     asked = CARDS | ({"authors": f"task=add checkpoint={options.authors}"} if options.authors else {})
-    cards = {name: of_card(probed(work / name, "probe=mechanism", *words.split())) for name, words in asked.items()}
+    cards = {name: of_card(probed(work / name, "probe=mechanism", *words.split())[0]) for name, words in asked.items()}
     return {f"{name} 0, {key}": value for name, card in cards.items() for key, value in card.items()}
 
 
@@ -237,8 +243,7 @@ COMMITTED = {  # tables of results/ and the columns that name a row
 def committed(part: str) -> Values:
     """What ``results/`` holds of a part."""
     if part == "cards":
-        every = [row for row in table(RESULTS / "mechanism-cards.csv") if row["seed"] == "0"]
-        cards = {name: of_card(row for row in every if row["network"] == name) for name in (*CARDS, "authors")}
+        cards = {name: of_card(RESULTS / "mechanism-cards.csv", name) for name in (*CARDS, "authors")}
         return {f"{name} 0, {key}": value for name, card in cards.items() for key, value in card.items()}
     return by(RESULTS / COMMITTED[part][0], *COMMITTED[part][1:]) if part in COMMITTED else {}
 
