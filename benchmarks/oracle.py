@@ -3,6 +3,7 @@
     python benchmarks/oracle.py record DIR                      # in the checkout, all parts; a new DIR for new code
     python benchmarks/oracle.py record DIR --part runs --part claims
     python benchmarks/oracle.py record DIR_B --from DIR_A       # resumes the half-trained run that DIR_A keeps
+    python benchmarks/oracle.py record DIR_B --results FOLDER   # reads the published runs of another commit
     python benchmarks/oracle.py compare DIR_A DIR_B             # exit status 1 on any difference
     python benchmarks/oracle.py compare committed DIR_B         # the tables of results/
 
@@ -62,7 +63,7 @@ ALGORITHMS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "g
 CALIBRATED = [(name, seed) for seed in (2000, 2001, 2002) for name in ALGORITHMS]
 CALIBRATED += [(f"{name}_decoy", 2000) for name in ALGORITHMS[:3]]
 CALIBRATION = {"verdict": "verdict", "verdict  all": "distance", "right  all": "accuracy"}
-CARDS = {name: f"run='results/runs/add-random-{name}-none-seed0-*'" for name in ("transformer", "nanogpt")}
+CARDS = ("transformer", "nanogpt")
 
 
 def names(configurations: list[str]) -> list[str]:
@@ -171,14 +172,14 @@ def leave_half(folder: Path) -> None:
 
 def record_old(work: Path, options: argparse.Namespace) -> Values:
     report = work / "report"
-    program("-m", "arith_erd.report", RESULTS / "runs", RESULTS / "older", "--out", report)
+    program("-m", "arith_erd.report", *(options.results / name for name in ("runs", "older")), "--out", report)
     found = by(report / "runs.csv", "run", "seed")
     groups: dict[str, str] = {}  # name without the seed -> seeds whose weights were kept
-    for path in sorted(RESULTS.glob("runs/*/weights/seed=?.safetensors")):
+    for path in sorted(options.results.glob("runs/*/weights/seed=?.safetensors")):
         name = re.sub("-seed.*", "", path.parts[-3])
         groups[name] = groups.get(name, "") + path.stem[-1]
     for name, kept in groups.items():
-        for path in probed(work / name, "probe=errors", f"run='results/runs/{name}-seed[{kept}]-*'"):
+        for path in probed(work / name, "probe=errors", f"run='{options.results}/runs/{name}-seed[{kept}]-*'"):
             rows = [[*row.values()] for row in table(path)]
             key = f"errors of {path.parent.name}" if len(kept) > 1 else f"errors of {name}, seed {kept}"
             found[key] = f"{len(rows)}, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()}"
@@ -196,11 +197,11 @@ def record_old(work: Path, options: argparse.Namespace) -> Values:
     return found | {f"resumed {key}": value for key, value in resumed.items()}
 
 
-def record_claims(work: Path, _: argparse.Namespace) -> Values:
+def record_claims(work: Path, options: argparse.Namespace) -> Values:
     work.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "older"):  # the claims print the name of the folder in their commands
         if not (work / name).is_dir():
-            shutil.copytree(RESULTS / name, work / name)
+            shutil.copytree(options.results / name, work / name)
     program("-m", "arith_erd.report", "runs", "older", "--out", "report", cwd=work)
     return by(work / "report" / "claims.csv", "id")
 
@@ -225,7 +226,8 @@ def record_reference_probes(work: Path, _: argparse.Namespace) -> Values:
 
 
 def record_cards(work: Path, options: argparse.Namespace) -> Values:
-    asked = CARDS | ({"authors": f"task=add checkpoint={options.authors}"} if options.authors else {})
+    asked = {name: f"run='{options.results}/runs/add-random-{name}-none-seed0-*'" for name in CARDS}
+    asked |= {"authors": f"task=add checkpoint={options.authors}"} if options.authors else {}
     cards = {name: of_card(probed(work / name, "probe=mechanism", *words.split())[0]) for name, words in asked.items()}
     return {f"{name} 0, {key}": value for name, card in cards.items() for key, value in card.items()}
 
@@ -297,6 +299,7 @@ def main() -> None:
     record, compared = commands.add_parser("record"), commands.add_parser("compare")
     record.add_argument("folder", type=lambda text: Path(text).resolve())
     record.add_argument("--from", dest="origin", type=Path, help="a recorded folder with a half-trained run")
+    record.add_argument("--results", type=lambda text: Path(text).resolve(), default=RESULTS, help="another results/")
     record.add_argument("--authors", type=lambda text: Path(text).resolve(), help="the authors' addition weights")
     compared.add_argument("first")
     compared.add_argument("second")
