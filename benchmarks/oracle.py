@@ -12,7 +12,8 @@ know the Python API and the columns of a card. What DIR/work holds already is no
 
     part               content                                                                          CPU minutes
     runs               names of 46 configurations; weights and metrics of 5 tiny runs, bit for bit      2
-    old                published runs: the report, probe=errors; a half-trained run resumed, all exact  4
+    resumed            a run killed half-trained and resumed, bit for bit                               1
+    old                published runs: the report's numbers, the errors of probe=errors, all exact      4
     claims             claims.csv by the report from results/runs and results/older, all exact          1
     calibration        24 networks of mechanism-calibration-fresh.csv, within rounding                  10
     reference_probes   reference-probes.csv, within rounding                                            10
@@ -170,6 +171,20 @@ def leave_half(folder: Path) -> None:
     new.rename(folder)
 
 
+def record_resumed(work: Path, options: argparse.Namespace) -> Values:
+    half = options.folder / "half"
+    if not half.is_dir() and options.origin:
+        shutil.copytree(options.origin / "half", half)
+    elif not half.is_dir():
+        leave_half(half)
+    if not (work / "resumed").is_dir():
+        shutil.copytree(half, work / "resumed")
+    resumed, name = trained(HALF, work / "resumed"), names([HALF])[0]
+    begun, after = (table(folder / name / "metrics.csv")[0] for folder in (half, work / "resumed"))
+    never_killed = trained(HALF, work / "whole")
+    return resumed | {"first epoch kept": str(begun == after), "as if never killed": str(resumed == never_killed)}
+
+
 def record_old(work: Path, options: argparse.Namespace) -> Values:
     report = work / "report"
     program("-m", "arith_erd.report", *(options.results / name for name in ("runs", "older")), "--out", report)
@@ -183,18 +198,7 @@ def record_old(work: Path, options: argparse.Namespace) -> Values:
             rows = [[*row.values()] for row in table(path)]
             key = f"errors of {path.parent.name}" if len(kept) > 1 else f"errors of {name}, seed {kept}"
             found[key] = f"{len(rows)}, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()}"
-    half = options.folder / "half"
-    if not half.is_dir() and options.origin:
-        shutil.copytree(options.origin / "half", half)
-    elif not half.is_dir():
-        leave_half(half)
-    if not (work / "resumed").is_dir():
-        shutil.copytree(half, work / "resumed")
-    resumed, name = trained(HALF, work / "resumed"), names([HALF])[0]
-    begun, after = (table(folder / name / "metrics.csv")[0] for folder in (half, work / "resumed"))
-    found["first epoch kept, with its seconds"] = str(begun == after)
-    found["resumed as if never killed"] = str(resumed == trained(HALF, work / "whole"))
-    return found | {f"resumed {key}": value for key, value in resumed.items()}
+    return found
 
 
 def record_claims(work: Path, options: argparse.Namespace) -> Values:
@@ -233,7 +237,7 @@ def record_cards(work: Path, options: argparse.Namespace) -> Values:
 
 
 PARTS = {name.removeprefix("record_"): part for name, part in list(globals().items()) if name.startswith("record_")}
-EXACT = ("runs", "old", "claims")
+EXACT = ("runs", "resumed", "old", "claims")
 COMMITTED = {  # tables of results/ and the columns that name a row
     "old": ("runs.csv", "run", "seed"),
     "claims": ("claims.csv", "id"),
