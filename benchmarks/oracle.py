@@ -3,6 +3,7 @@
     python benchmarks/oracle.py record DIR                      # in the checkout, all parts; a new DIR for new code
     python benchmarks/oracle.py record DIR --part runs --part claims
     python benchmarks/oracle.py record DIR_B --from DIR_A       # resumes the half-trained run that DIR_A keeps
+    python benchmarks/oracle.py record DIR_B --results FOLDER   # reads the published runs of another commit
     python benchmarks/oracle.py compare DIR_A DIR_B             # exit status 1 on any difference
     python benchmarks/oracle.py compare committed DIR_B         # the tables of results/
 
@@ -11,7 +12,8 @@ know the Python API and the columns of a card. What DIR/work holds already is no
 
     part               content                                                                          CPU minutes
     runs               names of 46 configurations; weights and metrics of 5 tiny runs, bit for bit      2
-    old                published runs: the report, probe=errors; a half-trained run resumed, all exact  4
+    resumed            a run killed half-trained and resumed, bit for bit                               1
+    old                published runs: the report's numbers, the errors of probe=errors, all exact      4
     claims             claims.csv by the report from results/runs and results/older, all exact          1
     calibration        24 networks of mechanism-calibration-fresh.csv, within rounding                  10
     reference_probes   reference-probes.csv, within rounding                                            10
@@ -62,7 +64,7 @@ ALGORITHMS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "g
 CALIBRATED = [(name, seed) for seed in (2000, 2001, 2002) for name in ALGORITHMS]
 CALIBRATED += [(f"{name}_decoy", 2000) for name in ALGORITHMS[:3]]
 CALIBRATION = {"verdict": "verdict", "verdict  all": "distance", "right  all": "accuracy"}
-CARDS = {name: f"run='results/runs/add-random-{name}-none-seed0-*'" for name in ("transformer", "nanogpt")}
+CARDS = ("transformer", "nanogpt")
 
 
 def names(configurations: list[str]) -> list[str]:
@@ -77,10 +79,12 @@ for line in sys.stdin.read().split("\\n"):
     return done.stdout.split()
 
 
-def of_card(rows: Iterable[dict[str, str]]) -> Values:
+def of_card(path: Path, network: str = "") -> Values:
     """``component, stage, position`` of the rows of one card -> value; the verdict is a value too."""
     found = {}
-    for row in rows:
+    for row in table(path):
+        if network and (row["network"], row["seed"]) != (network, "0"):  # in a table of several cards
+            continue
         component, _, verdict = row["component"].partition(": ")
         found[f"{component} {row['stage']} {row['position']}"] = row["value"]
         if verdict:
@@ -141,11 +145,14 @@ def record_runs(work: Path, _: argparse.Namespace) -> Values:
     return found
 
 
-def probed(out: Path, *words: str) -> list[dict[str, str]]:
-    """Rows of a probe, asked unless its rows are there."""
-    if not (out / "rows.csv").is_file():
-        program("probe.py", *words, f"out={out}")
-    return table(out / "rows.csv")
+def probed(out: Path, *words: str) -> list[Path]:
+    """The ``rows.csv`` of a probe, one for each run that it is asked about; not asked again if ``out`` is there."""
+    if not out.is_dir():
+        new = out.with_name(f"{out.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        program("probe.py", *words, f"out={new}")
+        new.rename(out)
+    return sorted(out.rglob("rows.csv"))
 
 
 def leave_half(folder: Path) -> None:
@@ -164,19 +171,7 @@ def leave_half(folder: Path) -> None:
     new.rename(folder)
 
 
-def record_old(work: Path, options: argparse.Namespace) -> Values:
-    report = work / "report"
-    program("-m", "arith_erd.report", RESULTS / "runs", RESULTS / "older", "--out", report)
-    found = by(report / "runs.csv", "run", "seed")
-    groups: dict[str, str] = {}  # name without the seed -> seeds whose weights were kept
-    for path in sorted(RESULTS.glob("runs/*/weights/seed=?.safetensors")):
-        name = re.sub("-seed.*", "", path.parts[-3])
-        groups[name] = groups.get(name, "") + path.stem[-1]
-    for name, kept in groups.items():
-        rows = probed(work / name, "probe=errors", f"run='results/runs/{name}-seed[{kept}]-*'")
-        seeds = [row["seed"] for row in rows]
-        found |= {f"errors of {name}, seed {seed}": str(seeds.count(seed)) for seed in dict.fromkeys(seeds)}
-        found[f"errors of {name}"] = hashlib.sha256(json.dumps([[*row.values()] for row in rows]).encode()).hexdigest()
+def record_resumed(work: Path, options: argparse.Namespace) -> Values:
     half = options.folder / "half"
     if not half.is_dir() and options.origin:
         shutil.copytree(options.origin / "half", half)
@@ -186,16 +181,31 @@ def record_old(work: Path, options: argparse.Namespace) -> Values:
         shutil.copytree(half, work / "resumed")
     resumed, name = trained(HALF, work / "resumed"), names([HALF])[0]
     begun, after = (table(folder / name / "metrics.csv")[0] for folder in (half, work / "resumed"))
-    found["first epoch kept, with its seconds"] = str(begun == after)
-    found["resumed as if never killed"] = str(resumed == trained(HALF, work / "whole"))
-    return found | {f"resumed {key}": value for key, value in resumed.items()}
+    never_killed = trained(HALF, work / "whole")
+    return resumed | {"first epoch kept": str(begun == after), "as if never killed": str(resumed == never_killed)}
 
 
-def record_claims(work: Path, _: argparse.Namespace) -> Values:
+def record_old(work: Path, options: argparse.Namespace) -> Values:
+    report = work / "report"
+    program("-m", "arith_erd.report", *(options.results / name for name in ("runs", "older")), "--out", report)
+    found = by(report / "runs.csv", "run", "seed")
+    groups: dict[str, str] = {}  # name without the seed -> seeds whose weights were kept
+    for path in sorted(options.results.glob("runs/*/weights/seed=?.safetensors")):
+        name = re.sub("-seed.*", "", path.parts[-3])
+        groups[name] = groups.get(name, "") + path.stem[-1]
+    for name, kept in groups.items():
+        for path in probed(work / name, "probe=errors", f"run='{options.results}/runs/{name}-seed[{kept}]-*'"):
+            rows = [[*row.values()] for row in table(path)]
+            key = f"errors of {path.parent.name}" if len(kept) > 1 else f"errors of {name}, seed {kept}"
+            found[key] = f"{len(rows)}, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()}"
+    return found
+
+
+def record_claims(work: Path, options: argparse.Namespace) -> Values:
     work.mkdir(parents=True, exist_ok=True)
     for name in ("runs", "older"):  # the claims print the name of the folder in their commands
         if not (work / name).is_dir():
-            shutil.copytree(RESULTS / name, work / name)
+            shutil.copytree(options.results / name, work / name)
     program("-m", "arith_erd.report", "runs", "older", "--out", "report", cwd=work)
     return by(work / "report" / "claims.csv", "id")
 
@@ -204,7 +214,8 @@ def record_calibration(work: Path, _: argparse.Namespace) -> Values:
     found: Values = {}
     sizes = ["probe=mechanism", "probe.pairs=128", "probe.moved=128", "probe.steps=0"]
     for name, seed in CALIBRATED:
-        for key, value in of_card(probed(work / f"{name}-{seed}", *sizes, f"reference={name}", f"seed={seed}")).items():
+        card = probed(work / f"{name}-{seed}", *sizes, f"reference={name}", f"seed={seed}")[0]
+        for key, value in of_card(card).items():
             if key in CALIBRATION:
                 found[f"{name} {seed}, {CALIBRATION[key]}"] = value
             elif of_bit := re.fullmatch(r"(\w+)  (\d)", key):  # of no stage
@@ -219,13 +230,14 @@ def record_reference_probes(work: Path, _: argparse.Namespace) -> Values:
 
 
 def record_cards(work: Path, options: argparse.Namespace) -> Values:
-    asked = CARDS | ({"authors": f"task=add checkpoint={options.authors}"} if options.authors else {})
-    cards = {name: of_card(probed(work / name, "probe=mechanism", *words.split())) for name, words in asked.items()}
+    asked = {name: f"run='{options.results}/runs/add-random-{name}-none-seed0-*'" for name in CARDS}
+    asked |= {"authors": f"task=add checkpoint={options.authors}"} if options.authors else {}
+    cards = {name: of_card(probed(work / name, "probe=mechanism", *words.split())[0]) for name, words in asked.items()}
     return {f"{name} 0, {key}": value for name, card in cards.items() for key, value in card.items()}
 
 
 PARTS = {name.removeprefix("record_"): part for name, part in list(globals().items()) if name.startswith("record_")}
-EXACT = ("runs", "old", "claims")
+EXACT = ("runs", "resumed", "old", "claims")
 COMMITTED = {  # tables of results/ and the columns that name a row
     "old": ("runs.csv", "run", "seed"),
     "claims": ("claims.csv", "id"),
@@ -237,8 +249,7 @@ COMMITTED = {  # tables of results/ and the columns that name a row
 def committed(part: str) -> Values:
     """What ``results/`` holds of a part."""
     if part == "cards":
-        every = [row for row in table(RESULTS / "mechanism-cards.csv") if row["seed"] == "0"]
-        cards = {name: of_card(row for row in every if row["network"] == name) for name in (*CARDS, "authors")}
+        cards = {name: of_card(RESULTS / "mechanism-cards.csv", name) for name in (*CARDS, "authors")}
         return {f"{name} 0, {key}": value for name, card in cards.items() for key, value in card.items()}
     return by(RESULTS / COMMITTED[part][0], *COMMITTED[part][1:]) if part in COMMITTED else {}
 
@@ -292,6 +303,7 @@ def main() -> None:
     record, compared = commands.add_parser("record"), commands.add_parser("compare")
     record.add_argument("folder", type=lambda text: Path(text).resolve())
     record.add_argument("--from", dest="origin", type=Path, help="a recorded folder with a half-trained run")
+    record.add_argument("--results", type=lambda text: Path(text).resolve(), default=RESULTS, help="another results/")
     record.add_argument("--authors", type=lambda text: Path(text).resolve(), help="the authors' addition weights")
     compared.add_argument("first")
     compared.add_argument("second")
