@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from arith_erd.interp.branches import Branch, answers_to
 
 from arith_erd.bits import ONE, ZERO
-from arith_erd.interp.branches import Branch, answers_to
 from arith_erd.interp.causal import CausalTask
 from arith_erd.interp.dose import doses
 from arith_erd.interp.prefix import strata
