@@ -7,7 +7,7 @@ from hydra.errors import OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import bad_value, first_line
-from .rules import as_text, no_such_key
+from .read import no_such_key
 
 RECIPE = ("optimizer", "scheduler", "loss")
 """Groups that fill the key of their name in ``model``."""
@@ -46,9 +46,14 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
-        in_launcher = misspelt[1].startswith("hydra.launcher.")
-        keys = {key for key in known() if key.startswith("hydra.launcher.") == in_launcher}
-        return str(no_such_key(misspelt[1], keys))
+        key = misspelt[1]
+        if key in GROUPS:
+            return f"{key}={{...}}: expected one of its options, as in the files of conf/{key}/"
+        in_launcher = key.startswith("hydra.launcher.")
+        keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
+        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
+            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
+        return str(no_such_key(key, keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
 
@@ -63,3 +68,12 @@ def _unread(override: str) -> str:
     ):
         return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
     return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+
+
+def as_text(value: str) -> str:
+    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
+        return value
+    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
+    return f"'{escaped}'"

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ConfigDict, Field, Strict, ValidationError
 from pydantic.dataclasses import dataclass
 
-from ..config.rules import as_text
+from ..config.explain import as_text
 from ..errors import UserError
 from ..plots.numbers import UNITS, number
 from .collect import OURS

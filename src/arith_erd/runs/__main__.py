@@ -1,23 +1,26 @@
-"""``python -m arith_erd.runs [GLOB]``: a list of runs, as a table, CSV or JSON."""
+"""``arith-runs [GLOB]`` lists runs and how far each has got, as a table, CSV or JSON."""
 
 import argparse
-import csv
-import sys
-from collections.abc import Sequence
-from dataclasses import astuple
+import fcntl
+import os
+import time
+from contextlib import suppress
+from glob import glob
+from typing import Any
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+import pandas as pd
 
-from ..errors import printable
+from ..errors import UNREADABLE, UserError, bad_value, excerpt, printable
 from ..system.boundary import one_line_errors
-from .listing import KEYS, Listed, as_json, list_runs
+from .directory import Run
+
+COLUMNS = ("run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age")
+"""Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
+age is in seconds since something was written."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m arith_erd.runs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="arith-runs", description=__doc__)
     parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
@@ -28,60 +31,90 @@ def main() -> None:
     with one_line_errors():
         listed = list_runs(options.glob, options.sort, options.reverse)
         if options.json:
-            print(as_json(listed))
+            print(listed.to_json(orient="records", indent=2))
         elif options.csv:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(KEYS)
-            writer.writerows(map(astuple, listed))
+            print(listed.to_csv(index=False), end="")
         else:
-            show(listed)
+            print(table(listed))
 
 
-COLUMNS = ("run", "state", "epochs", "accuracy", "worst", "age", "device")
-GAP = 2
+def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
+    """The runs that a glob names, or those inside a folder of runs; unknown values come last.
+
+    Args:
+        pattern: the glob, or the folder.
+        sort: one of `COLUMNS`, or ``accuracy``, as the table calls ``val_seq_acc``.
+        reverse: largest first.
+
+    Returns:
+        `COLUMNS`. The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a
+        damaged folder; ``replaced`` for the old run of ``overwrite=true``, beside the new one.
+
+    Raises:
+        UserError: if there are none, or no such column.
+    """
+    column = "val_seq_acc" if sort == "accuracy" else sort
+    if column not in COLUMNS:
+        raise bad_value("--sort", sort, f"one of {', '.join((*COLUMNS, 'accuracy'))}")
+    inside = os.path.isdir(pattern) and not _is_run(pattern)
+    paths = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] != "."] if inside else glob(pattern)
+    runs = [Run(path) for path in paths if _is_run(path)]
+    old = [{**_row(run.replaced), "run": run.name, "state": "replaced"} for run in runs if _is_run(run.replaced.path)]
+    if not runs:
+        raise UserError(f"{pattern}: no run there; expected a folder of runs, or a glob of run directories in quotes")
+    listed = pd.DataFrame([*map(_row, runs), *old], columns=list(COLUMNS)).astype(
+        {"epochs": "Int64", "max_epochs": "Int64"}
+    )
+    return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def show(listed: list[Listed]) -> None:
-    """Print a table. Where a terminal is too narrow, each name is on a line of its own, above the other columns."""
-    rows = [
-        (
-            run.run,
-            run.state,
-            "" if run.epochs is None else f"{run.epochs}/{run.max_epochs}",
-            *("" if x is None else f"{x:.2%}" for x in (run.val_seq_acc, run.worst)),
-            age(run.age),
-            run.device or "",
-        )
-        for run in listed
-    ]
-    rows = [tuple(map(printable, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    console = Console()
-    if sum(widths) + GAP * (len(widths) - 1) <= console.width:
-        console.print(_grid([COLUMNS, *rows], widths))
-        return
-    console.print(Text(COLUMNS[0], style="bold"))
-    console.print(_indented(COLUMNS, widths))
-    for row in rows:
-        console.print(Text(row[0]), soft_wrap=True)
-        console.print(_indented(row, widths))
+def _is_run(path: Any) -> bool:
+    return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
-def _indented(row: Sequence[str], widths: Sequence[int]) -> Padding:
-    """The columns beside the name."""
-    return Padding(_grid([row[1:]], widths[1:]), (0, 0, 0, GAP))
+def _row(run: Run) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": run.name, "state": "unreadable", "age": 0.0}
+    with suppress(*UNREADABLE, OSError):
+        written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
+        row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
+        rows, config = run.metrics(), run.config()
+        epochs = max((row["epoch"] for row in rows), default=0)
+        last = [row["val_seq_acc"] for row in rows if row["epoch"] == epochs]
+        found = {"epochs": epochs, "max_epochs": int(config["trainer"]["max_epochs"])}
+        found |= {"val_seq_acc": sum(last) / len(last), "worst": min(last)} if last else {}
+        found |= {"device": excerpt(str(run.summary()["device"]))} if run.finished else {}
+        row |= {**found, "state": _state(run)}
+    return row
 
 
-def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Table:
-    """Columns of given widths; only the last one, the device, is folded."""
-    grid = Table.grid(padding=(0, GAP, 0, 0))
-    names = COLUMNS[-len(widths) :]
-    for name, width in zip(names[:-1], widths[:-1], strict=True):
-        grid.add_column(width=width, no_wrap=True, justify="left" if name in ("run", "state") else "right")
-    grid.add_column(overflow="fold")
-    for row in rows:
-        grid.add_row(*map(Text, row), style="bold" if tuple(row) == names else "")
-    return grid
+def _state(run: Run) -> str:
+    if run.finished:
+        return "finished"
+    with suppress(OSError), (run.path / ".lock").open() as file:  # the file is only read
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "training"
+    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
+
+
+def table(listed: pd.DataFrame) -> str:
+    """The list for people. Names are last: they are long, and a terminal may wrap them."""
+    shown = pd.DataFrame(
+        {
+            "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
+            "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
+            "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
+            "age": [age(x) for x in listed["age"]],
+            "state": listed["state"],
+            "device": listed["device"].fillna("").str[:40],
+            "run": [printable(name) for name in listed["run"]],
+        }
+    )
+    for column in ("state", "device", "run"):  # to the left
+        shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
+    lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def age(seconds: float) -> str:

@@ -1,0 +1,103 @@
+"""What files may say to Hydra itself, and which packages the command line trusts.
+
+Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
+logs, changes folders, and sets variables of the environment. So that node is checked file by file, while it is composed.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..errors import UserError, bad_value, first_line
+from .build import trust
+from .names import CONF
+
+OURS = ("train", "probe", "program")
+"""Files of ``conf/`` that may configure Hydra, beside those in ``conf/hydra/`` and in installed packages."""
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
+
+    Such a file, an experiment for example, may set ``hydra.sweeper.params``, which are overrides of a sweep. What is
+    typed as ``hydra.KEY=VALUE`` is no file, and is allowed. Since no file sets ``hydra.mode``, Hydra need not compose
+    everything to learn it, before it does so to run a job.
+
+    Raises:
+        UserError: within the block, when Hydra composes, naming the file and the key.
+    """
+    load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
+
+    def checked(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+        try:
+            loaded = load(loader, default, repo)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
+        if not _may_configure_hydra(loaded.path, default.config_path):
+            for key in _hydra_keys(loaded.config):
+                raise UserError(
+                    f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
+                    "other keys of hydra on the command line"
+                )
+        return loaded
+
+    def mode_typed(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        typed = any(override.startswith("hydra.mode") for override in overrides)
+        return mode(self, config_name, overrides) if typed else None
+
+    with (
+        mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked),
+        mock.patch.object(Hydra, "get_mode", mode_typed),
+    ):
+        yield
+
+
+def _may_configure_hydra(folder: str, path: str) -> bool:
+    if not folder.startswith("file://"):
+        return True  # an installed package
+    ours = path in OURS or path.startswith("hydra/")
+    return ours and ".." not in path.split("/") and folder == f"file://{CONF}"
+
+
+def _hydra_keys(config: Any) -> list[str]:
+    """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
+    plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
+    node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
+    found = []
+    for inner in ("sweeper", "params"):
+        if not isinstance(node, dict):
+            return [*found, path]
+        found += [f"{path}.{key}" for key in node if key != inner]
+        node, path = node.get(inner, {}), f"{path}.{inner}"
+    if not isinstance(node, dict):
+        return [*found, path]
+    return found + [f"{path}.{key}" for key in node if re.match(r"[+~]*(hydra|trust|overwrite)\b", str(key))]
+
+
+def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
+    """Allow the classes of packages that the command line names.
+
+    Args:
+        packages: the composed value of ``trust``, which files can set too.
+        typed: what was typed; None for the arguments of this process.
+
+    Raises:
+        UserError: if it is no list of packages, or a package was not typed.
+    """
+    if not isinstance(packages, list):
+        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
+    words = sys.argv[1:] if typed is None else typed
+    values = [OverridesParser.create().parse_override(word).value() for word in words if re.match(r"\+*trust=", word)]
+    if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
+        raise bad_value("trust", packages, "on the command line, not in a file")
+    trust(*packages)
