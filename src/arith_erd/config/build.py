@@ -2,8 +2,8 @@
 
 A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package, the
 optimizers of torch (many classes of torch open files, load libraries or start programs when they are made), and
-packages that the command line trusts (`trust`): a run directory cannot say so. And
-arguments are values: nothing in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
+packages that the command line trusts (`trust`). Arguments are values: nothing in them is instantiated, interpolated or
+looked up, as Hydra's own ``instantiate`` would.
 """
 
 import importlib
@@ -14,15 +14,16 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from ..errors import UserError, bad_value, first_line
 from ..runs import require_name
-from .rules import Reader
 
 PACKAGES = ("arith_erd", "torch.optim")
-METADATA = ("_target_", "name")  # not passed on
 
 _trusted: set[str] = set()
 
@@ -38,23 +39,19 @@ def trust(*packages: str) -> None:
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
-        if not _is_importable(package):
+        try:
+            found = importlib.util.find_spec(package)  # imports the packages around it, not the package
+        except Exception as error:
+            if not _says_absent(error, package):
+                raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
+            found = None
+        if found is None:
             raise bad_value("trust", package, "a package that Python finds: installed, or in a folder of PYTHONPATH")
     _trusted.update(packages)
 
 
-def _is_importable(package: str) -> bool:
-    """Whether there is a package or module of that name; it is not imported, but packages around it are."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except Exception as error:
-        if _says_absent(error, package):
-            return False
-        raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
-
-
 def _says_absent(error: Exception, module: str) -> bool:
-    """Whether an import failed because the module itself is not there, or a package around it."""
+    """Whether an import failed because the module itself is missing, or a package around it."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
@@ -64,7 +61,7 @@ def _allowed(name: str) -> bool:
 
 
 def _expected(target: Any = "") -> str:
-    """What a ``_target_`` may be, and what to type for one of a package that is not ours."""
+    """What a ``_target_`` may be, and what to type for a class of another package."""
     package = str(target).partition(".")[0]
     foreign = package.isidentifier() and package not in sys.stdlib_module_names and not _allowed(str(target))
     hint = f"; trust=[{package}] on the command line allows those of {package}"
@@ -89,30 +86,31 @@ class Factory:
     """Of the group, for messages."""
 
     @classmethod
-    def read(
-        cls, key: str, group: Any, rules: Mapping[str, Reader] | None = None, metadata: tuple[str, ...] = ()
-    ) -> "Factory":
+    def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
         """The factory that a group of keys describes.
 
         Args:
             key: of the group.
             group: its value.
-            rules: for arguments that are checked before the class is imported.
+            types: annotated types of arguments that are checked before the class is imported.
             metadata: keys besides ``name`` that are not arguments.
 
         Raises:
-            UserError: if the target is outside the allowed packages, a second one is nested in the arguments, or a rule
-                refuses a value.
+            UserError: if the target is outside the allowed packages, a second one is nested in the arguments, or a
+                value is not of its type.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
         name = group.get("name")
         if "name" in group:
             require_name(f"{key}.name", name)
-        arguments = {str(k): value for k, value in group.items() if k not in (*METADATA, *metadata)}
-        for k, reader in (rules or {}).items():
+        arguments = {str(k): value for k, value in group.items() if k not in ("_target_", "name", *metadata)}
+        for k, kind in (types or {}).items():
             if k in arguments:
-                reader(f"{key}.{k}", arguments[k])
+                try:
+                    _adapter(kind).validate_python(arguments[k])
+                except ValidationError as error:
+                    raise bad_value(f"{key}.{k}", arguments[k], kind.__metadata__[0].description) from error
         for nested in _targets(arguments):
             raise bad_value(f"{key}._target_", nested, _expected())
         target = group.get("_target_")
@@ -122,12 +120,9 @@ class Factory:
         return cls(str(target), arguments, name, key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
-        """An object of the class.
+        """An object of the class, which must be a subclass of ``kind``.
 
-        Args:
-            kind: what the class must be a subclass of.
-            positional: passed on.
-            named: passed on; these win over the factory's own arguments.
+        Positional and named arguments are passed on; they win over the factory's own.
 
         Raises:
             UserError: if there is no such class, or it refuses the arguments.
@@ -138,7 +133,7 @@ class Factory:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Within the block code of the class runs, which may raise anything; it becomes one line, with the place.
+        """Code of the class runs within the block. Whatever it raises becomes one line, with the place.
 
         Raises:
             UserError: for any other exception.
@@ -184,9 +179,9 @@ class Factory:
         return found
 
 
-def factory(rules: Mapping[str, Reader] | None = None) -> Reader:
-    """A `Reader` of open groups; see `Factory.read`."""
-    return lambda key, group: Factory.read(key, group, rules)
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    return TypeAdapter(kind)
 
 
 def _targets(value: Any) -> Iterator[Any]:

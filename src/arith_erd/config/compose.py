@@ -1,32 +1,30 @@
-"""From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds. Loads no torch."""
+"""From ``conf/`` to a `Job`: Hydra composes, `read` checks and builds. Loads no torch."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, overload
 
 import hydra
-import yaml
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value
-from .build import trust
 from .explain import GROUPS, PRESETS, RECIPE, explain
-from .groups import Model, Training
+from .guard import guarded, trust_typed
 from .job import Job, ProbeJob
-from .read import read_job, read_probe_job
-from .rules import SWITCH, as_real, leaves, no_such_key, reals
+from .names import CONF as CONF
+from .read import leaves, no_such_key, read_job, read_probe_job
 
-_INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
-CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 ConfigName = Literal["train", "probe"]
-REALS = reals("model", Model) | reals("trainer", Training)
-"""Keys that take real numbers, whatever their default."""
+REALS = ("model.gradient_clip", "trainer.stop_at")
+"""Keys that take real numbers though their default is null."""
+PLAIN = (None, "none", "full")
+"""Options of `PRESETS` that set nothing."""
 
 
 @overload
@@ -50,8 +48,7 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     try:
         with hydra_over_conf():
             composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-            own, hydra_node = without_hydra(composed)
-            return accept(config_name, own, hydra_node)
+            return accept(config_name, *without_hydra(composed), overrides)
     except (HydraException, ValueError) as error:
         raise refusal(config_name, error, overrides) from error
 
@@ -75,47 +72,42 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     return own, composed.hydra
 
 
-def accept(config_name: str, composed: DictConfig, hydra_node: DictConfig) -> Job | ProbeJob:
+def accept(
+    config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
+) -> Job | ProbeJob:
     """The job of a configuration that Hydra has composed.
 
     Args:
         config_name: ``train`` or ``probe``.
         composed: without Hydra's own node.
-        hydra_node: that node, with the options that were chosen and the overrides that were typed.
+        hydra_node: that node, with the options that were chosen and the overrides that were applied.
+        typed: what the command line said, which alone may set ``trust``; None for the arguments of this process.
 
     Raises:
         UserError: if it is not one that could be run.
     """
     choices = hydra_node.runtime.choices
+    overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
-    written: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
-    for key, _, value in (str(override).partition("=") for override in written):
+    for key, _, value in (override.partition("=") for override in overrides):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
-    # Compositions to compare with look for options where this one did.
-    search = tuple(override for override in hydra_node.overrides.hydra if override.startswith("hydra.searchpath="))
-    _require_known_keys(config_name, composed, choices, search)
-    _write_reals(config_name, composed, choices, search)
-    if choices.get("model"):
-        _require_whole_recipe(config_name, composed, choices, search)
+    defaults = None
+    if any(choices.get(group) not in PLAIN for group in PRESETS) or any(map(_sets_a_value, overrides)):
+        # Look for options where this composition did.
+        search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
+        chosen = (f"{group}={choices[group]}" for group in GROUPS if choices.get(group))
+        defaults = _composed(config_name, *search, *chosen)
+        _require_known_keys(composed, choices, defaults)
+    _write_reals(composed, defaults or {})
+    _require_whole_recipe(composed, choices)
     config = resolve(composed)
-    typed = tuple(hydra_node.overrides.task)
-    _trust(config.pop("trust"), typed)
+    trust_typed(config.pop("trust"), typed)
     if config_name == "probe":
-        return read_probe_job(config, typed)
-    overwrite = SWITCH("overwrite", config.pop("overwrite"))
-    return replace(read_job(config), overwrite=overwrite)
-
-
-def _trust(packages: Any, typed: Sequence[str]) -> None:
-    """Allow the classes of packages, if the command line says so."""
-    if not isinstance(packages, list):
-        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
-    if packages and not any(override.startswith("trust=") for override in typed):
-        raise bad_value("trust", packages, "on the command line, not in a file")
-    trust(*packages)
+        return read_probe_job(config, overrides)
+    return read_job(config, config.pop("overwrite"))
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
@@ -134,19 +126,21 @@ def hydra_over_conf() -> Iterator[None]:
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        with guarded(), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             yield
     finally:
         GlobalHydra.instance().hydra = before
 
 
-def _defaults(config_name: str, choices: Mapping[str, Any], search: tuple[str, ...]) -> Mapping[str, Any]:
-    """Every key, with its value, that exists when these options of the groups are chosen and nothing else is set."""
-    return _composed(config_name, *search, *(f"{group}={choices[group]}" for group in GROUPS if choices.get(group)))
+def _sets_a_value(override: str) -> bool:
+    """Whether an override sets a key inside a group, or adds or deletes one: most runs only choose options and seeds."""
+    key = override.partition("=")[0]
+    return "." in key or key.startswith(("+", "~"))
 
 
 @cache
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
+    """Every key, with its value, that exists when these options are chosen and nothing else is set."""
     return dict(leaves(_plain(hydra.compose(config_name, list(overrides)))))
 
 
@@ -167,30 +161,24 @@ def _plain(composed: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _require_known_keys(
-    config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]
-) -> None:
-    """Refuse keys that a ``+`` or an ablation added to what the chosen groups define, and keys that a ``~`` took."""
-    known = _defaults(config_name, choices, search).keys()
+def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
     given = dict(leaves(_plain(composed)))
     for key, value in given.items():
-        if key in known:
+        if key in known or any(k.startswith(f"{key}.") for k in known):
             continue
         ablation = choices.get("ablation")
-        ours = CONF / "ablation" / f"{ablation}.yaml"  # else it is in the folder that --config-dir names
-        if ours.is_file() and key in dict(leaves(yaml.safe_load(ours.read_text()))):
+        if key in dict(leaves(_options("ablation").get(ablation) or {})):
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
-        if not any(k.startswith(f"{key}.") for k in known):
-            raise no_such_key(key, known)
-    if missing := sorted(known - given.keys()):
+        raise no_such_key(key, known)
+    if missing := sorted(known.keys() - given.keys()):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
 
 
-def _write_reals(config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]) -> None:
+def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
     """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
-    known = _defaults(config_name, choices, search)
     for key, value in leaves(_plain(composed)):
-        default = known.get(key)
+        default = defaults.get(key)
         if key in REALS or type(default) is float:
             real = as_real(value)
         elif isinstance(default, list) and isinstance(value, list) and all(type(x) is float for x in default):
@@ -201,42 +189,44 @@ def _write_reals(config_name: str, composed: DictConfig, choices: Mapping[str, A
             OmegaConf.update(composed, key, real)
 
 
-def _require_whole_recipe(
-    config_name: str, composed: DictConfig, choices: Mapping[str, Any], search: tuple[str, ...]
-) -> None:
+def as_real(value: Any) -> Any:
+    """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return value + 0.0 if number else value
+
+
+def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> None:
     """Refuse an optimizer, a scheduler or a loss whose keys come from two files: half of each would be trained with."""
-    given = _plain(composed)["model"]
-    options = {group: choices[group] for group in RECIPE if choices.get(group)}
-    typed_options = (f"{group}={option}" for group, option in options.items())
-    for group, chosen in _recipe(config_name, *search, *typed_options).items():
-        key, typed = f"model.{group}", given.get(group)
-        if not isinstance(typed, dict | None):
-            continue  # refused by its reader
-        if _keys_of(typed) != _keys_of(chosen):
+    model = _plain(composed).get("model") or {}
+    for group in RECIPE if choices.get("model") else ():
+        option, typed = choices.get(group), model.get(group)
+        files = {name: file.get(group, file) for name, file in _options(group).items()}
+        if option not in files or not isinstance(typed, dict | None):
+            continue  # not chosen, inherited from another file, or refused later
+        if _keys(typed) != _keys(files[option]):
             raise UserError(
-                f"{group}={options[group]}: model={choices['model']} sets {key} itself; expected its file in "
-                f"conf/model/ to choose instead: override /{group}@_global_.{group}: {options[group]}"
+                f"{group}={option}: model={choices['model']} sets model.{group} itself; expected its file in "
+                f"conf/model/ to choose instead: override /{group}@_global_.{group}: {option}"
             )
-        if typed and chosen and typed["_target_"] != chosen["_target_"]:
-            _require_options_of(config_name, group, typed, search)
+        target = typed and typed["_target_"]
+        if typed and target != files[option]["_target_"]:
+            for name, other in files.items():
+                if other and other.get("_target_") == target and _keys(other) != _keys(typed):
+                    raise bad_value(
+                        f"model.{group}._target_", target, f"{group}={name}, which has the options of that class"
+                    )
 
 
-def _require_options_of(config_name: str, group: str, typed: Mapping[str, Any], search: tuple[str, ...]) -> None:
-    """Refuse a class with the options of another class, where an option of the group has its own."""
-    loader = GlobalHydra.instance().config_loader()
-    for option in loader.get_group_options(group, config_name=config_name, overrides=list(search)):
-        own = _recipe(config_name, *search, f"{group}={option}")[group]
-        if own and own["_target_"] == typed["_target_"] and _keys_of(own) != _keys_of(typed):
-            accepted = f"{group}={option}, which has the options of that class"
-            raise bad_value(f"model.{group}._target_", typed["_target_"], accepted)
+def _options(group: str) -> dict[str, Any]:
+    """What the files of a group say, by option, wherever Hydra finds them; not those that inherit from others."""
+    found: dict[str, Any] = {}
+    for source in GlobalHydra.instance().config_loader().get_sources():
+        for name in source.list(group, ObjectType.CONFIG) if source.is_group(group) else ():
+            file = source.load_config(f"{group}/{name}")
+            if name not in found and not file.defaults_list:
+                found[name] = OmegaConf.to_container(file.config)
+    return found
 
 
-@cache
-def _recipe(config_name: str, *options: str) -> dict[str, Any]:
-    """What options of `RECIPE` say by themselves, by group."""
-    alone = _plain(hydra.compose(config_name, ["~model", *options])).get("model", {})
-    return {group: alone[group] for group in RECIPE if group in alone}
-
-
-def _keys_of(group: Mapping[str, Any] | None) -> frozenset[str] | None:
+def _keys(group: Mapping[str, Any] | None) -> frozenset[str] | None:
     return None if group is None else frozenset(group)

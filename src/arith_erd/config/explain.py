@@ -7,7 +7,7 @@ from hydra.errors import OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import bad_value, first_line
-from .rules import as_text, no_such_key
+from .read import no_such_key
 
 RECIPE = ("optimizer", "scheduler", "loss")
 """Groups that fill the key of their name in ``model``."""
@@ -63,3 +63,12 @@ def _unread(override: str) -> str:
     ):
         return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
     return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+
+
+def as_text(value: str) -> str:
+    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
+        return value
+    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
+    return f"'{escaped}'"

@@ -1,35 +1,81 @@
-"""The groups of a training configuration as typed objects; `rules` says which values each key takes."""
+"""The groups of a configuration as typed objects, and the values that each key takes.
 
+A dataclass here lists all keys of its group; others are refused. An *open* group is one whose ``_target_`` takes the
+keys as arguments (`build.Factory`): its class refuses what it does not know, and the tables at the end check arguments
+that several classes share. The description of a type is what an error calls accepted.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
-from ..runs import Keep, require_name
-from ..runs.kept import NOTHING
-from .build import Factory, factory
-from .rules import (
-    ACCURACY,
-    LOSS,
-    NETWORK,
-    OPTIMIZER,
-    POSITIVE,
-    SCHEDULER,
-    SWITCH,
-    accepting,
-    count,
-    is_count,
-    nullable,
-    one_of,
-)
+from pydantic import ConfigDict, Field, PlainValidator, StrictBool
+from pydantic.dataclasses import dataclass as checked
+
+from ..errors import bad_value
+from ..runs import NAME, NAMES, NOTHING, Keep
+from .build import Factory
+
+CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+LARGEST_COUNT = 2**31 - 1  # what torch can count to
+LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
+LARGEST_REAL = 1e38  # about what a 32-bit number holds
+BELOW_ONE = math.nextafter(1, 0)
 
 
-@dataclass(frozen=True)
+def accepts(description: str, **limits: Any) -> Any:
+    """Metadata of a type: what is accepted, in words for people and as limits for pydantic."""
+    return Field(description=description, **limits)
+
+
+def exact(description: str, **limits: Any) -> Any:
+    """The same for a type that nothing is converted to: no text is a number, and neither is ``true``."""
+    return accepts(description, strict=True, **limits)
+
+
+def made(read: Callable[[Any], Any]) -> PlainValidator:
+    """The validator of what ``read`` makes of plain YAML; what is an object already stays as it is."""
+    return PlainValidator(lambda x: read(x) if x is None or isinstance(x, dict | list | str | int | float) else x)
+
+
+def folder(key: str, null: bool = False) -> PlainValidator:
+    """The validator of a folder's path, or of null too."""
+
+    def read(value: Any) -> Path | None:
+        if value is None and null:
+            return None
+        if not isinstance(value, str) or not value:
+            raise bad_value(key, value, "a folder, or null" if null else "a folder")
+        return Path(value)
+
+    return made(read)
+
+
+def count(highest: int) -> Any:
+    return exact(f"an integer of at least 1 and at most {highest}", ge=1, le=highest)
+
+
+def number(description: str, **limits: Any) -> Any:
+    return exact(description, **{"le": LARGEST_REAL, **limits})
+
+
+Count = Annotated[int, count(LARGEST_COUNT)]
+Size = Annotated[int, count(LARGEST_NETWORK)]
+Switch = Annotated[bool, exact("true or false")]
+Probability = Annotated[float, number("a probability from 0 to below 1", ge=0, le=BELOW_ONE)]
+Positive = Annotated[float, number("a number above 0, at most 1e38", gt=0)]
+Name = Annotated[str, exact(NAMES, pattern=f"^(?:{NAME})$")]
+
+CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy", key="model.loss")
+
+
+@checked(frozen=True, config=CLOSED)
 class Ablation:
     """The name of an ablation; its effect is in the model's own options."""
 
-    name: Annotated[str, require_name]
-
-
-CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy", key="model.loss")
+    name: Name
 
 
 @dataclass(frozen=True)
@@ -41,64 +87,98 @@ class Schedule:
     """After each of what: ``step`` or ``epoch``."""
 
     @classmethod
-    def read(cls, key: str, group: Any) -> "Schedule | None":
+    def read(cls, group: Any) -> "Schedule | None":
         if group is None:
             return None
-        scheduler = Factory.read(key, group, SCHEDULER, metadata=("interval",))
-        return cls(scheduler, one_of("step", "epoch")(f"{key}.interval", group.get("interval")))
+        scheduler = Factory.read("model.scheduler", group, SCHEDULER, "interval")
+        if group.get("interval") not in ("step", "epoch"):
+            raise bad_value("model.scheduler.interval", group.get("interval"), "step or epoch")
+        return cls(scheduler, group["interval"])
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=CLOSED)
 class Model:
     """A network and its recipe."""
 
-    name: Annotated[str, require_name]
-    net: Annotated[Factory, factory(NETWORK)]
-    optimizer: Annotated[Factory, factory(OPTIMIZER)]
-    gradient_clip: Annotated[float | None, nullable(POSITIVE)]
+    name: Name
+    net: Annotated[Factory, made(lambda group: Factory.read("model.net", group, NETWORK))]
+    optimizer: Annotated[Factory, made(lambda group: Factory.read("model.optimizer", group, OPTIMIZER))]
+    gradient_clip: Annotated[float | None, number("a number above 0, at most 1e38, or null", gt=0)]
     """Largest norm of one replica's gradient."""
-    scheduler: Annotated[Schedule | None, Schedule.read] = None
-    loss: Annotated[Factory, factory(LOSS)] = CROSS_ENTROPY
+    scheduler: Annotated[Schedule | None, made(Schedule.read)] = None
+    loss: Annotated[Factory, made(lambda group: Factory.read("model.loss", group, LOSS))] = CROSS_ENTROPY
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=CLOSED)
 class Data:
-    batch_size: Annotated[int, count()]
+    batch_size: Count
     """Examples that one replica sees in a step."""
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=CLOSED)
 class Training:
     """The group ``trainer``."""
 
-    max_epochs: Annotated[int, count()]
-    stop_at: Annotated[float | None, nullable(ACCURACY)]
+    max_epochs: Count
+    stop_at: Annotated[float | None, number("an accuracy from 0 to 1, or null", ge=0, le=1)]
     """Validation sequence accuracy of every replica that ends the run early."""
-    precision: Annotated[str, one_of("32-true", "64-true", "bf16-mixed")]
-    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "cuda")] = "auto"
-    compile: Annotated[bool | str, accepting("auto, true or false", lambda x: x == "auto" or isinstance(x, bool))] = (
-        "auto"
-    )
-    cuda_graphs: Annotated[bool, SWITCH] = False
+    precision: Annotated[Literal["32-true", "64-true", "bf16-mixed"], accepts("32-true or 64-true or bf16-mixed")]
+    accelerator: Annotated[Literal["auto", "cpu", "gpu", "cuda"], accepts("auto or cpu or gpu or cuda")] = "auto"
+    compile: Annotated[Literal["auto"] | StrictBool, accepts("auto, true or false")] = "auto"
+    cuda_graphs: Switch = False
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=CLOSED)
 class Packing:
     """The group ``pack``."""
 
-    max_replicas: Annotated[
-        int | str, accepting("auto, or an integer of at least 1", lambda x: x == "auto" or is_count(x))
-    ] = "auto"
-    part_of: Annotated[str | None, nullable(accepting("seeds", lambda x: isinstance(x, str)))] = None
+    max_replicas: Annotated[Literal["auto"] | Count, accepts("auto, or an integer of at least 1")] = "auto"
+    part_of: Annotated[str | None, exact("seeds, or null")] = None
     """All seeds of the job of which this run trains some; written by us, never typed."""
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=CLOSED)
 class Checkpointing:
     """The group ``checkpoint``."""
 
-    every_n_epochs: Annotated[int, count()] = 1
-    keep_last: Annotated[bool, SWITCH] = True
+    every_n_epochs: Count = 1
+    keep_last: Switch = True
     """Whether ``last.ckpt`` of a finished run stays, so that a longer run can continue from its end."""
-    keep: Annotated[Keep, Keep.read] = NOTHING
+    keep: Annotated[Keep, made(lambda value: Keep.read("checkpoint.keep", value))] = NOTHING
     """After which epochs the weights are kept for good."""
+
+
+# Arguments of classes
+
+Mode = Literal["offline", "online", "disabled"]  # of W&B
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+Arguments = Mapping[str, Any]
+Below = Annotated[float, number("a number from 0 to below 1", ge=0, le=BELOW_ONE)]
+Betas = Annotated[list[Below], exact("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)]
+Seconds = Annotated[float, number("seconds above 0", gt=0)]
+
+NETWORK: Arguments = {
+    **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
+    **dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), Switch),
+    "dropout": Probability,
+}
+OPTIMIZER: Arguments = {
+    "lr": Positive,
+    "betas": Betas,
+    "eps": Positive,
+    "weight_decay": Annotated[float, number("a number of at least 0, at most 1e38", ge=0)],
+    "momentum": Below,
+}
+SCHEDULER: Arguments = {"step_size": Count, "gamma": Positive}  # the rest shows in a trial: `recipe.schedule_of`
+LOSS: Arguments = {
+    "label_smoothing": Probability,
+    "weight": Positive,
+    "site": Annotated[str, exact("the name of a site, as dec.1", min_length=1)],
+    "target": Annotated[str, exact("the name of a concept of the task", min_length=1)],
+}
+LOGGER: Arguments = {  # here because W&B is slow to import, and its own check would come late
+    "mode": Annotated[Mode, accepts(" or ".join(MODES))],
+    "artifacts": Switch,
+    "timeout": Seconds,
+}

@@ -1,57 +1,146 @@
-"""Jobs: configurations as typed objects. The module `read` makes them."""
+"""Jobs: whole configurations as typed, checked objects. The module `read` makes them.
+
+The task and the split are built with the job, since that is quick and checks their options. What needs torch stays a
+`Factory`, built later.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import PlainValidator, ValidationInfo
+from pydantic.dataclasses import dataclass as checked
 
 from ..errors import UserError, bad_value
-from ..runs import Run, find_run, matching
-from ..runs.plan import plan_packs
-from ..seeds import format_seeds
+from ..runs import Run, matching
+from ..seeds import format_seeds, parse_seeds
 from ..splits import Split
 from ..tasks import Task
 from .build import Factory
-from .groups import Ablation, Checkpointing, Data, Model, Packing, Training
+from .groups import CLOSED, LOGGER, Ablation, Checkpointing, Count, Data, Model, Packing, Switch, Training
+from .groups import accepts, exact, folder, made
+from .names import find_run
 
 if TYPE_CHECKING:
     from ..models.network import Network
 
+NEEDS = ("task", "split", "subjects")
+CSV = Factory("arith_erd.loggers.Csv", name="csv", key="logger")
 
-@dataclass(frozen=True)
-class Job:
+
+def named(key: str, group: Any, *metadata: str) -> Factory:
+    """The factory of a group that has a name."""
+    factory = Factory.read(key, group, None, *metadata)
+    if factory.name is None:
+        raise UserError(f"{key}.name: missing; expected a value for it")
+    return factory
+
+
+def _split(group: Any, info: ValidationInfo) -> Any:
+    """The split, after a trial call."""
+    if not isinstance(group, dict):
+        return group
+    factory, task = named("split", group), info.data.get("task")
+    split: Split = factory.build(Split)
+    if task is None:
+        return split  # the task was refused
+    try:
+        held_out = np.asarray(split(task.examples(*[[0]] * task.operands)))
+    except UserError:
+        raise
+    except Exception as error:  # a class of another kind that can be called with examples may raise anything
+        raise UserError(f"split._target_={factory.target}: {error}") from error
+    if held_out.dtype != bool or held_out.shape != (1,):
+        raise bad_value("split._target_", factory.target, "a split: True or False for each example")
+    return split
+
+
+def _epochs(value: Any) -> Any:
+    if value is None or value == "all":
+        return value
+    try:
+        return parse_seeds(value)  # the same grammar
+    except UserError as error:
+        raise bad_value("epoch", value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
+
+
+def _probe(group: Any) -> Factory:
+    probe = named("probe", group, "needs")
+    needs = group.get("needs", [])
+    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
+        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
+    for key, value in probe.arguments.items():
+        if value == []:
+            raise bad_value(f"probe.{key}", "[]", "one value or more")
+    return probe
+
+
+@checked(frozen=True, kw_only=True, config=CLOSED)
+class Common:
+    """What every configuration has."""
+
+    seed: Annotated[tuple[int, ...], made(parse_seeds)]
+    task: Annotated[Task, made(lambda group: named("task", group).build(Task))] = field(compare=False)
+    split: Annotated[Split, PlainValidator(_split)] = field(compare=False)
+    logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, LOGGER))] = CSV
+    runs_dir: Annotated[Path, folder("runs_dir")] = Path("runs")
+    item: Any = None
+    """Which job of a sweep is run; the sweep reads it."""
+    fail_fast: Switch = False
+    """Whether a sweep stops at its first failure; the sweep reads it."""
+    resolved: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.seed
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Of the chosen task and split."""
+        return {group: self.resolved[group]["name"] for group in ("task", "split")}
+
+    def _network(self, model: Model) -> "Network":
+        from ..models.network import Network
+
+        task = self.task
+        sizes = {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}
+        return model.net.build(Network, **sizes)
+
+
+@checked(frozen=True, kw_only=True, config=CLOSED)
+class Job(Common):
     """One run, or the several that its seeds become (`packs`)."""
 
-    seeds: tuple[int, ...]
-    task: Task = field(compare=False)
-    split: Split = field(compare=False)
     model: Model
     ablation: Ablation
     data: Data
     trainer: Training
-    pack: Packing
-    checkpoint: Checkpointing
-    names: Mapping[str, str]
-    """Of the chosen task and split."""
-    logger: Factory
-    runs_dir: Path
-    resolved: dict[str, Any] = field(repr=False)
-    """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
-    overwrite: bool = False
+    epochs: Annotated[dict[str, Count], accepts("an integer of at least 1")] = field(default_factory=dict)
+    """Of each task; ``trainer.max_epochs`` refers to it."""
+    pack: Packing = Packing()
+    checkpoint: Checkpointing = Checkpointing()
+    overwrite: Switch = False
     """Train anew what has been trained; the old run is kept until the new one has finished."""
-    at: Run | None = None
-    """Where it is trained, if not in the directory of its name."""
+
+    def __post_init__(self) -> None:
+        net = self.model.net.arguments
+        if net.get("d_model", 0) % net.get("num_heads", 1):
+            multiple = f"a multiple of model.net.num_heads={net['num_heads']}"
+            raise bad_value("model.net.d_model", net["d_model"], multiple)
 
     @cached_property
     def run(self) -> Run:
         """The directory of the run, whether it is there or not."""
-        return self.at or find_run(self.runs_dir, self.resolved)
+        return find_run(self.runs_dir, self.resolved)
 
     @property
     def name(self) -> str:
-        """Of the run, wherever it is trained."""
-        return find_run(self.runs_dir, self.resolved).name
+        return self.run.name
 
     @property
     def title(self) -> str:
@@ -60,19 +149,28 @@ class Job:
 
     def network(self) -> "Network":
         """A new network, with initial weights from PyTorch's global generator. Loads torch."""
-        from ..models.network import Network
-
-        return self.model.net.build(Network, **_sizes(self.task))
+        return self._network(self.model)
 
     def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
+
+        Where the limit is ``auto``, a plan already begun is reused: free memory changes from day to day, and the same
+        command must find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
 
         Args:
             capacity: how many replicas the device holds; asked only where ``max_replicas`` is ``auto`` and no run
                 that began earlier decides. Without it, the device is taken to hold all of them.
         """
-        asked = None if capacity is None else partial(capacity, self)
-        return [self._part(seeds) for seeds in plan_packs(self.seeds, self.pack.max_replicas, self._begun, asked)]
+        whole = len(self.seeds)
+        size = self.pack.max_replicas
+        if isinstance(size, str):
+            sizes = [2**power for power in reversed(range((whole - 1).bit_length()))]  # below the number of seeds
+            size = whole
+            if whole > 1 and not self._begun(whole):
+                begun = next((n for n in sizes if self._begun(n)), 0)
+                fit = begun or (capacity(self) if capacity else whole)
+                size = whole if fit >= whole else next((n for n in sizes if n <= fit), 1)
+        return [self._part(self.seeds[i : i + size]) for i in range(0, whole, size)]
 
     def runs(self) -> list[Run]:
         """The directories of all packs, as far as that can be told without asking the device."""
@@ -80,63 +178,57 @@ class Job:
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Job":
         """The same job for other seeds."""
-        return replace(self, seeds=seeds, resolved=self.resolved | {"seed": format_seeds(seeds)})
+        return replace(self, seed=seeds, resolved=self.resolved | {"seed": format_seeds(seeds)})
 
     def _part(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
             return self
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
-        part = self.with_seeds(seeds)
-        return replace(
-            part, pack=pack, resolved=part.resolved | {"pack": self.resolved["pack"] | {"part_of": pack.part_of}}
-        )
+        resolved = self.resolved | {
+            "seed": format_seeds(seeds),
+            "pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of},
+        }
+        return replace(self, seed=seeds, pack=pack, resolved=resolved)
 
-    def _begun(self, seeds: tuple[int, ...]) -> bool:
-        """Whether these seeds, as a part of ours, have an epoch behind them."""
-        part = self._part(seeds)
-        if not (part.run.finished or part.run.checkpoint.is_file()):
-            return False
-        try:
-            return bool(part.run.config().get("pack", {}).get("part_of") == part.pack.part_of)
-        except (UserError, AttributeError):  # a configuration that cannot be read is refused later
-            return False
+    def _begun(self, size: int) -> bool:
+        """Whether the first seeds, as a part of ours, have an epoch behind them."""
+        part = self._part(self.seeds[:size])
+        for run in (part.run, part.run.replaced):
+            with suppress(UserError, AttributeError):  # a configuration that cannot be read is refused later
+                if run.finished or run.checkpoint.is_file():
+                    return bool(run.config().get("pack", {}).get("part_of") == part.pack.part_of)
+        return False
 
 
-@dataclass(frozen=True)
-class ProbeJob:
+@checked(frozen=True, kw_only=True, config=CLOSED)
+class ProbeJob(Common):
     """One question: a probe, and the task or the networks it is about."""
 
-    probe: Factory
-    needs: tuple[str, ...]
-    """Of `NEEDS`: what the probe is built with."""
-    task: Task = field(compare=False)
-    split: Split = field(compare=False)
-    names: Mapping[str, str]
-    """Of the chosen task and split."""
-    typed: tuple[str, ...]
-    """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
-    run: str | None
-    """A run directory, or a glob."""
-    epochs: Literal["all"] | tuple[int, ...] | None
-    """Of the run whose weights were kept: None for the last ones."""
-    checkpoint: str | None
-    reference: str | None
-    """The name of a network written by hand."""
-    seeds: tuple[int, ...]
-    """Seeds of the reference networks."""
-    model: Model | None
+    probe: Annotated[Factory, made(_probe)]
+    run: Annotated[str | None, exact("a run directory, a glob of them in quotes, or null", min_length=1)]
+    epoch: Annotated[Literal["all"] | tuple[int, ...] | None, made(_epochs)]
+    checkpoint: Annotated[str | None, exact("a file, or null", min_length=1)]
+    reference: Annotated[str | None, exact("the name of a network written by hand, or null", min_length=1)]
+    model: Model | None = None
     """The model of a checkpoint with our parameter names."""
-    out: Path | None
-    runs_dir: Path
-    logger: Factory
-    resolved: dict[str, Any] = field(repr=False)
+    out: Annotated[Path | None, folder("out", null=True)]
+    typed: tuple[str, ...] = ()
+    """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Of `NEEDS`: what the probe is built with."""
+        return tuple(self.resolved["probe"].get("needs", ()))
+
+    @property
+    def epochs(self) -> Literal["all"] | tuple[int, ...] | None:
+        """Of the run whose weights were kept: None for the last ones."""
+        return self.epoch
 
     def network(self) -> "Network":
         """A new network of ``model``, for the task. Loads torch."""
-        from ..models.network import Network
-
         assert self.model is not None
-        return self.model.net.build(Network, **_sizes(self.task))
+        return self._network(self.model)
 
     def runs(self) -> list[Run]:
         """No runs: a probe trains nothing."""
@@ -165,8 +257,3 @@ class ProbeJob:
         if self.out:  # the answer of one run goes straight there, those of several side by side
             return {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         return {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
-
-
-def _sizes(task: Task) -> dict[str, int]:
-    """The arguments that every network takes from its task."""
-    return {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}

@@ -1,110 +1,46 @@
-"""From a resolved configuration to a `Job` or a `ProbeJob`, once.
+"""From a resolved configuration to a `Job` or a `ProbeJob`; what is refused becomes one line."""
 
-The task and the split are built here, since that is quick and checks their options; what needs torch is a `Factory`,
-built later.
-"""
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value
 from ..runs import Run
-from ..seeds import parse_seeds
-from ..splits import Split
-from ..tasks import Task
-from .build import Factory
-from .groups import Ablation, Checkpointing, Data, Model, Packing, Training
-from .job import Job, ProbeJob
-from .rules import FOLDER, LOGGER, SWITCH, count, leaves, nullable, read_group, require_keys
+from .job import Common, Job, ProbeJob
 
-NEEDS = ("task", "split", "subjects")
+OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
 TYPED = ("trust", "overwrite")  # for one command; never read from a run
-COMMON = ("task", "split", "logger", "runs_dir", "item", "fail_fast")
-JOB = ("seed", "data", "epochs", "trainer", "pack", "checkpoint", "model", "ablation", *COMMON)
-LEFT_OUT = ("epochs", "pack", "checkpoint", "logger", "runs_dir", "item", "fail_fast")  # by runs of other versions
-PROBE_JOB = ("run", "epoch", "checkpoint", "reference", "seed", "out", "probe", *COMMON)
-CSV = {"_target_": "arith_erd.loggers.Csv", "name": "csv"}
+Kind = TypeVar("Kind", bound=Common)
 
 
-def read_job(config: dict[str, Any]) -> Job:
+def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     """The job of a resolved configuration, from the command line or from the ``config.yaml`` of a run.
+
+    Args:
+        config: resolved.
+        overwrite: whether to train it anew, which holds for one command.
 
     Raises:
         UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
     """
-    config = {key: value for key, value in config.items() if key not in TYPED}
-    require_keys("", config, JOB, set(JOB) - set(LEFT_OUT))
-    _require_printable(config)
-    task = _task(config["task"])
-    job = Job(
-        seeds=parse_seeds(config["seed"]),
-        task=task,
-        split=_split(config["split"], task),
-        model=read_group(Model, "model", config["model"]),
-        ablation=read_group(Ablation, "ablation", config["ablation"]),
-        data=read_group(Data, "data", config["data"]),
-        trainer=read_group(Training, "trainer", config["trainer"]),
-        pack=read_group(Packing, "pack", config.get("pack", {})),
-        checkpoint=read_group(Checkpointing, "checkpoint", config.get("checkpoint", {})),
-        names=_names(config),
-        logger=Factory.read("logger", config.get("logger", CSV), LOGGER),
-        runs_dir=Path(FOLDER("runs_dir", config.get("runs_dir", "runs"))),
-        resolved=config,
-    )
-    SWITCH("fail_fast", config.get("fail_fast", False))  # the sweep reads it
-    for name, epochs in _group("epochs", config.get("epochs", {})).items():
-        count()(f"epochs.{name}", epochs)
-    net = job.model.net.arguments
-    if net.get("d_model", 0) % net.get("num_heads", 1):
-        raise bad_value("model.net.d_model", net["d_model"], f"a multiple of model.net.num_heads={net['num_heads']}")
-    return job
+    return _read(Job, {key: value for key, value in config.items() if key not in TYPED}, overwrite=overwrite)
 
 
-def read_probe_job(config: dict[str, Any], overrides: tuple[str, ...] = ()) -> ProbeJob:
+def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = ()) -> ProbeJob:
     """The job of a resolved configuration of ``probe.py``.
 
     Args:
         config: resolved.
-        overrides: what was typed.
+        typed: overrides that were typed.
 
     Raises:
         UserError: as `read_job`.
     """
-    require_keys("", config, (*PROBE_JOB, "model"), PROBE_JOB)
-    _require_printable(config)
-    needs = _group("probe", config["probe"]).get("needs", [])
-    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
-        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
-    for key, value in config["probe"].items():
-        if value == [] and key != "needs":
-            raise bad_value(f"probe.{key}", "[]", "one value or more")
-    SWITCH("fail_fast", config["fail_fast"])  # the sweep reads it
-    task = _task(config["task"])
-    out = nullable(FOLDER)("out", config["out"])
-    typed = [
-        o for o in overrides if o.lstrip("+~").replace("=", ".").split(".")[0] in ("task", "split", "model", "seed")
-    ]
-    return ProbeJob(
-        probe=_named("probe", config["probe"], "needs"),
-        needs=tuple(needs),
-        task=task,
-        split=_split(config["split"], task),
-        names=_names(config),
-        typed=tuple(typed),
-        run=_text("run", config["run"], "a run directory, a glob of them in quotes, or null"),
-        epochs=nullable(_epochs)("epoch", config["epoch"]),
-        checkpoint=_text("checkpoint", config["checkpoint"], "a file, or null"),
-        reference=_text("reference", config["reference"], "the name of a network written by hand, or null"),
-        seeds=parse_seeds(config["seed"]),
-        model=read_group(Model, "model", config["model"]) if "model" in config else None,
-        out=None if out is None else Path(out),
-        runs_dir=Path(FOLDER("runs_dir", config["runs_dir"])),
-        logger=Factory.read("logger", config["logger"], LOGGER),
-        resolved=config,
-    )
+    about = ("task", "split", "model", "seed")
+    kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
+    return _read(ProbeJob, config, typed=kept)
 
 
 def read_run(run: Run) -> Job:
@@ -117,61 +53,71 @@ def read_run(run: Run) -> Job:
     try:
         return read_job(config)
     except UserError as error:
-        raise UserError(f"{run.path / 'config.yaml'}: {error}") from error
+        raise UserError(f"{run.config_file}: {error}") from error
 
 
-def _task(group: Any) -> Task:
-    return _named("task", group).build(Task)
-
-
-def _split(group: Any, task: Task) -> Split:
-    """The split, after a trial call."""
-    made = _named("split", group)
-    split: Split = made.build(Split)
-    try:
-        held_out = np.asarray(split(task.examples(*[[0]] * task.operands)))
-    except UserError:
-        raise
-    except Exception as error:  # a class of another kind that can be called with examples may raise anything
-        raise UserError(f"split._target_={made.target}: {error}") from error
-    if held_out.dtype != bool or held_out.shape != (1,):
-        raise bad_value("split._target_", made.target, "a split: True or False for each example")
-    return split
-
-
-def _named(name: str, group: Any, *metadata: str) -> Factory:
-    made = Factory.read(name, group, metadata=metadata)
-    if made.name is None:
-        raise UserError(f"{name}.name: missing; expected a value for it")
-    return made
-
-
-def _names(config: Mapping[str, Any]) -> dict[str, str]:
-    return {group: config[group]["name"] for group in ("task", "split")}
-
-
-def _group(name: str, group: Any) -> dict[str, Any]:
-    if not isinstance(group, dict):
-        raise bad_value(name, group, "a group of keys")
-    return group
-
-
-def _epochs(name: str, value: Any) -> Literal["all"] | tuple[int, ...]:
-    if value == "all":
-        return "all"
-    try:
-        return parse_seeds(value)  # the same grammar
-    except UserError as error:
-        raise bad_value(name, value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
-
-
-def _text(name: str, value: Any, accepted: str) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise bad_value(name, value, accepted)
-    return value
-
-
-def _require_printable(config: dict[str, Any]) -> None:
-    for name, value in leaves(config):
+def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
+    for key, value in leaves(config):
         if isinstance(value, str) and not value.isprintable():
-            raise bad_value(name, value, "text without control characters")
+            raise bad_value(key, value, "text without control characters")
+    known = [name for name in _fields(kind) if name not in OURS]
+    for key in config:
+        if key not in known:
+            raise no_such_key(str(key), known)
+    given = {**config, **ours, "resolved": dict(config)}
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        raise _refusal(kind, given, error) from error
+
+
+def _refusal(kind: type, config: Mapping[str, Any], error: ValidationError) -> UserError:
+    """The first complaint of pydantic, by its dotted key and the value that is there."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    node: Any = config
+    fields, known, path, accepted = _fields(kind), {}, [], ""
+    for part in first["loc"]:
+        if not isinstance(node, dict):
+            break  # an item of a list, or an alternative of a type
+        path.append(str(part))
+        known, node = fields, node.get(part)
+        field = fields.get(str(part))
+        fields = _fields(field.annotation) if field else {}
+        accepted = field.description or accepted if field else accepted
+    key = ".".join(path)
+    if first["type"] == "missing":
+        return UserError(f"{key}: missing; expected a value for it")
+    if first["type"] in ("unexpected_keyword_argument", "invalid_key"):
+        return no_such_key(key, [".".join([*path[:-1], name]) for name in known])
+    return bad_value(key, node, "a group of keys" if first["type"] in ("dataclass_type", "dict_type") else accepted)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return getattr(kind, "__pydantic_fields__", {})
+
+
+def no_such_key(key: str, known: Collection[str]) -> UserError:
+    """``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, as an error to raise.
+
+    Args:
+        key: dotted.
+        known: dotted keys that exist. The groups that they are in are suggested too: ``taks`` may be ``task``.
+    """
+    groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
+    candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
+    close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
+    last = key.split(".")[-1]
+    close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
+    siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])
+    siblings = siblings or sorted({k.split(".")[0] for k in known})
+    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
+    return UserError(f"{key}: no such key; {hint}")
+
+
+def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
+    found: list[tuple[str, Any]] = []
+    for k, value in node.items():
+        nested = isinstance(value, dict) and value
+        found += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+    return found

@@ -18,7 +18,7 @@ import pandas as pd
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would delay the exit if the server is silent
 import wandb
 
-from ..config.rules import MODES, Mode
+from ..config.groups import MODES, Mode
 from ..errors import bad_value, printable
 from ..runs import Row, Run
 from .logger import Logger

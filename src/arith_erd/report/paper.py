@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from ..config.rules import as_text
+from ..config.explain import as_text
 from ..errors import UserError
 from ..plots.numbers import UNITS, number
 from .collect import OURS

@@ -1,23 +1,22 @@
-"""Runs on disk: their directories, names and rows, and the division of seeds into packs."""
+"""Runs on disk: their directories, what identifies them, and tables of them."""
 
-from .directory import Run
-from .identity import identity, require_name, settings, without_added
-from .kept import Keep
-from .names import find_run, matching, run_name
-from .rows import METRICS, Row, epochs_to, read_metrics
+from .directory import Run, matching
+from .epochs import METRICS, NOTHING, Keep, Row, epochs_to, read_metrics
+from .identity import NAME, NAMES, identity, require_name, settings, without_added
 
 __all__ = [
     "METRICS",
+    "NAME",
+    "NAMES",
+    "NOTHING",
     "Keep",
     "Row",
     "Run",
     "epochs_to",
-    "find_run",
     "identity",
     "matching",
     "read_metrics",
     "require_name",
-    "run_name",
     "settings",
     "without_added",
 ]

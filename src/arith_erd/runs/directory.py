@@ -1,8 +1,8 @@
-"""A run directory as files. Its name is made in `names`; `config.job` joins it with ``runs_dir``.
+"""A run directory as files. Its name is made in `config.names`.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
-``metrics.csv``                   a row per epoch and seed (`rows.METRICS`)
+``metrics.csv``                   a row per epoch and seed (`epochs.METRICS`)
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
 ``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
 ``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
@@ -14,10 +14,12 @@
 ================================  =====================================================================
 """
 
+import glob
 import json
 import math
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,10 +28,11 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError
+from ..errors import UserError, printable
+from ..system import lock
 from ..system.files import read_text, remove_partial_files, write_atomically
-from .kept import Keep
-from .rows import Row, append_metrics, read_metrics, write_metrics
+from ..system.machine import commit
+from .epochs import NOTHING, Keep, Row, append_metrics, read_metrics, write_metrics
 
 FINISHED = "finished"
 
@@ -55,39 +58,19 @@ class Run:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.name = self.path.name
+        self.config_file = self.path / "config.yaml"
+        self.metrics_file = self.path / "metrics.csv"
+        self.summary_file = self.path / "summary.json"
+        self.checkpoint = self.path / "last.ckpt"
+        self.previous_checkpoint = self.path / "previous.ckpt"  # in case the last one cannot be read
+        self.error = self.path / "error.txt"
+        self.curves = self.path / "curves.png"
 
-    @property
-    def name(self) -> str:
-        return self.path.name
+    def probe(self, name: str) -> Path:
+        return self.path / "probes" / name
 
-    @property
-    def config_file(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.csv"
-
-    @property
-    def summary_file(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "last.ckpt"
-
-    @property
-    def previous_checkpoint(self) -> Path:
-        """The one before `checkpoint`, in case that one cannot be read."""
-        return self.path / "previous.ckpt"
-
-    @property
-    def error(self) -> Path:
-        return self.path / "error.txt"
-
-    @property
-    def curves(self) -> Path:
-        return self.path / "curves.png"
+    # Weights
 
     def weights(self, seed: int, epoch: int | None = None) -> Path:
         """The file of a replica's final weights, or of those after an epoch."""
@@ -117,8 +100,7 @@ class Run:
         named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in found}
         return {int(match[1]): folder for folder, match in named.items() if match}
 
-    def probe(self, name: str) -> Path:
-        return self.path / "probes" / name
+    # State
 
     @property
     def has_summary(self) -> bool:
@@ -126,7 +108,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the summary can be read, says so, and the weights of all the seeds that it lists are there."""
+        """Whether the summary is valid, and the weights of all the seeds that it lists exist."""
         try:
             summary = self.summary()
             weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
@@ -149,6 +131,51 @@ class Run:
         finally:
             mark.unlink(missing_ok=True)
 
+    def skipped(self, keep: Keep = NOTHING) -> str:
+        """The line for a finished run that is not trained again.
+
+        It says so if other code trained the run, or if the run lacks weights that ``keep`` asks for.
+        """
+        line = f"{self.path}: finished already, skipped"
+        try:
+            summary = self.summary()
+            then, seeds = summary["versions"]["commit"], [row["seed"] for row in summary["seeds"]]
+            missing = self.missing_epochs(keep, seeds, summary["epochs"]) if keep != NOTHING else []
+        except (UserError, KeyError, TypeError):
+            return line
+        now = commit()
+        if then is not None and now is not None and then != now:
+            line += f"; trained at commit {_described(then)}, the code is now at {_described(now)}"
+        elif then is not None and str(now).endswith("-dirty"):
+            line += "; cannot tell whether the code changed: both had uncommitted changes"
+        if missing:
+            line += f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
+        return line
+
+    # Overwriting: the old run is renamed, and deleted when the new one has finished
+
+    @property
+    def replaced(self) -> "Run":
+        """The old run, while a new one is trained in its place."""
+        return Run(self.path.with_name(f".{self.name}.old"))
+
+    def set_aside(self) -> None:
+        """Rename the run, so that a new one can be trained in its place.
+
+        Raises:
+            UserError: if another process trains it.
+        """
+        if self.path.exists():
+            with lock.holding(self.path):
+                self.path.rename(self.replaced.path)
+
+    def drop_replaced(self) -> None:
+        """Delete the old run, once the new one has finished."""
+        if self.finished:
+            shutil.rmtree(self.replaced.path, ignore_errors=True)
+
+    # Contents
+
     def create(self, resolved: dict[str, Any]) -> None:
         """Make the directory and write ``config.yaml``, the resolved configuration; only for who holds its lock."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
@@ -167,12 +194,10 @@ class Run:
         """
         for folder, inside, files in os.walk(self.path):
             for name in (*inside, *files):
-                try:
+                with suppress(FileNotFoundError):  # renamed by whoever trains this run
                     mode = os.lstat(os.path.join(folder, name)).st_mode
-                except FileNotFoundError:  # renamed by whoever trains this run
-                    continue
-                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise UserError(f"{folder}/{name}: a link or a pipe; expected files and folders only: remove it")
+                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                        raise UserError(f"{folder}/{name}: a link or a pipe; remove it: expected files and folders")
             if folder == str(self.path) and "wandb" in inside:
                 inside.remove("wandb")
 
@@ -182,13 +207,12 @@ class Run:
         Raises:
             UserError: if there is none, or it is not a YAML mapping.
         """
-        path = self.config_file
         try:
-            config = yaml.load(read_text(path, 2**18), PlainLoader)
+            config = yaml.load(read_text(self.config_file, 2**18), PlainLoader)
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
-            raise UserError(f"{path}: expected a mapping of keys to values")
+            raise UserError(f"{self.config_file}: expected a mapping of keys to values")
         return config
 
     def metrics(self) -> list[Row]:
@@ -223,6 +247,17 @@ class Run:
         write_atomically(self.summary_file, f"{text}\n")
         for path in (self.previous_checkpoint, self.error):
             path.unlink(missing_ok=True)
+
+
+def matching(pattern: str) -> list[Path]:
+    """The run directories that a folder or a glob names, none if it names none."""
+    found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
+    return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
+
+
+def _described(commit: object) -> str:
+    """``4575d76 with changes``."""
+    return printable(str(commit)[:50]).replace("-dirty", " with changes")
 
 
 def _finite(value: Any) -> Any:

@@ -9,6 +9,8 @@ from ..seeds import format_seeds, parse_seeds
 
 HASHED = ("task", "split", "model", "ablation", "data")
 HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
+NAME = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
+NAMES = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
 # Keys added later, each with the value of all earlier runs.
 ADDED: dict[str, Any] = {
     "task.base": 2,
@@ -60,6 +62,6 @@ def require_name(key: str, value: object) -> str:
     Raises:
         UserError: naming the key.
     """
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w+.-]{0,63}", value, re.ASCII):
-        raise bad_value(key, value, "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit")
+    if not isinstance(value, str) or not re.fullmatch(NAME, value):
+        raise bad_value(key, value, NAMES)
     return value

@@ -20,7 +20,7 @@ from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
 from .identity import identity, require_name, settings
-from .rows import METRICS, Row
+from .epochs import METRICS, Row
 
 GROUPS = ("task", "split", "model", "ablation")
 ORDERS = ("prompt_order", "completion_order")

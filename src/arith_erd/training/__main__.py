@@ -4,9 +4,7 @@ import sys
 
 from ..config.job import Job
 from ..launch.cli import entry_point
-from ..runs import overwriting
-from ..runs.kept import NOTHING
-from ..runs.provenance import skipped
+from ..runs import NOTHING
 from ..system.files import require_writable
 from ..system.threads import settle_threads
 
@@ -23,10 +21,10 @@ def disk(job: Job) -> str | None:
 @entry_point("train", remark=disk)
 def main(job: Job) -> None:
     runs = job.runs()
-    waiting = any(overwriting.successor(run).finished for run in runs)  # to take the place of an old run
-    if all(run.finished for run in runs) and not job.overwrite and not waiting:
+    replacing = any(run.replaced.path.exists() for run in runs)  # an interrupted overwriting is completed
+    if all(run.finished for run in runs) and not job.overwrite and not replacing:
         for run in runs:
-            print(skipped(run, job.checkpoint.keep))
+            print(run.skipped(job.checkpoint.keep))
         return
     require_writable("runs_dir", job.runs_dir)
     settle_threads()

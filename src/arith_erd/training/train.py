@@ -4,7 +4,6 @@ import errno
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 import lightning as L
 import torch
@@ -12,8 +11,7 @@ import torch
 from ..config.job import Job
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import Row, Run, overwriting
-from ..runs.provenance import skipped
+from ..runs import Row, Run
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import require_writable, write_atomically
@@ -49,21 +47,16 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs(capacity)
     runs = [pack.run for pack in packs]
-    settled = [overwriting.settle(run, runs[number + 1 :] if job.overwrite else ()) for number, run in enumerate(runs)]
-    first = overwriting.begun_at(runs, none=len(runs) if any(settled) else 0)
-    for number, pack in enumerate(packs):
-        successor = overwriting.successor(pack.run)
-        if job.overwrite and number < first and pack.run.finished:
-            left = "".join(f"; {overwriting.successor(run).name} is left" for run in runs[first : first + 1])
-            print(f"{pack.run.path}: trained anew already, skipped{left}")
-        elif job.overwrite and (pack.run.path.exists() or successor.path.exists()):
-            train_pack(replace(pack, at=successor))
-            overwriting.settle(pack.run, runs[number + 1 :])
-            print(f"{pack.run.path}: the new run has replaced the old one")
-        elif pack.run.finished:
-            print(skipped(pack.run, job.checkpoint.keep))
+    if job.overwrite and not any(run.replaced.path.exists() for run in runs):  # else an interrupted command goes on
+        for run in runs:
+            run.set_aside()
+    for pack in packs:
+        if pack.run.finished:
+            print(pack.run.skipped(job.checkpoint.keep))
         else:
             train_pack(pack)
+    for run in runs:  # after the last pack: until then the old runs show that the command was interrupted
+        run.drop_replaced()
     return runs
 
 
@@ -89,13 +82,13 @@ def train_pack(job: Job) -> None:
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(skipped(run, job.checkpoint.keep))
+            print(run.skipped(job.checkpoint.keep))
             return
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
         checkpoint = find_checkpoint(run, module, trainer)
-        if checkpoint is None and job.at is None:
+        if checkpoint is None and not job.overwrite:
             continue_shorter(job, module, trainer)
             checkpoint = find_checkpoint(run, module, trainer)
         run.create(job.resolved)

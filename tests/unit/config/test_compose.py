@@ -18,9 +18,9 @@ from arith_erd.config import build as build_module
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.explain import GROUPS, PRESETS
-from arith_erd.config.groups import Checkpointing, Data, Packing, Training
+from arith_erd.config.groups import LOGGER, LOSS, NETWORK, OPTIMIZER, Checkpointing, Data, Packing, Training
 from arith_erd.config.read import read_job
-from arith_erd.config.rules import LOGGER, LOSS, NETWORK, OPTIMIZER, as_text
+from arith_erd.config.explain import as_text
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.loggers import Logger

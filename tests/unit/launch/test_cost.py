@@ -9,7 +9,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.read import read_run
 from arith_erd.launch.cost import cost, kind_of, timings, total
 from arith_erd.launch.entries import Entry
-from arith_erd.runs.rows import METRICS
+from arith_erd.runs import METRICS
 
 
 def test_timings_of_small_tables_say_nothing_of_large_ones(paper: list[Entry]) -> None:

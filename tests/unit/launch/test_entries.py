@@ -8,7 +8,7 @@ import pytest
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.launch.entries import Entry, batched, read_list, read_queue
-from arith_erd.runs.rows import METRICS
+from arith_erd.runs import METRICS
 
 
 def listed(folder: Path, text: str) -> list[list[str]]:

@@ -23,7 +23,8 @@ from arith_erd.report.__main__ import build, main
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
 from arith_erd.report.paper import Paper, PaperFigure
-from arith_erd.runs import METRICS, Run, run_name
+from arith_erd.config.names import run_name
+from arith_erd.runs import METRICS, Run
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul, RandomOutput

@@ -1,17 +1,20 @@
-"""``metrics.csv``: one row per epoch and seed. Only this file reads and writes it.
+"""What a run keeps of an epoch: rows of ``metrics.csv``, one per seed, and weights where ``checkpoint.keep`` says so.
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
-Epochs count from 1.
+Epochs count from 1. Only this file reads and writes ``metrics.csv``.
 """
 
 import csv
 import io
+import math
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..system.files import naming, read_text, write_atomically
 
 METRICS = (
@@ -53,7 +56,7 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
 
 def append_metrics(path: Path, rows: Iterable[Row]) -> None:
     """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
-    with naming(path), path.open("a") as file:
+    with naming(path), path.open("a", encoding="utf-8") as file:
         file.write("".join(_line(row) + "\n" for row in rows))
         file.flush()
         os.fsync(file.fileno())
@@ -66,3 +69,47 @@ def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
 
 def _line(row: Row) -> str:
     return ",".join(str(row[key]) if key in INTEGERS else f"{row[key]:.9g}" for key in METRICS)
+
+
+A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 1000, and so on
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The epochs whose weights are kept.
+
+    >>> [list(Keep.read("keep", text).until(10)) for text in ("none", "every:4", "log")]
+    [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
+    """
+
+    rule: str
+    """``none``, ``all``, ``log`` or ``every``."""
+    step: int = 1
+    """Of ``every``."""
+
+    @classmethod
+    def read(cls, key: str, value: object) -> "Keep":
+        """The rule that a text names.
+
+        Raises:
+            UserError: for any other text, naming the key.
+        """
+        if value in ("none", "all", "log"):
+            return cls(str(value))
+        if isinstance(value, str) and (match := re.fullmatch(r"every:([1-9]\d{0,8})", value, re.ASCII)):
+            return cls("every", int(match[1]))
+        raise bad_value(key, value, "none, all, log, or every:K with K from 1, as every:10")
+
+    def __contains__(self, epoch: int) -> bool:
+        return epoch in self.until(epoch)
+
+    def until(self, last: int) -> Sequence[int]:
+        """The epochs that a run of ``last`` epochs keeps, ascending. No list is as long as the run may be."""
+        if self.rule == "log":
+            steps = range(round(A_DECADE * math.log10(max(last, 1))) + 1)
+            kept = sorted({round(10 ** (step / A_DECADE)) for step in steps})
+            return [epoch for epoch in kept if epoch <= last]
+        return range(0) if self.rule == "none" else range(self.step, last + 1, self.step)
+
+
+NOTHING = Keep("none")
