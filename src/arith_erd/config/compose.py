@@ -1,5 +1,6 @@
 """From ``conf/`` to a `Job`: Hydra composes, `read` checks and builds. Loads no torch."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,7 +9,6 @@ from typing import Any, Literal, overload
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -146,8 +146,8 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
     """Every key that could have been typed beside these overrides, those of Hydra's launcher included."""
-    kept = (*GROUPS, "hydra/launcher", "hydra.searchpath")
-    chosen = [o for o in overrides if o.split("=")[0] in kept and "," not in o]
+    option = re.compile(rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)")
+    chosen = [override for override in overrides if option.fullmatch(override)]
     with hydra_over_conf():
         whole = hydra.compose(config_name, chosen, return_hydra_config=True)
         keys = [key for key, _ in leaves(_plain(whole))]
@@ -168,7 +168,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
         if key in known or any(k.startswith(f"{key}.") for k in known):
             continue
         ablation = choices.get("ablation")
-        if key in dict(leaves(_options("ablation").get(ablation) or {})):
+        if key in dict(leaves(_option("ablation", ablation) or {})):
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
         raise no_such_key(key, known)
     if missing := sorted(known.keys() - given.keys()):
@@ -200,32 +200,35 @@ def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> N
     model = _plain(composed).get("model") or {}
     for group in RECIPE if choices.get("model") else ():
         option, typed = choices.get(group), model.get(group)
-        files = {name: file.get(group, file) for name, file in _options(group).items()}
-        if option not in files or not isinstance(typed, dict | None):
+        file = _option(group, option) if option else None
+        if file is None or not isinstance(typed, dict | None):
             continue  # not chosen, inherited from another file, or refused later
-        if _keys(typed) != _keys(files[option]):
+        chosen = file.get(group, file)
+        if _keys(typed) != _keys(chosen):
             raise UserError(
                 f"{group}={option}: model={choices['model']} sets model.{group} itself; expected its file in "
                 f"conf/model/ to choose instead: override /{group}@_global_.{group}: {option}"
             )
-        target = typed and typed["_target_"]
-        if typed and target != files[option]["_target_"]:
-            for name, other in files.items():
-                if other and other.get("_target_") == target and _keys(other) != _keys(typed):
-                    raise bad_value(
-                        f"model.{group}._target_", target, f"{group}={name}, which has the options of that class"
-                    )
+        if typed and typed["_target_"] != chosen["_target_"]:
+            _require_options_of(group, typed)
 
 
-def _options(group: str) -> dict[str, Any]:
-    """What the files of a group say, by option, wherever Hydra finds them; not those that inherit from others."""
-    found: dict[str, Any] = {}
+def _require_options_of(group: str, typed: Mapping[str, Any]) -> None:
+    """Refuse a class with the options of another class, where an option of the group has its own."""
+    for name in GlobalHydra.instance().config_loader().get_group_options(group):
+        own = _option(group, name) or {}
+        if own.get("_target_") == typed["_target_"] and _keys(own) != _keys(typed):
+            accepted = f"{group}={name}, which has the options of that class"
+            raise bad_value(f"model.{group}._target_", typed["_target_"], accepted)
+
+
+def _option(group: str, name: Any) -> Any:
+    """What the file of an option says, wherever Hydra finds it; None if it inherits from another file."""
     for source in GlobalHydra.instance().config_loader().get_sources():
-        for name in source.list(group, ObjectType.CONFIG) if source.is_group(group) else ():
-            file = source.load_config(f"{group}/{name}")
-            if name not in found and not file.defaults_list:
-                found[name] = OmegaConf.to_container(file.config)
-    return found
+        if source.is_config(f"{group}/{name}"):
+            config = source.load_config(f"{group}/{name}").config
+            return None if "defaults" in config else OmegaConf.to_container(config)
+    return None
 
 
 def _keys(group: Mapping[str, Any] | None) -> frozenset[str] | None:

@@ -46,9 +46,14 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
-        in_launcher = misspelt[1].startswith("hydra.launcher.")
-        keys = {key for key in known() if key.startswith("hydra.launcher.") == in_launcher}
-        return str(no_such_key(misspelt[1], keys))
+        key = misspelt[1]
+        if key in GROUPS:
+            return f"{key}={{...}}: expected one of its options, as in the files of conf/{key}/"
+        in_launcher = key.startswith("hydra.launcher.")
+        keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
+        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
+            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
+        return str(no_such_key(key, keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
 

@@ -18,7 +18,7 @@ from ..errors import bad_value
 from ..runs import NAME, NAMES, NOTHING, Keep
 from .build import Factory
 
-CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)  # --help needs no validators
 LARGEST_COUNT = 2**31 - 1  # what torch can count to
 LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
 LARGEST_REAL = 1e38  # about what a 32-bit number holds

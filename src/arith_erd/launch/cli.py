@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ..config.compose import CONF, ConfigName, accept, compose, refusal
+from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
 from ..system.requeue import requeue
@@ -44,6 +45,7 @@ def entry_point(
             help.register()
             home = os.getpid()
             raised: list[Exception] = []
+            typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
             def job(composed: DictConfig) -> None:
                 hydra_node = cast(DictConfig, HydraConfig.get())
@@ -51,7 +53,7 @@ def entry_point(
                     try:
                         if hydra_node.mode == RunMode.RUN:
                             _require_single(composed, hydra_node)
-                        program(accept(config_name, composed, hydra_node))
+                        program(accept(config_name, composed, hydra_node, typed))
                     except Preempted as stop:
                         if os.getpid() != home:  # else the program itself requeues, below
                             requeue(stop.signal)
@@ -63,7 +65,8 @@ def entry_point(
 
             with whole_program():
                 try:
-                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+                    with guarded():
+                        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 except (HydraException, ValueError) as error:
                     if isinstance(error, ValueError) and HydraConfig.initialized():
                         raise  # not about the configuration
