@@ -69,7 +69,6 @@ OTHERS = (
     ("optimizer=sgdd", "optimizer"),
     ("optimizer=null", "optimizer"),
     ("optimizer=sgd model.optimizer.betas=[0,0]", "model.optimizer.betas"),
-    ("model.optimizer._target_=torch.optim.SGD", "optimizer=sgd"),
     ("scheduler=cosine", "scheduler"),
     ("shceduler=step", "did you mean scheduler"),
     ("scheduler=step model.scheduler.interval=day", "model.scheduler.interval"),

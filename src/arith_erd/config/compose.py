@@ -204,22 +204,11 @@ def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> N
         if file is None or not isinstance(typed, dict | None):
             continue  # not chosen, inherited from another file, or refused later
         chosen = file.get(group, file)
-        if _keys(typed) != _keys(chosen):
+        if (typed and typed.keys()) != (chosen and chosen.keys()):
             raise UserError(
                 f"{group}={option}: model={choices['model']} sets model.{group} itself; expected its file in "
                 f"conf/model/ to choose instead: override /{group}@_global_.{group}: {option}"
             )
-        if typed and typed["_target_"] != chosen["_target_"]:
-            _require_options_of(group, typed)
-
-
-def _require_options_of(group: str, typed: Mapping[str, Any]) -> None:
-    """Refuse a class with the options of another class, where an option of the group has its own."""
-    for name in GlobalHydra.instance().config_loader().get_group_options(group):
-        own = _option(group, name) or {}
-        if own.get("_target_") == typed["_target_"] and _keys(own) != _keys(typed):
-            accepted = f"{group}={name}, which has the options of that class"
-            raise bad_value(f"model.{group}._target_", typed["_target_"], accepted)
 
 
 def _option(group: str, name: Any) -> Any:
@@ -229,7 +218,3 @@ def _option(group: str, name: Any) -> Any:
             config = source.load_config(f"{group}/{name}").config
             return None if "defaults" in config else OmegaConf.to_container(config)
     return None
-
-
-def _keys(group: Mapping[str, Any] | None) -> frozenset[str] | None:
-    return None if group is None else frozenset(group)

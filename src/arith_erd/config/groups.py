@@ -8,7 +8,6 @@ that several classes share. The description of a type is what an error calls acc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PlainValidator, StrictBool
@@ -25,50 +24,25 @@ LARGEST_REAL = 1e38  # about what a 32-bit number holds
 BELOW_ONE = math.nextafter(1, 0)
 
 
-def accepts(description: str, **limits: Any) -> Any:
-    """Metadata of a type: what is accepted, in words for people and as limits for pydantic."""
-    return Field(description=description, **limits)
-
-
-def exact(description: str, **limits: Any) -> Any:
-    """The same for a type that nothing is converted to: no text is a number, and neither is ``true``."""
-    return accepts(description, strict=True, **limits)
-
-
 def made(read: Callable[[Any], Any]) -> PlainValidator:
     """The validator of what ``read`` makes of plain YAML; what is an object already stays as it is."""
     return PlainValidator(lambda x: read(x) if x is None or isinstance(x, dict | list | str | int | float) else x)
 
 
-def folder(key: str, null: bool = False) -> PlainValidator:
-    """The validator of a folder's path, or of null too."""
+def accepts(description: str, strict: bool | None = True, **limits: Any) -> Any:
+    """Metadata of a type: what is accepted, in words for people and as limits for pydantic.
 
-    def read(value: Any) -> Path | None:
-        if value is None and null:
-            return None
-        if not isinstance(value, str) or not value:
-            raise bad_value(key, value, "a folder, or null" if null else "a folder")
-        return Path(value)
-
-    return made(read)
+    A strict type takes no text for a number, and no ``true``.
+    """
+    return Field(description=description, strict=strict, **limits)
 
 
-def count(highest: int) -> Any:
-    return exact(f"an integer of at least 1 and at most {highest}", ge=1, le=highest)
-
-
-def number(description: str, **limits: Any) -> Any:
-    return exact(description, **{"le": LARGEST_REAL, **limits})
-
-
-Count = Annotated[int, count(LARGEST_COUNT)]
-Size = Annotated[int, count(LARGEST_NETWORK)]
-Switch = Annotated[bool, exact("true or false")]
-Probability = Annotated[float, number("a probability from 0 to below 1", ge=0, le=BELOW_ONE)]
-Positive = Annotated[float, number("a number above 0, at most 1e38", gt=0)]
-Name = Annotated[str, exact(NAMES, pattern=f"^(?:{NAME})$")]
-
-CROSS_ENTROPY = Factory("arith_erd.losses.CrossEntropy", key="model.loss")
+Count = Annotated[int, accepts(f"an integer of at least 1 and at most {LARGEST_COUNT}", ge=1, le=LARGEST_COUNT)]
+Size = Annotated[int, accepts(f"an integer of at least 1 and at most {LARGEST_NETWORK}", ge=1, le=LARGEST_NETWORK)]
+Switch = Annotated[bool, accepts("true or false")]
+Positive = Annotated[float, accepts("a number above 0, at most 1e38", gt=0, le=LARGEST_REAL)]
+Fraction = Annotated[float, accepts("a number from 0 to below 1", ge=0, le=BELOW_ONE)]
+Name = Annotated[str, accepts(NAMES, pattern=f"^(?:{NAME})$")]
 
 
 @checked(frozen=True, config=CLOSED)
@@ -103,10 +77,12 @@ class Model:
     name: Name
     net: Annotated[Factory, made(lambda group: Factory.read("model.net", group, NETWORK))]
     optimizer: Annotated[Factory, made(lambda group: Factory.read("model.optimizer", group, OPTIMIZER))]
-    gradient_clip: Annotated[float | None, number("a number above 0, at most 1e38, or null", gt=0)]
+    gradient_clip: Annotated[float | None, accepts("a number above 0, at most 1e38, or null", gt=0, le=LARGEST_REAL)]
     """Largest norm of one replica's gradient."""
     scheduler: Annotated[Schedule | None, made(Schedule.read)] = None
-    loss: Annotated[Factory, made(lambda group: Factory.read("model.loss", group, LOSS))] = CROSS_ENTROPY
+    loss: Annotated[Factory, made(lambda group: Factory.read("model.loss", group, LOSS))] = Factory(
+        "arith_erd.losses.CrossEntropy", key="model.loss"
+    )
 
 
 @checked(frozen=True, config=CLOSED)
@@ -120,11 +96,11 @@ class Training:
     """The group ``trainer``."""
 
     max_epochs: Count
-    stop_at: Annotated[float | None, number("an accuracy from 0 to 1, or null", ge=0, le=1)]
+    stop_at: Annotated[float | None, accepts("an accuracy from 0 to 1, or null", ge=0, le=1)]
     """Validation sequence accuracy of every replica that ends the run early."""
-    precision: Annotated[Literal["32-true", "64-true", "bf16-mixed"], accepts("32-true or 64-true or bf16-mixed")]
-    accelerator: Annotated[Literal["auto", "cpu", "gpu", "cuda"], accepts("auto or cpu or gpu or cuda")] = "auto"
-    compile: Annotated[Literal["auto"] | StrictBool, accepts("auto, true or false")] = "auto"
+    precision: Annotated[Literal["32-true", "64-true", "bf16-mixed"], accepts("32-true or 64-true or bf16-mixed", None)]
+    accelerator: Annotated[Literal["auto", "cpu", "gpu", "cuda"], accepts("auto or cpu or gpu or cuda", None)] = "auto"
+    compile: Annotated[Literal["auto"] | StrictBool, accepts("auto, true or false", None)] = "auto"
     cuda_graphs: Switch = False
 
 
@@ -132,8 +108,8 @@ class Training:
 class Packing:
     """The group ``pack``."""
 
-    max_replicas: Annotated[Literal["auto"] | Count, accepts("auto, or an integer of at least 1")] = "auto"
-    part_of: Annotated[str | None, exact("seeds, or null")] = None
+    max_replicas: Annotated[Literal["auto"] | Count, accepts("auto, or an integer of at least 1", None)] = "auto"
+    part_of: Annotated[str | None, accepts("seeds, or null")] = None
     """All seeds of the job of which this run trains some; written by us, never typed."""
 
 
@@ -152,33 +128,29 @@ class Checkpointing:
 
 Mode = Literal["offline", "online", "disabled"]  # of W&B
 MODES: tuple[Mode, ...] = get_args(Mode)
+BETAS = accepts("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)
 
-Arguments = Mapping[str, Any]
-Below = Annotated[float, number("a number from 0 to below 1", ge=0, le=BELOW_ONE)]
-Betas = Annotated[list[Below], exact("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)]
-Seconds = Annotated[float, number("seconds above 0", gt=0)]
-
-NETWORK: Arguments = {
+NETWORK: Mapping[str, Any] = {
     **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
     **dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), Switch),
-    "dropout": Probability,
+    "dropout": Fraction,
 }
-OPTIMIZER: Arguments = {
+OPTIMIZER: Mapping[str, Any] = {
     "lr": Positive,
-    "betas": Betas,
+    "betas": Annotated[list[Fraction], BETAS],
     "eps": Positive,
-    "weight_decay": Annotated[float, number("a number of at least 0, at most 1e38", ge=0)],
-    "momentum": Below,
+    "weight_decay": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
+    "momentum": Fraction,
 }
-SCHEDULER: Arguments = {"step_size": Count, "gamma": Positive}  # the rest shows in a trial: `recipe.schedule_of`
-LOSS: Arguments = {
-    "label_smoothing": Probability,
+SCHEDULER: Mapping[str, Any] = {"step_size": Count, "gamma": Positive}  # the rest shows in a trial: `schedule_of`
+LOSS: Mapping[str, Any] = {
+    "label_smoothing": Fraction,
     "weight": Positive,
-    "site": Annotated[str, exact("the name of a site, as dec.1", min_length=1)],
-    "target": Annotated[str, exact("the name of a concept of the task", min_length=1)],
+    "site": Annotated[str, accepts("the name of a site, as dec.1", min_length=1)],
+    "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
 }
-LOGGER: Arguments = {  # here because W&B is slow to import, and its own check would come late
-    "mode": Annotated[Mode, accepts(" or ".join(MODES))],
+LOGGER: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
+    "mode": Annotated[Mode, accepts(" or ".join(MODES), None)],
     "artifacts": Switch,
-    "timeout": Seconds,
+    "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=LARGEST_REAL)],
 }

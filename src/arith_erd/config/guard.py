@@ -12,10 +12,12 @@ from typing import Any
 from unittest import mock
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, first_line
 from .build import trust
 from .names import CONF
 
@@ -28,20 +30,35 @@ def guarded() -> Iterator[None]:
     """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
 
     Such a file, an experiment for example, may set ``hydra.sweeper.params``, which are overrides of a sweep. What is
-    typed as ``hydra.KEY=VALUE`` is no file, and is allowed.
+    typed as ``hydra.KEY=VALUE`` is no file, and is allowed. Since no file sets ``hydra.mode``, Hydra need not compose
+    everything to learn it, before it does so to run a job.
 
     Raises:
         UserError: within the block, when Hydra composes, naming the file and the key.
     """
-    load = ConfigLoaderImpl._load_single_config
+    load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
 
     def checked(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
-        loaded = load(loader, default, repo)
+        try:
+            loaded = load(loader, default, repo)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
         if not _may_configure_hydra(loaded.path, default.config_path):
-            _require_sweep_only(default.config_path, loaded.config)
+            for key in _hydra_keys(loaded.config):
+                raise UserError(
+                    f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
+                    "other keys of hydra on the command line"
+                )
         return loaded
 
-    with mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked):
+    def mode_typed(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        typed = any(override.startswith("hydra.mode") for override in overrides)
+        return mode(self, config_name, overrides) if typed else None
+
+    with (
+        mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked),
+        mock.patch.object(Hydra, "get_mode", mode_typed),
+    ):
         yield
 
 
@@ -52,19 +69,19 @@ def _may_configure_hydra(folder: str, path: str) -> bool:
     return ours and ".." not in path.split("/") and folder == f"file://{CONF}"
 
 
-def _require_sweep_only(path: str, config: Any) -> None:
-    plain = OmegaConf.to_container(config) if OmegaConf.is_dict(config) else {}
-    said = plain.get("hydra", {}) if isinstance(plain, dict) else {}
-    keys = [key for key in said if key != "sweeper"] if isinstance(said, dict) else [""]
-    sweeper = said.get("sweeper") or {} if not keys else {}
-    keys += [f"sweeper.{key}" for key in sweeper if key != "params"] if isinstance(sweeper, dict) else ["sweeper"]
-    params = sweeper.get("params") or {} if not keys else {}
-    keys += [f"sweeper.params.{k}" for k in params if re.match(r"[+~]*(hydra|trust|overwrite)\b", str(k))]
-    if keys:
-        raise UserError(
-            f"{path}.yaml: sets hydra.{keys[0]}; expected only hydra.sweeper.params in a file, and other keys of hydra "
-            "on the command line"
-        )
+def _hydra_keys(config: Any) -> list[str]:
+    """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
+    plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
+    node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
+    found = []
+    for inner in ("sweeper", "params"):
+        if not isinstance(node, dict):
+            return [*found, path]
+        found += [f"{path}.{key}" for key in node if key != inner]
+        node, path = node.get(inner, {}), f"{path}.{inner}"
+    if not isinstance(node, dict):
+        return [*found, path]
+    return found + [f"{path}.{key}" for key in node if re.match(r"[+~]*(hydra|trust|overwrite)\b", str(key))]
 
 
 def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:

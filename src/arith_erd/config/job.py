@@ -7,7 +7,7 @@ The task and the split are built with the job, since that is quick and checks th
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,20 +20,27 @@ from ..runs import Run, matching
 from ..seeds import format_seeds, parse_seeds
 from ..splits import Split
 from ..tasks import Task
+from . import groups
 from .build import Factory
-from .groups import CLOSED, LOGGER, Ablation, Checkpointing, Count, Data, Model, Packing, Switch, Training
-from .groups import accepts, exact, folder, made
+from .groups import CLOSED, Model, Switch, accepts, made
 from .names import find_run
 
 if TYPE_CHECKING:
     from ..models.network import Network
 
 NEEDS = ("task", "split", "subjects")
-CSV = Factory("arith_erd.loggers.Csv", name="csv", key="logger")
 
 
-def named(key: str, group: Any, *metadata: str) -> Factory:
-    """The factory of a group that has a name."""
+def _folder(key: str) -> PlainValidator:
+    def read(value: Any) -> Path | None:
+        if (value is None and key == "out") or (isinstance(value, str) and value):
+            return None if value is None else Path(value)
+        raise bad_value(key, value, "a folder, or null" if key == "out" else "a folder")
+
+    return made(read)
+
+
+def _named(key: str, group: Any, *metadata: str) -> Factory:
     factory = Factory.read(key, group, None, *metadata)
     if factory.name is None:
         raise UserError(f"{key}.name: missing; expected a value for it")
@@ -41,35 +48,20 @@ def named(key: str, group: Any, *metadata: str) -> Factory:
 
 
 def _split(group: Any, info: ValidationInfo) -> Any:
-    """The split, after a trial call."""
-    if not isinstance(group, dict):
+    """The split, after a trial call: any class whose objects can be called passes for a split until then."""
+    if not isinstance(group, dict | list | str | int | float | None):
         return group
-    factory, task = named("split", group), info.data.get("task")
+    factory, task = _named("split", group), info.data["task"]
     split: Split = factory.build(Split)
-    if task is None:
-        return split  # the task was refused
-    try:
+    with factory.blamed():
         held_out = np.asarray(split(task.examples(*[[0]] * task.operands)))
-    except UserError:
-        raise
-    except Exception as error:  # a class of another kind that can be called with examples may raise anything
-        raise UserError(f"split._target_={factory.target}: {error}") from error
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", factory.target, "a split: True or False for each example")
     return split
 
 
-def _epochs(value: Any) -> Any:
-    if value is None or value == "all":
-        return value
-    try:
-        return parse_seeds(value)  # the same grammar
-    except UserError as error:
-        raise bad_value("epoch", value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
-
-
 def _probe(group: Any) -> Factory:
-    probe = named("probe", group, "needs")
+    probe = _named("probe", group, "needs")
     needs = group.get("needs", [])
     if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
         raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
@@ -79,15 +71,25 @@ def _probe(group: Any) -> Factory:
     return probe
 
 
+def _epochs(value: Any) -> Any:
+    try:
+        return value if value in (None, "all") else parse_seeds(value)  # the same grammar
+    except UserError as error:
+        raise bad_value("epoch", value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
+
+
 @checked(frozen=True, kw_only=True, config=CLOSED)
 class Common:
     """What every configuration has."""
 
     seed: Annotated[tuple[int, ...], made(parse_seeds)]
-    task: Annotated[Task, made(lambda group: named("task", group).build(Task))] = field(compare=False)
+    task: Annotated[Task, made(lambda group: _named("task", group).build(Task))] = field(compare=False)
     split: Annotated[Split, PlainValidator(_split)] = field(compare=False)
-    logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, LOGGER))] = CSV
-    runs_dir: Annotated[Path, folder("runs_dir")] = Path("runs")
+    model: Model | None
+    logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
+        "arith_erd.loggers.Csv", name="csv", key="logger"
+    )
+    runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
     item: Any = None
     """Which job of a sweep is run; the sweep reads it."""
     fail_fast: Switch = False
@@ -104,12 +106,14 @@ class Common:
         """Of the chosen task and split."""
         return {group: self.resolved[group]["name"] for group in ("task", "split")}
 
-    def _network(self, model: Model) -> "Network":
+    def network(self) -> "Network":
+        """A new network of ``model`` for the task, with weights from PyTorch's global generator. Loads torch."""
         from ..models.network import Network
 
+        assert self.model is not None
         task = self.task
         sizes = {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}
-        return model.net.build(Network, **sizes)
+        return self.model.net.build(Network, **sizes)
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
@@ -117,13 +121,13 @@ class Job(Common):
     """One run, or the several that its seeds become (`packs`)."""
 
     model: Model
-    ablation: Ablation
-    data: Data
-    trainer: Training
-    epochs: Annotated[dict[str, Count], accepts("an integer of at least 1")] = field(default_factory=dict)
+    ablation: groups.Ablation
+    data: groups.Data
+    trainer: groups.Training
+    epochs: Annotated[dict[str, groups.Count], accepts("an integer of at least 1")] = field(default_factory=dict)
     """Of each task; ``trainer.max_epochs`` refers to it."""
-    pack: Packing = Packing()
-    checkpoint: Checkpointing = Checkpointing()
+    pack: groups.Packing = groups.Packing()
+    checkpoint: groups.Checkpointing = groups.Checkpointing()
     overwrite: Switch = False
     """Train anew what has been trained; the old run is kept until the new one has finished."""
 
@@ -147,9 +151,9 @@ class Job(Common):
         """``add, random, transformer``."""
         return ", ".join((*self.names.values(), self.model.name))
 
-    def network(self) -> "Network":
-        """A new network, with initial weights from PyTorch's global generator. Loads torch."""
-        return self._network(self.model)
+    def runs(self) -> list[Run]:
+        """The directories of all packs, as far as that can be told without asking the device."""
+        return [pack.run for pack in self.packs()]
 
     def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
@@ -171,10 +175,6 @@ class Job(Common):
                 fit = begun or (capacity(self) if capacity else whole)
                 size = whole if fit >= whole else next((n for n in sizes if n <= fit), 1)
         return [self._part(self.seeds[i : i + size]) for i in range(0, whole, size)]
-
-    def runs(self) -> list[Run]:
-        """The directories of all packs, as far as that can be told without asking the device."""
-        return [pack.run for pack in self.packs()]
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Job":
         """The same job for other seeds."""
@@ -205,13 +205,13 @@ class ProbeJob(Common):
     """One question: a probe, and the task or the networks it is about."""
 
     probe: Annotated[Factory, made(_probe)]
-    run: Annotated[str | None, exact("a run directory, a glob of them in quotes, or null", min_length=1)]
+    run: Annotated[str | None, accepts("a run directory, a glob of them in quotes, or null", min_length=1)]
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, made(_epochs)]
-    checkpoint: Annotated[str | None, exact("a file, or null", min_length=1)]
-    reference: Annotated[str | None, exact("the name of a network written by hand, or null", min_length=1)]
+    checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
+    reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None
     """The model of a checkpoint with our parameter names."""
-    out: Annotated[Path | None, folder("out", null=True)]
+    out: Annotated[Path | None, _folder("out")]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
 
@@ -224,11 +224,6 @@ class ProbeJob(Common):
     def epochs(self) -> Literal["all"] | tuple[int, ...] | None:
         """Of the run whose weights were kept: None for the last ones."""
         return self.epoch
-
-    def network(self) -> "Network":
-        """A new network of ``model``, for the task. Loads torch."""
-        assert self.model is not None
-        return self._network(self.model)
 
     def runs(self) -> list[Run]:
         """No runs: a probe trains nothing."""

@@ -1,46 +1,22 @@
 """``arith-runs [GLOB]`` lists runs and how far each has got, as a table, CSV or JSON."""
 
 import argparse
-import csv
 import fcntl
-import json
 import os
-import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, fields, replace
 from glob import glob
-from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from ..errors import UNREADABLE, UserError, bad_value, excerpt, printable
 from ..system.boundary import one_line_errors
 from .directory import Run
 
-
-@dataclass(frozen=True)
-class Listed:
-    """One line of the list. None where something is not known."""
-
-    run: str
-    state: str
-    """``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder, and
-    ``replaced`` for the old run of ``overwrite=true``, which is listed beside the new one."""
-    epochs: int | None = None
-    """That have ended."""
-    max_epochs: int | None = None
-    val_seq_acc: float | None = None
-    """Validation sequence accuracy after the last of them, the mean over the seeds; a fraction."""
-    worst: float | None = None
-    """The same of the worst seed."""
-    device: str | None = None
-    age: float = 0.0
-    """Seconds since something was written."""
-
-
-KEYS = tuple(field.name for field in fields(Listed))
-HEADINGS = ("state", "epochs", "accuracy", "worst", "age", "device", "run")
-"""Of the table. The name is last: it is long, and a terminal may wrap it."""
+COLUMNS = ("run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age")
+"""Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
+age is in seconds since something was written."""
 
 
 def main() -> None:
@@ -55,102 +31,90 @@ def main() -> None:
     with one_line_errors():
         listed = list_runs(options.glob, options.sort, options.reverse)
         if options.json:
-            print(json.dumps([asdict(run) for run in listed], indent=2))
+            print(listed.to_json(orient="records", indent=2))
         elif options.csv:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(KEYS)
-            writer.writerows(map(astuple, listed))
+            print(listed.to_csv(index=False), end="")
         else:
-            print("\n".join(table(listed)))
+            print(table(listed))
 
 
-def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> list[Listed]:
+def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
     """The runs that a glob names, or those inside a folder of runs; unknown values come last.
 
     Args:
         pattern: the glob, or the folder.
-        sort: one of `KEYS`, or of `HEADINGS`.
+        sort: one of `COLUMNS`, or ``accuracy``, as the table calls ``val_seq_acc``.
         reverse: largest first.
 
+    Returns:
+        `COLUMNS`. The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a
+        damaged folder; ``replaced`` for the old run of ``overwrite=true``, beside the new one.
+
     Raises:
-        UserError: if there are none, or no such key.
+        UserError: if there are none, or no such column.
     """
-    key = "val_seq_acc" if sort == "accuracy" else sort
-    if key not in KEYS:
-        raise bad_value("--sort", sort, f"one of {', '.join((*KEYS, 'accuracy'))}")
-    inside = os.path.isdir(pattern) and not os.path.isfile(os.path.join(pattern, "config.yaml"))
-    names = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] != "."] if inside else glob(pattern)
-    runs = [Run(name) for name in names if os.path.isfile(os.path.join(name, "config.yaml"))]
-    old = [run for run in runs if run.name and os.path.isfile(run.replaced.config_file)]
-    listed = [*map(_listed, runs), *(replace(_listed(run.replaced), run=run.name, state="replaced") for run in old)]
-    if not listed:
+    column = "val_seq_acc" if sort == "accuracy" else sort
+    if column not in COLUMNS:
+        raise bad_value("--sort", sort, f"one of {', '.join((*COLUMNS, 'accuracy'))}")
+    inside = os.path.isdir(pattern) and not _is_run(pattern)
+    paths = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] != "."] if inside else glob(pattern)
+    runs = [Run(path) for path in paths if _is_run(path)]
+    old = [{**_row(run.replaced), "run": run.name, "state": "replaced"} for run in runs if _is_run(run.replaced.path)]
+    if not runs:
         raise UserError(f"{pattern}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    known = sorted((x for x in listed if getattr(x, key) is not None), key=lambda x: getattr(x, key), reverse=reverse)
-    return known + [x for x in listed if getattr(x, key) is None]
+    listed = pd.DataFrame([*map(_row, runs), *old], columns=list(COLUMNS)).astype(
+        {"epochs": "Int64", "max_epochs": "Int64"}
+    )
+    return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def _listed(run: Run) -> Listed:
-    age = 0.0
-    try:
+def _is_run(path: Any) -> bool:
+    return os.path.isfile(os.path.join(path, "config.yaml"))
+
+
+def _row(run: Run) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": run.name, "state": "unreadable", "age": 0.0}
+    with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
-        age = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
+        row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         rows, config = run.metrics(), run.config()
         epochs = max((row["epoch"] for row in rows), default=0)
         last = [row["val_seq_acc"] for row in rows if row["epoch"] == epochs]
-        return Listed(
-            run=run.name,
-            state=_state(run),
-            epochs=epochs,
-            max_epochs=int(config["trainer"]["max_epochs"]),
-            val_seq_acc=sum(last) / len(last) if last else None,
-            worst=min(last, default=None),
-            device=str(run.summary()["device"]) if run.finished else None,
-            age=age,
-        )
-    except (*UNREADABLE, OSError):
-        return Listed(run.name, "unreadable", age=age)
+        found = {"epochs": epochs, "max_epochs": int(config["trainer"]["max_epochs"])}
+        found |= {"val_seq_acc": sum(last) / len(last), "worst": min(last)} if last else {}
+        found |= {"device": excerpt(str(run.summary()["device"]))} if run.finished else {}
+        row |= {**found, "state": _state(run)}
+    return row
 
 
 def _state(run: Run) -> str:
     if run.finished:
         return "finished"
-    if _is_locked(run):
-        return "training"
-    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
-
-
-def _is_locked(run: Run) -> bool:
-    """Whether a process holds the lock of the run; the file is only read."""
-    with suppress(OSError), (run.path / ".lock").open() as file:
+    with suppress(OSError), (run.path / ".lock").open() as file:  # the file is only read
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
-    return False
+            return "training"
+    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
 
 
-def table(listed: Sequence[Listed]) -> list[str]:
-    """The lines of a table."""
-    rows = [
-        (
-            run.state,
-            "" if run.epochs is None else f"{run.epochs}/{run.max_epochs}",
-            *("" if x is None else f"{x:.2%}" for x in (run.val_seq_acc, run.worst)),
-            age(run.age),
-            excerpt(run.device or "")[:40],
-            printable(run.run),
-        )
-        for run in listed
-    ]
-    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
-    left = ("state", "device", "run")
-    return [
-        "  ".join(
-            text.ljust(width) if name in left else text.rjust(width)
-            for name, text, width in zip(HEADINGS, row, widths, strict=True)
-        ).rstrip()
-        for row in (HEADINGS, *rows)
-    ]
+def table(listed: pd.DataFrame) -> str:
+    """The list for people. Names are last: they are long, and a terminal may wrap them."""
+    shown = pd.DataFrame(
+        {
+            "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
+            "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
+            "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
+            "age": [age(x) for x in listed["age"]],
+            "state": listed["state"],
+            "device": listed["device"].fillna("").str[:40],
+            "run": [printable(name) for name in listed["run"]],
+        }
+    )
+    for column in ("state", "device", "run"):  # to the left
+        shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
+    lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def age(seconds: float) -> str:

@@ -1,0 +1,132 @@
+"""Names of runs: those of the first version; what can change the weights is in the hash, departures are shown."""
+
+import copy
+import re
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+
+import pytest
+
+from arith_erd.config.compose import compose
+from arith_erd.config.names import SHOWN, departures, find_run, run_name
+from arith_erd.runs import Run, identity, settings
+
+RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").read_text().splitlines()]
+"""Names, and the overrides that gave them at commit ac67c71."""
+
+
+def put(config, key: str, value):
+    """A copy of a configuration with another value."""
+    first, _, rest = key.partition(".")
+    return config | {first: put(config.get(first) or {}, rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(("name", "overrides"), [(name, " ".join(rest)) for name, *rest in RECORDED])
+def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
+    assert run_name(compose("train", overrides.split()).resolved) == name
+
+
+def test_runs_in_results_keep_their_names(root):
+    paths = [path.parent for path in root.glob("results/*/*/config.yaml")]
+    assert len(paths) >= 63
+    assert [run_name(Run(path).config()) for path in paths] == [path.name for path in paths]
+
+
+STEP, VALUE = "torch.optim.lr_scheduler.StepLR", "arith_erd.losses.CrossEntropyAndValue"
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"model.optimizer._target_": "torch.optim.Adafactor"}, "adafactor-lr1e-4-eps1e-9-fused"),
+        ({"model.scheduler": {"_target_": STEP, "interval": "epoch", "step_size": 5, "gamma": 0.5}}, "step_lr-step_"),
+        ({"model.scheduler": {"_target_": "mine.Rate", "max_lr": 1e-4, "gamma": 2}}, "rate-gamma2"),
+        ({"model.loss": {"_target_": VALUE, "site": "dec.1", "weight": 0.5}}, "cross_entropy_and_value-weight0.5"),
+        ({"split._target_": "mine.Band", "split.distance": 3, "split.kind": "near"}, "distance3-kind_near"),
+        ({"model.net._target_": "mine.Net", "model.net.window": [2, 3]}, "window_2+3"),
+        ({"model.net._target_": "mine.Net", "model.net.attention": False}, "no_attention"),
+        ({"task.prompt_order": "../x y"}, "prompt_.._x_y"),
+    ],
+)
+def test_departures_of_classes_that_conf_does_not_know_are_shown(changes, shown, config):
+    for key, value in changes.items():
+        config = put(config, key, value)
+    assert run_name(config).startswith(f"add-random-transformer-none-{shown}")
+
+
+def test_name_stays_short_however_much_departs(config):
+    for key, label in SHOWN.items():
+        if "target" not in key:
+            config = put(config, key, "x" if label == "" else 987654)
+    name = run_name(config | {"seed": list(range(0, 4000, 2))})
+    assert "-more-" in name
+    assert len(name) < 220
+
+
+def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
+    """As earlier versions named it."""
+    config = put(config, "task.bits", 4)
+    new = find_run(tmp_path, config)
+    assert new.path == tmp_path / run_name(config)
+    old = Run(tmp_path / run_name(config).replace("-bits4", ""))
+    old.path.mkdir()
+    assert find_run(tmp_path, config).path == new.path  # no run yet
+    old.create(config)
+    assert find_run(tmp_path, config).path == old.path
+    new.create(config)
+    assert find_run(tmp_path, config).path == new.path
+
+
+# The hash
+
+CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved
+# What may change without changing the weights; `epochs` only does through trainer.max_epochs.
+HARMLESS = (
+    *("logger.", "checkpoint.", "epochs.", "fail_fast", "item", "pack.", "runs_dir"),
+    *("trainer.compile", "trainer.cuda_graphs", "trainer.accelerator"),
+)
+
+
+@pytest.mark.parametrize("key", [key for key in settings(CONFIG) if key not in ("trust", "overwrite")])
+def test_name_tells_apart_what_can_change_the_weights_and_nothing_else(key):
+    config = copy.deepcopy(CONFIG)
+    *path, last = key.split(".")
+    node = reduce(getitem, path, config)
+    old = node[last]
+    number = isinstance(old, int | float) and not isinstance(old, bool)
+    node[last] = old + 1 if number else not old if isinstance(old, bool) else f"{old}1" if isinstance(old, str) else 3
+    assert (run_name(config) == run_name(CONFIG)) is key.startswith(HARMLESS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "same"),
+    [
+        *(([0, 1, 2, 3, 4], True), ("4,0-3", True), ([3, "0-2", 4], True), ("0,1,2,3,4", True)),
+        *(("0-3", False), ("0-5", False), ("1-5", False), (0, False), ("0,4", False)),
+    ],
+)
+def test_spellings_of_one_pack_share_a_name_that_no_other_pack_has(spec, same, config):
+    assert (run_name({**config, "seed": spec}) == run_name({**config, "seed": "0-4"})) is same
+
+
+def test_name_fits_a_file_name_for_any_number_of_seeds(config):
+    many = {**config, "seed": list(range(0, 4000, 2))}
+    assert len(run_name(many)) < 120
+    assert run_name(many) != run_name({**config, "seed": list(range(0, 4002, 2))})
+    assert re.fullmatch(r"[a-z_0-9+-]+", run_name({**config, "seed": "0-4,7,9"}))
+
+
+def test_name_ignores_the_order_of_keys(config):
+    backwards = {key: dict(reversed(v.items())) if isinstance(v, dict) else v for key, v in reversed(config.items())}
+    assert run_name(backwards) == run_name(config)
+
+
+def test_keys_that_came_later_count_only_where_they_changed(config):
+    before = config | {"task": {k: v for k, v in config["task"].items() if k != "base"}}
+    assert run_name(before) == run_name(config)
+    assert run_name(put(config, "task.base", 3)) != run_name(config)
+
+
+def test_defaults_add_nothing():
+    assert departures(identity(compose("train", ["task=mul", "split=vs_t", "model=nanogpt"]).resolved)) == []

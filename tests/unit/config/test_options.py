@@ -1,0 +1,120 @@
+"""Every option of conf/ can be chosen and built, and says what the paper says."""
+
+import pytest
+import torch
+import yaml
+
+from arith_erd.bits import START
+from arith_erd.config.compose import CONF, compose
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.loggers import Logger
+from arith_erd.models import Transformer
+from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.probes.probe import Probe
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+MODELS = options("model")
+PAIRS = [(m, a) for m in MODELS for a in options("ablation") if (m, a) != ("nanogpt", "squeezed_encoder")]
+
+
+@pytest.mark.parametrize("name", options("task"))
+@pytest.mark.parametrize("order", ["reverse", "plain"])
+def test_every_task_builds(name, order):
+    more = ["task.modulus=8"] if name == "mod_add" else []
+    task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}", *more]).task
+    assert (task.name, task.bits, task.prompt_order, task.base) == (name, 3, order, 2)
+    assert len(task.examples()) == 8**task.operands
+
+
+def test_networks_know_the_tokens_of_the_task():
+    job = compose("train", ["task.base=10", "task.bits=2", "model=nanogpt"])
+    prompt, answer_in = torch.full((2, 5), 12), torch.full((2, 3), START)
+    assert job.network().eval()(prompt, answer_in).shape == (2, 3, 13)
+
+
+@pytest.mark.parametrize("name", options("split"))
+def test_every_split_builds(name):
+    assert compose("train", [f"split={name}"]).split(Add(3).examples()).sum() == 16
+
+
+@pytest.mark.parametrize(("model", "ablation"), PAIRS)
+def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
+    job = compose("train", [f"model={model}", f"ablation={ablation}"])
+    assert (job.model.name, job.ablation.name) == (model, ablation)
+    network = job.network()
+    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
+    optimizer = job.model.optimizer.build(torch.optim.Optimizer, network.parameters())
+    prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
+    network(prompt, answer_in).square().mean().backward()
+    optimizer.step()
+    assert network(prompt, answer_in).shape == (2, 8, 5)
+
+
+@pytest.mark.parametrize(("model", "ablation"), [pair for pair in PAIRS if pair[1] != "none"])
+def test_ablation_changes_only_the_network(model, ablation):
+    full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]).resolved for name in ("none", ablation))
+    assert full["model"]["net"] != ablated["model"]["net"]
+    assert {key for key in full if full[key] != ablated[key]} == {"ablation", "model"}
+    assert {key for key in full["model"] if full["model"][key] != ablated["model"][key]} == {"net"}
+
+
+@pytest.mark.parametrize("group", ["optimizer", "scheduler", "loss"])
+def test_option_of_a_recipe_replaces_what_the_model_chose(group):
+    for name in options(group):
+        written = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
+        model = compose("train", ["model=nanogpt", f"{group}={name}"]).resolved["model"]
+        assert (model[group] or {}).keys() == written.keys() - {"scheduler"}
+        if model[group]:
+            assert model[group]["_target_"] == written["_target_"]
+
+
+def test_model_with_an_optimizer_of_its_own_gets_no_half_of_another(tmp_path):
+    (tmp_path / "model").mkdir()
+    own = "name: own\nnet: {_target_: arith_erd.models.NanoGPT}\ngradient_clip: null\n"
+    own += "optimizer: {_target_: torch.optim.Adam, lr: 1.0, amsgrad: true}\n"
+    (tmp_path / "model" / "own.yaml").write_text(own)
+    search = f"hydra.searchpath=[file://{tmp_path}]"
+    assert compose("train", [search, "model=own"]).model.optimizer.arguments == {"lr": 1.0, "amsgrad": True}
+    with pytest.raises(UserError, match=r"^optimizer=sgd: model=own sets model\.optimizer itself; expected .*override"):
+        compose("train", [search, "model=own", "optimizer=sgd"])
+
+
+@pytest.mark.parametrize("name", options("logger"))
+def test_every_logger_builds(name):
+    assert isinstance(compose("train", [f"logger={name}"]).logger.build(Logger), Logger)
+
+
+@pytest.fixture(scope="module")
+def subject() -> Hooked:
+    """An untrained network of three-bit addition."""
+    task = Add(3)
+    torch.manual_seed(0)
+    network = Transformer(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=6).eval()
+    return Hooked(network, name="untrained", task=task, split=RandomSplit())
+
+
+@pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
+def test_every_probe_builds(choice, subject):
+    job = compose("probe", [choice, "task.bits=3"])
+    things = {"task": job.task, "split": job.split, "subjects": [subject]}
+    assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)
+
+
+def test_defaults_are_those_of_the_paper():
+    job = compose("train")
+    assert job.title == "add, random, transformer"
+    assert job.data.batch_size == 128
+    paper = {"lr": 1e-4, "betas": [0.9, 0.98], "eps": 1e-9, "weight_decay": 0.0, "fused": True}
+    assert job.model.optimizer.arguments == paper
+    nanogpt = compose("train", ["model=nanogpt"]).model
+    assert (nanogpt.optimizer.arguments["lr"], nanogpt.optimizer.arguments["weight_decay"]) == (1e-3, 0.1)
+    assert nanogpt.gradient_clip == 1.0
+    for task, epochs in {"add": 50, "mul": 250, "random_output": 1000}.items():
+        assert compose("train", [f"task={task}"]).trainer.max_epochs == epochs

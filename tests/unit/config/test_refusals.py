@@ -1,0 +1,269 @@
+"""Every value that could not be trained with is refused in one line: what was received, what is accepted, which key."""
+
+import copy
+import re
+import sys
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from arith_erd.config import build as build_module
+from arith_erd.config import groups
+from arith_erd.config.build import Factory
+from arith_erd.config.compose import CONF, compose
+from arith_erd.config.explain import GROUPS, PRESETS, as_text
+from arith_erd.config.read import read_job
+from arith_erd.errors import UserError
+from tests.hostile.configurations import OTHERS, VALUES, malformed
+
+OPEN = {
+    "model.net": groups.NETWORK,
+    "model.optimizer": groups.OPTIMIZER,
+    "model.loss": groups.LOSS,
+    "logger": groups.LOGGER,
+}
+
+
+def build(node, kind: type = object):
+    return Factory.read("group", node).build(kind)
+
+
+def typed_into(config: dict, override: str) -> object:
+    """What composing would do with ``group.key=value``, in a hundredth of the time; the value."""
+    parsed = OverridesParser.create().parse_override(override)
+    *path, key = parsed.key_or_group.split(".")
+    node, value = reduce(getitem, path, config), parsed.value()
+    assert key in node
+    node[key] = value
+    return value
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_bad_values_are_refused_by_key_and_value(key, config):
+    for typed in VALUES[key]:
+        changed = copy.deepcopy(config)
+        value = typed_into(changed, f"{key}={typed}")
+        with pytest.raises(UserError) as refused:
+            read_job(changed)
+        assert str(refused.value).startswith(f"{key}={value}: expected ")
+        assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(("typed", "key"), OTHERS)
+def test_any_wrong_value_is_refused_by_its_key(typed, key):
+    with pytest.raises(UserError) as refused:
+        compose("train", typed.split())
+    message = str(refused.value)
+    assert key in message
+    assert "\n" not in message
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize(
+    ("override", "accepted"),
+    [
+        *((override, "a folder") for override in ("out=''", "out=3", "runs_dir=null")),
+        *((override, "a ") for override in ("probe.name=../x", "probe.needs=[world]", "probe.needs=task")),
+        ("epoch=never", "all, or distinct epochs"),
+        ("run=3", "a run directory, a glob of them in quotes, or null"),
+        ("probe=errors probe.limit=[]", ""),
+    ],
+)
+def test_bad_values_of_a_probe(override, accepted):
+    with pytest.raises(UserError, match=rf"^{override.split()[-1].partition('=')[0]}.*: (expected {accepted}|no such)"):
+        compose("probe", override.split())
+
+
+def test_every_checked_key_refuses_some_value():
+    kinds = {
+        "data": groups.Data,
+        "trainer": groups.Training,
+        "pack": groups.Packing,
+        "checkpoint": groups.Checkpointing,
+    }
+    closed = {f"{group}.{name}" for group, kind in kinds.items() for name in kind.__dataclass_fields__}
+    opened = {f"{group}.{key}" for group, types in OPEN.items() for key in types}
+    assert closed | opened <= {key for _, key in malformed()} | {"pack.part_of"}
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("task.bits=2", "task.bits=9", "split.fraction=0.9", "data.batch_size=1", "trainer.max_epochs=1"),
+        *("trainer.stop_at=0", "trainer.stop_at=1", "trainer.stop_at=null", "trainer.compile=true"),
+        *("trainer.precision=64-true", "model.net.d_model=8", "model.net.dropout=0", "model.optimizer.lr=1"),
+        *("model.optimizer.betas=[0,0.999]", "model.optimizer.weight_decay=0", "model.gradient_clip=null"),
+        *("model.gradient_clip=0.5", "seed='0-4,7'", "seed=[0,1,2]", "seed=0-4", "seed=2147483647"),
+        *("pack.max_replicas=3", "checkpoint.keep=every:3", "fail_fast=true"),
+    ],
+)
+def test_good_values_are_accepted(override, config):
+    typed_into(config, override)
+    read_job(config)
+
+
+# Keys
+
+
+@pytest.mark.parametrize("plus", ["", "+"])
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("trainer.max_epoch", "trainer.max_epochs"),
+        ("model.net.dropuot", "model.net.dropout"),
+        ("task.bit", "task.bits"),
+        ("batch_size", "data.batch_size"),
+        ("data.mode", "expected one of|did you mean"),  # a word in the comments of an ablation
+    ],
+)
+def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
+    with pytest.raises(UserError, match=rf"{key}: no such key; .*({hint})"):
+        compose("train", [f"{plus}{key}=3"])
+
+
+@pytest.mark.parametrize(("typed", "hint"), [("taks=mul", "task"), ("modle=nanogpt", "model"), ("spilt=vs_t", "split")])
+def test_misspelt_group_is_recognised(typed, hint):
+    with pytest.raises(UserError, match=rf"^\w+: no such key; did you mean {hint}\?$"):
+        compose("train", [typed])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model.schedule", {"_target_": "torch.optim.lr_scheduler.StepLR"}),
+        ("model.label_smoothing", 0.1),
+        ("trainer.gradient_clip", 1.0),
+        ("ablation.note", "mine"),
+        ("ablation.3", "mine"),
+        ("resolved", {}),
+        ("typed", ["trust=[evil]"]),
+    ],
+)
+def test_unread_keys_in_files_are_refused(key, value, config):
+    *path, name = key.split(".")
+    reduce(getitem, path, config)[int(name) if name.isdigit() else name] = value
+    with pytest.raises(UserError, match=rf"^{re.escape(key)}: no such key; (did you mean|expected one of) "):
+        read_job(config)
+
+
+@pytest.mark.parametrize("key", ["model.gradient_clip", "model.net", "trainer.max_epochs", "split"])
+def test_missing_key_is_named(key, config):
+    *path, name = key.split(".")
+    del reduce(getitem, path, config)[name]
+    with pytest.raises(UserError, match=rf"^{key}: missing; expected a value for it"):
+        read_job(config)
+
+
+# Overrides that Hydra cannot read
+
+
+@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\"])
+def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
+    with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
+        compose("train", [f"runs_dir={path}"])
+    if "in pairs" not in str(raised.value):
+        hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
+        assert compose("train", [hint[1]]).runs_dir == Path(path)
+
+
+TEXTS = (
+    *("", "12", " a", "-.5E3", "1_000", "-Inf", "x1", "2026-11-23", "null", "1e3", "true", "a b", "it's", "a,b"),
+    *("{", "\\", "a\\'", "'", '"', "läufe", "${x}y", "a\\\\"),
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_is_written_as_hydra_reads_it(text):
+    value = OverridesParser.create().parse_override(f"key={as_text(text)}").value()
+    assert value == text
+    assert isinstance(value, str)
+
+
+@pytest.mark.parametrize("key", [*GROUPS, *PRESETS])
+def test_group_takes_one_option(key):
+    program = "probe" if key in ("figure", "probe") else "train"
+    with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value$"):
+        compose(program, [f"{key}=a,b"])
+    listed = ",".join(sorted(path.stem for path in (CONF / key).glob("*.yaml"))[:2])
+    with pytest.raises(UserError, match=rf"^{key}=\[{listed}\]: expected one option, or with -m a job of each: {key}="):
+        compose(program, [f"{key}=[{listed}]"])
+
+
+@pytest.mark.parametrize("typed", ["task", "seed=[0,1", "seed='0", "task=add="])
+def test_override_that_cannot_be_read_is_named_in_one_line(typed):
+    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected (KEY=VALUE|brackets and quotes in pairs|\")"):
+        compose("train", [typed])
+
+
+# Targets
+
+OUTSIDE = ["os.system", "builtins.eval", "pathlib.Path", "subprocess.run", "arith_erdevil.run", "torchvision.x", ""]
+INDIRECT = ["torch.os.system", "arith_erd.training.train.subprocess.run", "arith_erd.config.compose.re.compile"]
+MISSING = ["arith_erd.tasks.Div", "arith_erd.nowhere.Add", "torch.optim.Foo"]
+
+
+@pytest.mark.parametrize("target", OUTSIDE)
+def test_targets_outside_the_allow_list_are_refused_wherever_they_are(target):
+    evil = {"_target_": target}
+    nested = (evil, {"deep": {"deeper": evil}}, [evil], [[evil]], {"x": [{"y": evil}]})
+    for node in (evil, *({"_target_": "arith_erd.tasks.Add", "bits": bits} for bits in nested)):
+        with pytest.raises(UserError, match=r"_target_=.*: expected a class of arith_erd"):
+            build(node)
+
+
+@pytest.mark.parametrize("target", INDIRECT + MISSING)
+def test_what_is_no_class_of_an_allowed_module_is_refused_in_one_line(target):
+    with pytest.raises(UserError, match=target):
+        build({"_target_": target})
+
+
+@pytest.mark.parametrize("target", ["arith_erd.models.Transformer", "arith_erd.tasks.Add", "torch.optim.Adam"])
+def test_target_of_another_group_is_refused_as_split(target, config):
+    config["split"] = {"name": "x", "_target_": target}
+    with pytest.raises(UserError, match=target):
+        read_job(config)
+
+
+def test_constructor_errors_become_one_line():
+    with pytest.raises(UserError, match=r"^task\.bits=1: expected"):
+        build({"_target_": "arith_erd.tasks.Add", "bits": 1})
+    with pytest.raises(UserError, match=r"^group\._target_=arith_erd\.tasks\.Add: .*carry"):
+        build({"_target_": "arith_erd.tasks.Add", "carry": 1})
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A trusted package of three modules; two cannot be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(build_module, "_trusted", set())
+    folder = tmp_path / "somebody"
+    folder.mkdir()
+    for name, text in {"__init__": "", "broken": "def f(:\n", "needy": "import nothing_there\n", "empty": ""}.items():
+        (folder / f"{name}.py").write_text(text)
+    build_module.trust("somebody")
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "somebody"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("broken.A", r"^group\._target_=somebody\.broken\.A: importing .* fails with SyntaxError: invalid"),
+        ("needy.A", r"^group\._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
+        ("empty.A", r"^group\._target_=somebody\.empty\.A: .*there is none of that name$"),
+        ("absent.A", r"^group\._target_=somebody\.absent\.A: .*there is none of that name$"),
+    ],
+)
+def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
+    with pytest.raises(UserError, match=message):
+        build({"_target_": f"somebody.{target}"})
+
+
+@pytest.mark.parametrize("name", ["nothing_there", "nothing_there.inside", "somebody.absent"])
+def test_trust_in_a_package_that_is_not_there_is_refused(package, name):
+    with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
+        build_module.trust(name)
