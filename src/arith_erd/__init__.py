@@ -2,9 +2,10 @@
 
 The names below are the public API. They are loaded on first use: importing the package loads neither torch nor Hydra.
 
->>> import arith_erd
->>> arith_erd.compose("train", ["task=mul", "seed=0-4"]).seeds
-(0, 1, 2, 3, 4)
+>>> import arith_erd as ae
+>>> model = ae.load_pretrained("add-nanogpt")
+>>> model.predict([100], [27])
+array([127])
 """
 
 from importlib import import_module
@@ -12,39 +13,65 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config.compose import compose as compose
+    from .interp.causal_model import CausalModel as CausalModel
+    from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
+    from .interp.das import fit_das as fit_das
+    from .interp.erasure import leace as leace
     from .interp.hooked import Hooked as Hooked
+    from .interp.interchange import interchange_accuracy as interchange_accuracy
+    from .interp.interventions import Erase as Erase
+    from .interp.interventions import Interchange as Interchange
+    from .interp.interventions import Replace as Replace
+    from .interp.interventions import Steer as Steer
+    from .interp.interventions import Subspace as Subspace
+    from .interp.loading import load_checkpoint as load_checkpoint
     from .interp.loading import load_pretrained as load_pretrained
+    from .interp.loading import load_references as load_references
     from .interp.loading import load_run as load_run
+    from .models import NanoGPT as NanoGPT
     from .models import Network as Network
+    from .models import Transformer as Transformer
+    from .probes.ask import probe as probe
     from .probes.probe import Probe as Probe
+    from .splits import RandomSplit as RandomSplit
     from .splits import Split as Split
+    from .splits import TokenSplit as TokenSplit
+    from .splits import ValueSplit as ValueSplit
+    from .tasks import Add as Add
+    from .tasks import Mul as Mul
     from .tasks import Task as Task
+    from .training.fit import fit as fit
     from .training.train import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Network": "models",
-    "Probe": "probes.probe",
-    "Split": "splits",
-    "Hooked": "interp.hooked",
-    "Task": "tasks",
-    "compose": "config.compose",
-    "load_pretrained": "interp.loading",
-    "load_run": "interp.loading",
-    "train": "training.train",
+    "config.compose": ("compose",),
+    "interp.causal_model": ("CausalModel",),
+    "interp.counterfactuals": ("CounterfactualDataset",),
+    "interp.das": ("fit_das",),
+    "interp.erasure": ("leace",),
+    "interp.hooked": ("Hooked",),
+    "interp.interchange": ("interchange_accuracy",),
+    "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
+    "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
+    "models": ("NanoGPT", "Network", "Transformer"),
+    "probes.ask": ("probe",),
+    "probes.probe": ("Probe",),
+    "splits": ("RandomSplit", "Split", "TokenSplit", "ValueSplit"),
+    "tasks": ("Add", "Mul", "Task"),
+    "training.fit": ("fit",),
+    "training.train": ("train",),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    *("Network", "Probe", "Split", "Hooked", "Task", "__version__"),
-    *("compose", "load_pretrained", "load_run", "train"),
-]
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value
 

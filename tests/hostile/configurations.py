@@ -15,8 +15,8 @@ from .world import Attack, Cause, Program, World, pick, put, typed
 
 # Values that no key of a kind takes. The message starts with KEY=VALUE.
 COUNT = ("0", "-1", "1.5", "12.0", "null", "true", "many", "inf", "nan", "[5]", "''", "1e3", "9" * 400)
-NUMBER = ("0", "-1", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
-FRACTION = ("-0.1", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
+NUMBER = ("0", "-1", "1e300", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
+FRACTION = ("-0.1", "1e300", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
 SWITCH = ("null", "1", "0", "maybe", "yes_please", "[true]", "''")
 WORD = ("null", "1", "Reverse", "''", "[plain]", "true")
 FOLDER = ("''", "null", "3", "true", "[runs]")
@@ -107,6 +107,11 @@ OTHERS = (
     ("task._target_=os.system", "_target_"),
     ("split._target_=arith_erd.splits.Nothing", "_target_"),
     ("trainer.max_epochs=???", "trainer.max_epochs"),
+    ("optimizer={lr:1}", "optimizer={...}"),
+    ("loss={a:1}", "loss={...}"),
+    ("scheduler={_target_:x.Y}", "scheduler={...}"),
+    ("data={x:1}", "data.batch_size"),
+    ("seed={a:1}", "seed"),
 )
 
 
@@ -215,6 +220,8 @@ MORE = (
     ("runs_dir='a\0b'", "runs_dir="),
     ("runs_dir=/proc/nowhere", "runs_dir=/proc/nowhere: cannot be written"),
     (f"runs_dir={'x' * 300}", "name too long"),
+    (f"task.prompt_order={'x' * 20_000}", "task.prompt_order=xxx"),
+    (f"{'x' * 20_000}=1", "xxx: no such key"),
     ("hydra.run.dir=victim", "victim: File exists"),
     ("trainer.max_epochs=${oc.decode:'[1'}", "trainer.max_epochs"),
     ("--config-dir=nowhere", "nowhere"),
@@ -273,6 +280,37 @@ def own_ablation(n: int, random: Random) -> Attack:
         return _train(world, f"--config-dir={folder.parent}", "ablation=mine")
 
     return Attack(f"{key}={value}", prepare, key)
+
+
+HYDRA = (  # what an experiment of somebody else says, and the key to be named
+    ("hydra: {callbacks: {x: {_target_: pathlib.Path.touch, self: CANARY}}}", "hydra.callbacks"),
+    ("hydra: {hydra_logging: {handlers: {f: {class: logging.FileHandler, filename: CANARY}}}}", "hydra.hydra_logging"),
+    ("hydra: {job_logging: {handlers: {f: {(): pathlib.Path.touch, self: CANARY}}}}", "hydra.job_logging"),
+    ("hydra: {job: {chdir: true, env_set: {PATH: CANARY}}, run: {dir: CANARY}}", "hydra.job"),
+    ("hydra: {run: {dir: CANARY}, output_subdir: x}", "hydra.run"),
+    ("hydra: {sweep: {dir: CANARY}}", "hydra.sweep"),
+    ("hydra: {launcher: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.launcher"),
+    ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
+    ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
+    ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
+    ('hydra: {overrides: {task: ["trust=[json]"]}}', "hydra.overrides"),
+    ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
+    ("trust: [json]", "trust"),
+    ("hydra: CANARY", "sets hydra"),
+)
+
+
+def hydra_node(n: int, random: Random) -> Attack:
+    """An experiment from anywhere that configures Hydra itself, alone or as a sweep."""
+    text, key = HYDRA[n % len(HYDRA)]
+
+    def prepare(world: World) -> Program:
+        folder = world.folder / "here" / "own" / "experiment"
+        folder.mkdir(parents=True)
+        (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
+        return _train(world, *random.choice(([], ["-m"])), f"--config-dir={folder.parent}", "experiment=theirs")
+
+    return Attack(text, prepare, key, lines=2)
 
 
 def probe_mistake(n: int, random: Random) -> Attack:
@@ -359,5 +397,5 @@ def _train(world: World, *words: str) -> Program:
 
 CAUSES: dict[str, Cause] = {
     cause.__name__: cause
-    for cause in (typing_mistake, typed_path, own_ablation, probe_mistake, foreign_class, foreign_text, foreign_value)
+    for cause in (typing_mistake, typed_path, own_ablation, hydra_node, probe_mistake, foreign_class, foreign_text, foreign_value)
 } | {"any_value": any_value}

@@ -50,6 +50,11 @@ def trust(*packages: str) -> None:
     _trusted.update(packages)
 
 
+def trust_classes(*classes: type) -> None:
+    """Allow classes that the program itself holds, such as those of a notebook; a file cannot do that."""
+    _trusted.update(one.__module__ for one in classes)
+
+
 def _says_absent(error: Exception, module: str) -> bool:
     """Whether an import failed because the module itself is missing, or a package around it."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
+from ..config.compose import compose
 from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
@@ -23,6 +25,53 @@ from .terminal import show
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a probe measured: ``rows``, and the table and the figure that are made of them."""
+
+    asked: Probe
+    rows: pd.DataFrame
+
+    def table(self) -> pd.DataFrame:
+        """What the command line prints: means over the seeds with 95% intervals."""
+        return self.asked.table(self.rows)
+
+    def figure(self) -> Figure:
+        """What the command line writes as ``figure.png``."""
+        return self.asked.figure(self.rows)
+
+    def notes(self) -> list[str]:
+        """Sentences on the limits of the rows."""
+        return self.asked.notes()
+
+
+def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
+    """Ask a question of networks of one task, or of a task.
+
+    >>> import arith_erd as ae
+    >>> answer = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
+    >>> list(answer.rows.columns)
+    ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
+    >>> figure = answer.figure()
+
+    Args:
+        name: of a file in ``conf/probe/``.
+        subjects: the networks; none for a probe of a task.
+        options: of the probe; ``task`` and ``split`` for a probe of a task.
+
+    Raises:
+        UserError: for an unknown probe, or an option that it refuses.
+    """
+    job = compose("probe", [f"probe={name}"])
+    given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "subjects"}
+    if "subjects" in job.needs:
+        given["subjects"] = list(subjects)
+    if bool(subjects) != ("subjects" in job.needs):
+        raise UserError(f"probe={name}: expected {'no networks' if subjects else 'one network or more'}")
+    asked = job.probe.build(Probe, **given, **options)
+    return Answer(asked, pd.DataFrame(asked.rows(), columns=list(asked.columns)))
 
 
 @dataclass(frozen=True)

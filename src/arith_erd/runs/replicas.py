@@ -88,8 +88,8 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
                 continue
             try:
                 of_run, metrics[name] = _read_run(Run(path), name, problems)
-            except UserError as error:
-                problems[name] = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")
+            except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
+                problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
             rows += [row | {"run": name, "rank": rank} for row in of_run]
             probes.append((path / "probes", name, f"{name}/probes"))

@@ -1,117 +1,18 @@
-import copy
-import json
+"""A run directory: rows, weights over time, when it is finished, what is said of it, and its replacement by a new run."""
+
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd.config.compose import compose
+from arith_erd.config.names import run_name
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Run, epochs_to, identity, run_name
-
-CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved
-
-# What may change without changing the weights; `epochs` only does through trainer.max_epochs.
-HARMLESS = (
-    *("logger.", "checkpoint.", "epochs.", "fail_fast", "item", "pack.", "runs_dir"),
-    *("trainer.compile", "trainer.cuda_graphs", "trainer.accelerator"),
-)
-
-
-def leaves(node, prefix=""):
-    for key, value in node.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def changed(config, key):
-    """The same configuration with another value at ``key``."""
-    config = copy.deepcopy(config)
-    *path, last = key.split(".")
-    node = config
-    for part in path:
-        node = node[part]
-    old = node[last]
-    node[last] = not old if isinstance(old, bool) else f"{old}1" if isinstance(old, str) else 2 if old is None else 3
-    if isinstance(old, int | float) and not isinstance(old, bool):
-        node[last] = old + 1
-    assert node[last] != old
-    return config
-
-
-@pytest.mark.parametrize("key", [key for key, _ in leaves(CONFIG) if key.startswith(HARMLESS)])
-def test_name_ignores_what_cannot_change_the_weights(key):
-    assert run_name(changed(CONFIG, key)) == run_name(CONFIG)
-
-
-@pytest.mark.parametrize("key", [key for key, _ in leaves(CONFIG) if not key.startswith(HARMLESS)])
-def test_name_tells_apart_whatever_can_change_the_weights(key):
-    assert run_name(changed(CONFIG, key)) != run_name(CONFIG)
-
-
-def test_keys_that_do_not_matter_are_these_and_no_others():
-    ignored = {key for key, _ in leaves(CONFIG) if run_name(changed(CONFIG, key)) == run_name(CONFIG)}
-    assert {key.split(".")[0] for key in ignored} == {
-        "logger",
-        "checkpoint",
-        "epochs",
-        "fail_fast",
-        "item",
-        "pack",
-        "runs_dir",
-        "trainer",
-    }
-    assert {key for key in ignored if key.startswith("trainer.")} == {
-        "trainer.compile",
-        "trainer.cuda_graphs",
-        "trainer.accelerator",
-    }
-
-
-def test_name_is_readable(config):
-    assert run_name({**config, "seed": "0-4"}).startswith("add-random-transformer-none-seed0-4-")
-    assert len(run_name(config).rpartition("-")[2]) == 8
-
-
-@pytest.mark.parametrize("spec", [[0, 1, 2, 3, 4], "4,0-3", [3, "0-2", 4], "0,1,2,3,4"])
-def test_spellings_of_one_pack_share_a_name(spec, config):
-    assert run_name({**config, "seed": spec}) == run_name({**config, "seed": "0-4"})
-
-
-@pytest.mark.parametrize("spec", ["0-3", "0-5", "1-5", 0, "0,4"])
-def test_another_pack_has_another_name(spec, config):
-    assert run_name({**config, "seed": spec}) != run_name({**config, "seed": "0-4"})
-
-
-def test_name_fits_a_file_name_for_any_number_of_seeds(config):
-    many = {**config, "seed": list(range(0, 4000, 2))}
-    assert len(run_name(many)) < 120
-    assert run_name(many) != run_name({**config, "seed": list(range(0, 4002, 2))})
-    assert set(run_name({**config, "seed": "0-4,7,9"})) <= set("abcdefghijklmnopqrstuvwxyz_0123456789-+")
-
-
-def test_name_ignores_the_order_of_keys(config):
-    backwards = {key: dict(reversed(v.items())) if isinstance(v, dict) else v for key, v in reversed(config.items())}
-    assert run_name(backwards) == run_name(config)
-
-
-def test_keys_that_came_later_count_only_where_they_changed(config):
-    before = config | {"task": {k: v for k, v in config["task"].items() if k != "base"}}
-    assert config["task"]["base"] == 2
-    assert run_name(before) == run_name(config)
-    assert run_name(config | {"task": config["task"] | {"base": 3}}) != run_name(config)
-
-
-def test_name_of_the_default_run_is_that_of_the_first_version():
-    assert run_name(compose("train").resolved) == "add-random-transformer-none-seed0-a7f42b33"
-
-
-def test_identity_is_json(config):
-    assert json.loads(json.dumps(identity(config))) == identity(config)
-
+from arith_erd.runs import METRICS, Keep, Run, epochs_to
+from arith_erd.system import lock
+from arith_erd.training.train import train
 
 # Files
 
@@ -217,3 +118,148 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     assert epochs_to(rows, 1, 0.5) == 4
     assert epochs_to(rows, 1, 0.95) is None
     assert epochs_to([], 0, 0.0) is None
+
+
+# Weights over time
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        ("none", []),
+        ("all", [*range(1, 33)]),
+        ("every:10", [10, 20, 30]),
+        ("log", [1, 2, 3, 4, 6, 7, 10, 13, 18, 24, 32]),
+    ],
+)
+def test_rules_keep_these_of_32_epochs(rule, kept):
+    keep = Keep.read("checkpoint.keep", rule)
+    assert list(keep.until(32)) == [epoch for epoch in range(1, 33) if epoch in keep] == kept
+
+
+def test_log_keeps_eight_epochs_of_every_decade_and_no_rule_makes_a_long_list():
+    log = Keep.read("checkpoint.keep", "log").until(2**31)
+    for decade in (10, 100, 1000, 10_000):
+        assert len([epoch for epoch in log if decade <= epoch < 10 * decade]) == 8
+    assert len(Keep.read("checkpoint.keep", "all").until(2**31)) == 2**31
+
+
+@pytest.mark.parametrize("value", ["some", "every:0", "every:-1", "every:1.5", "every:", "every", 3, True, None, ["all"]])
+def test_other_rules_are_refused(value):
+    with pytest.raises(UserError, match=r"^checkpoint\.keep=.*: expected none, all, log, or every:K"):
+        Keep.read("checkpoint.keep", value)
+
+
+def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
+    run = Run(tmp_path)
+    for epoch in (2, 10, 9):
+        run.weights(0, epoch).parent.mkdir(parents=True)
+        run.weights(0, epoch).touch()
+    run.weights(1, 2).touch()
+    for name in ("epoch=x", "epoch=-1", "epoch=05", "epoch=3"):
+        (tmp_path / "weights" / name).mkdir()
+    assert (run.kept_epochs(0), run.kept_epochs(1)) == ([2, 9, 10], [2])
+    run.drop_kept_after(2)
+    assert run.kept_epochs(0) == [2]
+    assert sorted(path.name for path in (tmp_path / "weights").glob("epoch=[0-9]*")) == ["epoch=05", "epoch=2"]
+
+
+# A finished run
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ("aaa", "aaa", ""),
+        ("aaa", None, ""),
+        (None, "aaa-dirty", ""),
+        ("aaa", "bbb", "; trained at commit aaa, the code is now at bbb"),
+        ("aaa", "aaa-dirty", "; trained at commit aaa, the code is now at aaa with changes"),
+        ("aaa-dirty", "aaa-dirty", "; cannot tell whether the code changed: both had uncommitted changes"),
+    ],
+)
+def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, said):
+    run = Run(tmp_path)
+    run.finish({"seeds": [], "versions": {"commit": then}})
+    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: now)
+    assert run.skipped() == f"{run.path}: finished already, skipped{said}"
+
+
+def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
+    """Two of the three epochs asked for are missing; of one, the file of a seed."""
+    run = Run(tmp_path)
+    run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
+    for epoch, seed in ((1, 0), (1, 1), (2, 0)):
+        run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
+        run.weights(seed, epoch).touch()
+    assert "it kept no weights of 2 epoch(s): overwrite=true" in run.skipped(Keep("all"))
+    assert "overwrite" not in run.skipped()
+    assert "overwrite" not in run.skipped(Keep("every", 4))
+
+
+# Overwriting: three packs, whose training is cut off anywhere
+
+
+@pytest.fixture
+def packs(tmp_path, monkeypatch):
+    """Three finished runs, a job that overwrites them, and a list: of packs that were trained, and when to fail."""
+    overrides = ["seed=0-2", "pack.max_replicas=1", f"runs_dir={tmp_path}", "overwrite=true"]
+    job, trained, failing = compose("train", overrides), [], []
+
+    def train_pack(pack, mark="new"):
+        pack.run.create(pack.resolved)
+        if mark == "new" and list(pack.seeds) in failing:
+            failing.clear()
+            raise RuntimeError("the power went off")
+        trained.append(pack.seeds)
+        pack.run.path.joinpath(mark).touch()
+        pack.run.weights(pack.seeds[0]).touch()
+        pack.run.finish({"seeds": [{"seed": pack.seeds[0]}]})
+
+    for pack in job.packs():
+        train_pack(pack, "old")
+    trained.clear()
+    monkeypatch.setattr("arith_erd.training.train.train_pack", train_pack)
+    return job, trained, failing
+
+
+def test_new_run_takes_the_place_of_the_old_one(packs, tmp_path):
+    job, trained, _ = packs
+    train(job)
+    assert trained == [(0,), (1,), (2,)]
+    assert [(run.path / "new").is_file() and not (run.path / "old").exists() for run in job.runs()] == [True] * 3
+    assert len(list(tmp_path.iterdir())) == 3
+    train(job)
+    assert trained[3:] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_interrupted_overwriting_is_completed_by_the_next_command(packs, tmp_path, overwrite):
+    job, trained, failing = packs
+    failing.append([1])
+    with pytest.raises(RuntimeError):
+        train(job)
+    assert sorted(path.name for path in tmp_path.glob(".*")) == sorted(f".{run.name}.old" for run in job.runs())
+    assert (job.runs()[1].replaced.path / "old").is_file()
+    train(replace(job, overwrite=overwrite))
+    assert trained == [(0,), (1,), (2,)]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_kill_before_the_old_runs_are_deleted_trains_nothing_again(packs, tmp_path, monkeypatch):
+    job, trained, _ = packs
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "drop_replaced", lambda run: None)
+        train(job)
+    assert len(list(tmp_path.iterdir())) == 6
+    train(job)
+    assert trained == [(0,), (1,), (2,)]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_run_that_another_process_trains_is_not_overwritten(packs):
+    job, trained, _ = packs
+    with lock.holding(job.runs()[0].path), pytest.raises(UserError, match="in use by process"):
+        train(job)
+    assert trained == []
+    assert (job.runs()[0].path / "old").is_file()

@@ -1,0 +1,109 @@
+"""Train from Python: `fit`."""
+
+import inspect
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..config.build import trust_classes
+from ..config.compose import CONF, compose
+from ..config.read import read_job
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.loading import load_seeds
+from ..models import NanoGPT, Network
+from ..seeds import format_seeds
+from ..splits import RandomSplit, Split
+from ..tasks import Task
+from .train import train
+
+
+def fit(
+    task: Task,
+    model: type[Network] = NanoGPT,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    *,
+    split: Split | None = None,
+    overrides: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> list[Hooked]:
+    """Train a network for each seed, all as one pack, and return them in the order of the seeds.
+
+    >>> import arith_erd as ae
+    >>> models = ae.fit(ae.Add(bits=2), ae.NanoGPT, seeds=[0, 1], epochs=1, overrides=["model.net.num_layers=1"])
+    ... # doctest: +ELLIPSIS
+    /...
+    >>> models[1].seed, models[1].predict([1], [2]).shape
+    (1, (1,))
+
+    The runs are those of ``python train.py``: the same settings give the same weights, the same refusals, and with
+    ``out`` the same directories, so a run that was interrupted continues and a finished one is only loaded.
+
+    Args:
+        task: what to learn, one of ours or your own.
+        model: a class of networks. Its recipe (optimizer, rate, clipping) is that of its file in ``conf/model/``; a
+            class of your own gets nanoGPT's.
+        seeds: of initial weights, batches and dropout.
+        epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
+        split: what is held out; by default a random quarter.
+        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``.
+        out: a folder for the run directories; None keeps nothing.
+
+    Raises:
+        UserError: as on the command line; or for an object whose options are not attributes of the same names.
+    """
+    split = RandomSplit() if split is None else split
+    trust_classes(type(task), type(split), model)
+    chosen = {"task": named("task", type(task)), "model": named("model", model) or "nanogpt"}
+    typed = [f"{group}={name}" for group, name in chosen.items() if name]
+    typed += [f"seed='{format_seeds(tuple(seeds))}'", *([] if epochs is None else [f"trainer.max_epochs={epochs}"])]
+    resolved = compose("train", [*typed, *overrides]).resolved
+    recipe = resolved["model"]
+    if named("model", model) is None:
+        recipe = recipe | {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
+    groups = {"task": described("task", task), "split": described("split", split), "model": recipe}
+    with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
+        job = read_job(resolved | groups | {"runs_dir": str(out or folder)})
+        return [model for run in train(job) for model in load_seeds(run.path)]
+
+
+def described(group: str, made: Any) -> dict[str, Any]:
+    """An object as its group in a configuration: ``{"name": "add", "_target_": "arith_erd.tasks.Add", "bits": 5}``.
+
+    Raises:
+        UserError: if an argument of its constructor is no attribute of the same name.
+    """
+    options = {}
+    for name, parameter in inspect.signature(type(made)).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if not hasattr(made, name):
+            accepted = f"an attribute {name}, as its constructor has such an argument"
+            raise UserError(f"{group}={type(made).__name__}: expected {accepted}")
+        options[name] = getattr(made, name)
+    name = named(group, type(made)) or getattr(made, "name", type(made).__name__.lower())
+    return {"name": name, "_target_": public_path(type(made)), **options}
+
+
+def named(group: str, made: type) -> str | None:
+    """The file of ``conf/GROUP/`` for a class; None if there is none."""
+    return _files(group).get(public_path(made))
+
+
+@cache
+def _files(group: str) -> dict[str, str]:
+    files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / group).glob("*.yaml")}
+    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}
+
+
+def public_path(made: type) -> str:
+    """``arith_erd.tasks.Add``: where a class is imported from; its own module if the package above does not have it."""
+    package = made.__module__.rpartition(".")[0]
+    above = getattr(import_module(package), made.__name__, None) if package else None
+    return f"{package if above is made else made.__module__}.{made.__name__}"

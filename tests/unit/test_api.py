@@ -1,0 +1,120 @@
+"""The public API: training from Python is the training of the command line, and needs no class of ours."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import arith_erd as ae
+from arith_erd.errors import UserError
+from arith_erd.training.fit import described
+
+
+def test_importing_loads_neither_torch_nor_hydra():
+    code = "import sys, arith_erd; sys.exit(bool({'torch', 'hydra', 'pandas'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there():
+    for name in ae.__all__:
+        assert getattr(ae, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Moon'"):
+        ae.Moon  # noqa: B018
+
+
+def test_fit_is_the_run_of_the_command_line(tmp_path, capsys):
+    """The same directory name, so the same hash; then the same command finds it finished."""
+    tiny = ["data.batch_size=16", "model.net.num_layers=1"]
+    models = ae.fit(ae.Add(bits=3), ae.NanoGPT, seeds=[4, 6], epochs=2, overrides=tiny, out=tmp_path)
+    typed = ["task.bits=3", "model=nanogpt", "seed='4,6'", "trainer.max_epochs=2", *tiny, f"runs_dir={tmp_path}"]
+    (run,) = ae.compose("train", typed).runs()
+    assert run.finished
+    assert [model.seed for model in models] == [4, 6]
+    assert models[0].name == run.name
+    again = ae.load_run(run.path, seed=6)
+    examples = again.task.examples()
+    assert torch.equal(again.run(examples), models[1].run(examples))
+    capsys.readouterr()
+    ae.fit(ae.Add(bits=3), ae.NanoGPT, seeds=[4, 6], epochs=2, overrides=tiny, out=tmp_path)
+    assert "skipped" in capsys.readouterr().out
+
+
+class Largest(ae.Task):
+    """``max(a, b)``: a task that the package does not know."""
+
+    name = "largest"
+    operator = "m"
+
+    @property
+    def width(self) -> int:
+        return self.bits
+
+    def answer(self, a, b):
+        return np.maximum(a, b)
+
+
+class Narrow(ae.NanoGPT):
+    """A network that the package does not know."""
+
+    def __init__(self, prompt_length: int, answer_length: int, vocab_size: int = 5) -> None:
+        super().__init__(prompt_length, answer_length, d_model=8, num_heads=2, num_layers=1, vocab_size=vocab_size)
+
+
+class Odd:
+    """Holds out the pairs whose first operand is odd."""
+
+    def __call__(self, examples):
+        return examples.a % 2 == 1
+
+
+def test_classes_of_ones_own_are_trained(tmp_path):
+    (model,) = ae.fit(Largest(bits=3), Narrow, epochs=1, split=Odd(), out=tmp_path)
+    assert isinstance(model.network, Narrow)
+    assert isinstance(model.split, Odd)
+    assert model.predict([3], [5]).shape == (1,)
+
+
+def test_nothing_is_kept_without_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ae.fit(ae.Add(bits=2), Narrow, epochs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refusals_are_those_of_the_command_line():
+    with pytest.raises(UserError, match=r"trainer\.max_epochs=0"):
+        ae.fit(ae.Add(bits=3), epochs=0)
+    with pytest.raises(UserError, match=r"did you mean data\.batch_size"):
+        ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"])
+
+    class Forgetful(ae.Add):
+        def __init__(self, wide: int) -> None:
+            super().__init__(bits=wide)
+
+    with pytest.raises(UserError, match="task=Forgetful: expected an attribute wide"):
+        ae.fit(Forgetful(3))
+
+
+@pytest.mark.parametrize("task", [ae.Add(bits=4), ae.Mul(bits=3, prompt_order="plain")])
+def test_an_object_is_described_as_its_file_describes_it(task):
+    options = [f"task={task.name}", f"task.bits={task.bits}", f"task.prompt_order={task.prompt_order}"]
+    assert described("task", task) == ae.compose("train", options).resolved["task"]
+
+
+def test_asking_a_probe_gives_rows_and_a_figure():
+    model = ae.Hooked(Narrow(7, 4), task=ae.Add(bits=3))
+    answer = ae.probe("logit_lens", model, pairs=16)
+    assert set(answer.rows["site"]) == {"dec.1.resid_pre", "dec.1"}
+    assert answer.figure().axes
+    assert len(answer.table())
+    assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
+    for call, said in (
+        (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
+        (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear=1: expected no such key"),
+        (lambda: ae.probe("dataset", model), "expected no networks"),
+        (lambda: ae.probe("logit_lens"), "expected one network or more"),
+        (lambda: ae.probe("moon", model), "moon"),
+    ):
+        with pytest.raises(UserError, match=said):
+            call()
