@@ -10,7 +10,7 @@
 #   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
 #   3. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
 #   4. packs of 1 to 256
-#   5. the runs of conf/queue/paper.yaml, in order of value, until the time is up
+#   5. the runs of scripts/paper.sh, in order of value, until the time is up
 #   6. the report
 #
 # Run it again to continue: checks and measurements are kept, runs resume.
@@ -37,13 +37,13 @@ within() {
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 queue=paper scale=full tiny=()
+pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 tiny=() made=()
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     sizes=(1) steps=12 # a bigger pack gains nothing on a CPU
 fi
 if [ -n "${DRY:-}" ]; then
-    pack=2 sizes=(1) steps=4 fraction=0.1 queue=smoke scale=smoke
-    tiny=(task.bits=4 model.net.num_layers=1)
+    pack=2 sizes=(1) steps=4 fraction=0.1
+    tiny=(task.bits=4 model.net.num_layers=1) made=(scale=smoke trainer.max_epochs=2 seed=0)
 fi
 
 echo "== Does it compute the same?"
@@ -104,8 +104,8 @@ for size in "${sizes[@]}"; do
     steps_of "pack-$size" "$size" trainer.cuda_graphs=$graphs
 done
 echo "== Training"
-within 86400 python3 -m arith_erd.launch.queue "$queue" "runs_dir=$out/runs" "scale=$scale" \
-    trainer.cuda_graphs=$graphs || true # a run that fails, or the end of the time, leaves the report to be written
+TRAIN="python3 train.py -m" within 86400 scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
+    || true # a run that fails, or the end of the time, leaves the report to be written
 
 echo "== Report"
 python3 -m arith_erd.report "$out/runs" --out "$out/report" || true

@@ -272,7 +272,7 @@ def test_run_computed_under_two_conditions_says_so(train, whole, interrupted, mo
     (part,) = whole.summary()["parts"]
     assert part["from_step"] == 0
     assert part["compiled"] is False
-    monkeypatch.setattr("arith_erd.training.conditions.device_name", lambda device: "another CPU, 7 threads")
+    monkeypatch.setattr("arith_erd.training.finish.device_name", lambda device: "another CPU, 7 threads")
     summary = train(*FOUR_EPOCHS).summary()
     assert summary["varied"] == ["device"]
     assert [part["from_step"] for part in summary["parts"]] == [0, 9]

@@ -1,10 +1,9 @@
 """Command-line programs over ``conf/``: one job, or with ``-m`` a sweep of them."""
 
-import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import hydra
@@ -14,7 +13,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ..config.compose import CONF, ConfigName, accept, compose, refusal
+from ..config.compose import CONF, ConfigName, accept, refusal
 from ..errors import UserError
 from ..system.boundary import program as whole_program
 from ..system.requeue import requeue
@@ -25,17 +24,14 @@ Program = Callable[[Any], None]
 """Takes a `Job`, or a `ProbeJob`."""
 
 
-def entry_point(
-    config_name: ConfigName, remark: Callable[[Any], str | None] | None = None
-) -> Callable[[Program], Callable[[], None]]:
+def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
     """Turn a function of a job into a command-line program over ``conf/``.
 
-    Every exception becomes one line. A sweep starts when all its jobs have been checked; a job that fails leaves the
-    others running, and the exit status is 1 then. A signal ends the program, or the whole sweep: see `signals`.
+    Every exception becomes one line, with an exit status that `system.boundary` documents. A sweep starts when all its
+    jobs have been checked; a job that fails leaves the others running. A signal ends the program, or the whole sweep.
 
     Args:
         config_name: of the primary configuration, ``train`` or ``probe``.
-        remark: what to say of a job below its configuration, when ``--cfg job`` prints that instead of running it.
     """
 
     def decorate(program: Program) -> Callable[[], None]:
@@ -70,31 +66,10 @@ def entry_point(
                     raise refusal(config_name, error, sys.argv[1:]) from error
                 if raised:
                     raise raised[0]
-                if remark and (overrides := _shown(sys.argv[1:])) is not None:
-                    said = remark(compose(config_name, overrides))
-                    print("" if said is None else f"# {said}\n", end="")
 
         return main
 
     return decorate
-
-
-def _shown(arguments: Sequence[str]) -> list[str] | None:
-    """The overrides of a command line that has ``--cfg job`` and no other option that composes differently."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--cfg", "-c")
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("--config-dir", "-cd")
-    known, others = parser.parse_known_intermixed_args(arguments)
-    if known.cfg != "job" or others:
-        return None
-    if known.config_dir is None:
-        return list(known.overrides)
-    if any(override.startswith("hydra.searchpath=") for override in known.overrides):
-        return None  # `compose` takes one of the two
-    folder = os.path.abspath(known.config_dir).replace("\\", "\\\\").replace("'", "\\'")
-    return [f"hydra.searchpath=['file://{folder}']", *known.overrides]
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:

@@ -1,7 +1,7 @@
 """Sweeps, as a sweeper of Hydra: all jobs are checked before the first starts, and a table at the end sums up.
 
 Hydra's own sweeper stops at a failed job, writes ``multirun.yaml`` into a folder, and is private to Hydra. This one
-writes nothing. Jobs whose last attempt was killed come last, so that they cannot keep the others from running.
+writes nothing, and works with any launcher. What became of a job is read from its run directories.
 """
 
 import io
@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,61 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ..config.compose import accept, refusal, without_hydra
-from ..config.job import ProbeJob
+from ..config.job import Job, ProbeJob
 from ..errors import UserError
-from ..system.boundary import explain
+from ..system.boundary import BUSY, FAILED, explain
 from ..system.signals import Preempted
-from . import slurm
-from .outcomes import Outcomes, SweepJob
+
+
+@dataclass
+class SweepJob:
+    """One job of a sweep.
+
+    Attributes:
+        title: ``job 3 (task=mul seed=4)``.
+        overrides: that make it, ``["task=mul", "seed=4"]``.
+        job: None until it has been accepted.
+        status: ``finished``, ``skipped``, ``failed`` or ``not finished``.
+        failure: a line; not the exception, whose frames would keep a whole model alive.
+        exit_status: of the failure.
+    """
+
+    title: str
+    overrides: list[str]
+    job: Job | ProbeJob | None = None
+    status: str = "not finished"
+    failure: str = ""
+    exit_status: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether its runs are on disk, finished; asked anew each time, since one job may become several packs."""
+        runs = self.job.runs() if self.job else []
+        return bool(runs) and all(run.finished for run in runs)
+
+    @property
+    def killed_before(self) -> bool:
+        """Whether an earlier attempt at one of its runs was killed."""
+        return any(run.killed for run in self.job.runs()) if self.job else False
+
+    def fail(self, error: Exception) -> None:
+        """Note an error, and say it now rather than at the end of a long sweep."""
+        self.failure, self.exit_status = explain(error)
+        self.status = "failed"
+        print(f"error: {self.title}: {self.failure}", file=sys.stderr)
+
+    def end(self, result: JobReturn) -> None:
+        """Note what a launcher returned."""
+        error = _error_of(result)
+        if error is not None:
+            self.fail(error)
+        elif self.status != "skipped":
+            self.status = "finished"
 
 
 class CheckedSweeper(Sweeper):
@@ -58,29 +106,28 @@ class CheckedSweeper(Sweeper):
 
         Raises:
             UserError: if the sweep as a whole is refused.
-            SystemExit: with status 1 if a job was refused, before any is started, or has failed.
-            Preempted: if a signal ended it.
+            SystemExit: with the status that `boundary` documents.
+            Preempted: if a signal ended it; jobs that a cluster has accepted continue.
         """
-        choices = self.config.hydra.runtime.choices
-        one_by_one = choices["hydra/launcher"] == "basic"
-        if self.config.get("fail_fast") is True and not one_by_one:
-            where = f"hydra/launcher={choices['hydra/launcher']}"
+        launcher = self.config.hydra.runtime.choices["hydra/launcher"]
+        here = launcher == "basic"
+        if self.config.get("fail_fast") is True and not here:
+            where = f"hydra/launcher={launcher}"
             raise UserError(f"fail_fast=true: {where} starts jobs at once; expected fail_fast=false")
-        outcomes = Outcomes(self._accepted(self._picked(arguments)))
-        outcomes.slurm_folder = slurm.job_folder(self.config.hydra.launcher)
+        jobs = self._accepted(self._picked(arguments))
         try:
-            if one_by_one:
-                self._run_here(outcomes)
+            if here:
+                self._run_one_by_one(jobs)
             else:
-                self._run_elsewhere(outcomes)
-        except Preempted as stop:
-            outcomes.show()
-            if outcomes.slurm_folder and (ids := slurm.submitted(outcomes.slurm_folder)):
-                end = f"to end them: scancel {' '.join(ids)}"
-                print(f"{stop.signal.name}: the submitted jobs continue; {end}", file=sys.stderr)
-                raise SystemExit(stop.code) from None
+                self._run_at_once(jobs)
+        except Preempted:
+            show(jobs)
+            if not here:
+                print(f"hydra/launcher={launcher}: jobs that were submitted continue", file=sys.stderr)
             raise
-        raise SystemExit(outcomes.show())
+        show(jobs)
+        failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
+        raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
 
     def _picked(self, arguments: Sequence[str]) -> list[list[str]]:
         """The overrides of every job; with ``item=3``, of that job alone."""
@@ -97,78 +144,74 @@ class CheckedSweeper(Sweeper):
             raise UserError(f"{picks[-1] if picks else f'item={item}'}: expected {one_of}")
         return [jobs[item]]
 
-    def _accepted(self, jobs: list[list[str]]) -> list[SweepJob]:
+    def _accepted(self, lines: list[list[str]]) -> list[SweepJob]:
         """The jobs, checked.
 
         Raises:
             SystemExit: if one of them could not be run, after a line for each.
         """
-        outcomes = Outcomes([SweepJob(overrides) for overrides in jobs])
+        jobs = [SweepJob(title, line) for title, line in zip(_titles(lines), lines, strict=True)]
         folders: set[Path] = set()
-        for job in outcomes.jobs:
-            number = len(outcomes.done)
+        for job in jobs:
             try:
-                self._accept(job)
+                job.job = self._accept(job.overrides)
                 if isinstance(job.job, ProbeJob):
                     job.job.take_folders(folders)
+                elif job.finished and not job.job.overwrite:
+                    job.status = "skipped"
             except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
-                outcomes.failures[number] = explain(error)[0]
-                print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)
-            outcomes.done.add(number)
-        if outcomes.failures:
+                job.fail(error)
+        if any(job.failure for job in jobs):
             print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
-            raise SystemExit(1)
-        return list(outcomes.jobs)
+            raise SystemExit(FAILED)
+        return jobs
 
-    def _accept(self, job: SweepJob) -> None:
+    def _accept(self, overrides: list[str]) -> Job | ProbeJob:
         config_name = self.config.hydra.job.config_name
         try:
-            composed = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
+            composed = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
             own, hydra_node = without_hydra(composed)
             if hydra_node.sweeper.params and not self.params:
                 experiment = hydra_node.runtime.choices.get("experiment")
                 raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-            job.job = accept(config_name, own, hydra_node)
+            return accept(config_name, own, hydra_node)
         except (HydraException, ValueError) as error:
-            raise refusal(config_name, error, job.overrides) from error
-        runs = job.job.runs()
-        job.finished_before = bool(runs) and all(run.finished for run in runs) and not job.overwrites
+            raise refusal(config_name, error, overrides) from error
 
-    def _run_here(self, outcomes: Outcomes) -> None:
-        """One after the other, in this process; those whose last attempt was killed come last."""
+    def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
+        """In this process. A job whose last attempt was killed comes last: it cannot keep the others from running."""
         logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
-        order = sorted(range(len(outcomes.jobs)), key=lambda number: outcomes.jobs[number].killed_before)
-        for number in order:
-            print(outcomes.title(number))
+        for number, job in sorted(enumerate(jobs), key=lambda numbered: numbered[1].killed_before):
+            print(job.title)
             # Not kept in a variable: the frames of a failed job's exception hold a whole model.
-            self._note(outcomes, number, *self.launcher.launch([outcomes.jobs[number].overrides], number))
-            if number in outcomes.failures:
-                print(f"error: {outcomes.title(number)}: {outcomes.failures[number]}", file=sys.stderr)
-                if self.config.get("fail_fast"):
-                    return
+            job.end(*self.launcher.launch([job.overrides], number))
+            if job.failure and self.config.get("fail_fast"):
+                return
 
-    def _run_elsewhere(self, outcomes: Outcomes) -> None:
-        """All at once, in processes that the launcher starts."""
+    def _run_at_once(self, jobs: list[SweepJob]) -> None:
+        """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
         try:
-            results = self.launcher.launch([job.overrides for job in outcomes.jobs], initial_job_idx=0)
-        except Exception as error:  # of the launcher, or of the first job that was killed
+            results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+        except Exception as error:
             print(f"error: {explain(error)[0]}", file=sys.stderr)
-            if outcomes.slurm_folder:
-                slurm.wait_for_all(outcomes.slurm_folder)
-            outcomes.show()
-            raise SystemExit(1) from None
-        outcomes.returned = True
-        for number, result in enumerate(results):
-            if error_of(result) is not None:
-                self._note(outcomes, number, result)
+            for job in jobs:
+                if job.status != "skipped" and job.finished:
+                    job.status = "finished"
+            return
+        for job, result in zip(jobs, results, strict=True):
+            job.end(result)
 
-    @staticmethod
-    def _note(outcomes: Outcomes, number: int, result: JobReturn) -> None:
-        error = error_of(result)
-        if error is None:
-            outcomes.done.add(number)
-        else:
-            outcomes.failures[number] = failure(error)
+
+def show(jobs: Sequence[SweepJob]) -> None:
+    """Print a table of the jobs, and a line for each failure."""
+    console = Console()
+    table = Table("job", "", "overrides", box=None, header_style="bold", pad_edge=False)
+    for number, job in enumerate(jobs):
+        table.add_row(str(number), job.status, Text(job.title.partition(" (")[2].removesuffix(")")))
+    console.print(table)
+    for number, job in enumerate(jobs):
+        if job.failure:
+            console.print(f"job {number}: {job.failure}", markup=False, highlight=False, soft_wrap=True)
 
 
 def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
@@ -192,7 +235,14 @@ def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]
     return [list(job) for job in itertools.product(*values.values())]
 
 
-def error_of(result: JobReturn) -> Exception | None:
+def _titles(lines: list[list[str]]) -> list[str]:
+    """``job 3 (task=mul seed=4)``: the number of each job, and the overrides that set it apart from the others."""
+    common = set.intersection(*map(set, lines)) if len(lines) > 1 else set()
+    varying = [" ".join(override for override in line if override not in common) for line in lines]
+    return [f"job {number} ({words})" if words else f"job {number}" for number, words in enumerate(varying)]
+
+
+def _error_of(result: JobReturn) -> Exception | None:
     """What a job raised; None if nothing."""
     if result.status == JobStatus.COMPLETED:
         return None
@@ -202,10 +252,3 @@ def error_of(result: JobReturn) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def failure(error: Exception) -> str:
-    """A line for a failed job, with the file that holds more."""
-    line, _ = explain(error)
-    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(error, UserError)]
-    return "; ".join([line, *notes])

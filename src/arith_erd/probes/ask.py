@@ -18,7 +18,6 @@ from ..plots.png import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
-from ..system.threads import sleeping_beside_others
 from .probe import Probe
 from .terminal import show
 
@@ -66,9 +65,8 @@ def answer(job: ProbeJob) -> None:
     if len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     # In a list, so that any is refused before the first is asked.
-    with sleeping_beside_others():
-        for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:
-            ask(job, question)
+    for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:
+        ask(job, question)
 
 
 def ask(job: ProbeJob, question: Question) -> None:

@@ -1,4 +1,16 @@
-"""The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing."""
+"""The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing.
+
+Exit statuses of ``train.py``, ``probe.py`` and the other programs:
+
+=====================  =================================================================================================
+0                      done; every job of a sweep is finished
+1 (`FAILED`)           input that was refused, a run that failed, or a sweep with such a job
+2                      an option that Hydra or argparse does not know
+70 (`INTERNAL`)        an error of ours; the line names the file with the traceback
+75 (`BUSY`)            another process trains this run; try again later
+128 + signal           stopped: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 138 SIGUSR1 (Linux); the same command continues
+=====================  =================================================================================================
+"""
 
 import contextlib
 import io
@@ -6,15 +18,19 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 from ..errors import UserError, first_line, printable
+from .lock import InUseError
 from .requeue import requeue
 from .signals import Preempted, signals_caught
 
-INTERNAL_ERROR = 70
-"""Exit status after an internal error: EX_SOFTWARE of sysexits.h."""
+FAILED = 1
+INTERNAL = 70
+"""EX_SOFTWARE of sysexits.h."""
+BUSY = 75
+"""EX_TEMPFAIL of sysexits.h."""
 
 
 def explain(error: BaseException) -> tuple[str, int]:
@@ -23,14 +39,14 @@ def explain(error: BaseException) -> tuple[str, int]:
     Training writes it to ``error.txt`` and adds the note "see FILE" to the error; then that file is named.
     """
     if isinstance(error, UserError):
-        return str(error), 1
+        return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
         safe = "files that were complete before are intact"
-        return printable(f"{error.filename}: {error.strerror or first_line(error)}; {safe}"), 1
+        return printable(f"{error.filename}: {error.strerror or first_line(error)}; {safe}"), FAILED
     seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
     where = seen[-1] if seen else _keep_traceback(error)
     line = printable(first_line(error))  # type: ignore[arg-type]
-    return f"internal error: {line}; the traceback is in {where}", INTERNAL_ERROR
+    return f"internal error: {line}; the traceback is in {where}", INTERNAL
 
 
 @contextlib.contextmanager
@@ -85,15 +101,15 @@ class LastingStream:
             stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        self._attempt(lambda: self._stream.write(text))
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._discard()
         return len(text)
 
     def flush(self) -> None:
-        self._attempt(self._stream.flush)
-
-    def _attempt(self, write: Callable[[], object]) -> None:
         try:
-            write()
+            self._stream.flush()
         except OSError:
             self._discard()
 
@@ -113,7 +129,7 @@ def _keep_traceback(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error))
     try:
         descriptor, path = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as failure:
         return f"no file ({failure.strerror})"

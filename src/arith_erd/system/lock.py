@@ -10,6 +10,10 @@ from pathlib import Path
 from ..errors import UserError
 
 
+class InUseError(UserError):
+    """Another process has the folder; its name and host are in the message."""
+
+
 @contextlib.contextmanager
 def holding(folder: Path) -> Iterator[None]:
     """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
@@ -19,8 +23,9 @@ def holding(folder: Path) -> Iterator[None]:
     if the server supports it (NFS does). On a file system without locks the block runs unlocked, and says so.
 
     Raises:
-        UserError: if another process holds the lock, naming the process and its host; if the folder cannot be written;
-            or if ``.lock`` is a link, since the holder's name would be written into another file.
+        InUseError: if another process holds the lock, naming the process and its host.
+        UserError: if the folder cannot be written; or if ``.lock`` is a link, since the holder's name would be written
+            into another file.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,14 +34,12 @@ def holding(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     with os.fdopen(descriptor, "r+") as file:
-        if os.fstat(descriptor).st_nlink > 1:
-            raise UserError(f"{folder}/.lock: a second name of another file; remove it")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "another process"
-            raise UserError(f"{folder}: in use by {holder}; wait for it, or end it") from None
+            raise InUseError(f"{folder}: in use by {holder}; wait for it, or end it") from None
         except OSError as error:
             alone = "make sure that no other process trains the same run"
             print(f"{folder}: cannot be locked here ({error.strerror}); {alone}")

@@ -8,7 +8,7 @@ Slurm, ahead of a time limit. `requeue` says what happens to a job of Slurm then
 Third-party handlers of SIGUSR1 and SIGUSR2 keep their signals, and are called between two steps too: under
 hydra-submitit-launcher, submitit is told of a time limit, requeues the job, and exits.
 
-The exit status is 128 + the signal's number: 143, 129, 138 (on Linux) or 130.
+`boundary` documents the exit status.
 """
 
 import contextlib
@@ -103,11 +103,6 @@ class Inbox:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             self.check()  # also replaces Lightning's own SIGTERMException
 
-    def wait_longer(self) -> None:
-        """For a program that has been asked to stop and waits for others, which take `GRACE` themselves."""
-        if self.received is not None:
-            self._leave_in(2 * GRACE)
-
     def asked(self) -> bool:
         """Whether a signal waits."""
         return self.received is not None or bool(self.waiting)
@@ -168,7 +163,6 @@ class Inbox:
 
 _inbox = Inbox()
 signals_caught, deferred, asked, check = _inbox.caught, _inbox.deferred, _inbox.asked, _inbox.check
-wait_longer = _inbox.wait_longer
 
 
 def _in_main_thread() -> bool:

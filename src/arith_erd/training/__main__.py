@@ -5,22 +5,12 @@ import sys
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..runs import overwriting
-from ..runs.kept import NOTHING
 from ..runs.provenance import skipped
 from ..system.files import require_writable
 from ..system.threads import settle_threads
 
 
-def disk(job: Job) -> str | None:
-    """How much disk the job needs, where it keeps weights over time; torch is loaded only then."""
-    if job.checkpoint.keep == NOTHING:
-        return None
-    from .disk import disk_line
-
-    return disk_line(job)
-
-
-@entry_point("train", remark=disk)
+@entry_point("train")
 def main(job: Job) -> None:
     runs = job.runs()
     waiting = any(overwriting.successor(run).finished for run in runs)  # to take the place of an old run

@@ -2,8 +2,6 @@
 
 import logging
 import os
-import shutil
-import sysconfig
 import warnings
 from pathlib import Path
 
@@ -15,19 +13,16 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError
+from ..losses import Loss
 from ..system.files import own_folder
 from ..system.products import settle_products
-from . import memory, recipe
 from .checkpoint import CheckpointFile
-from .compiling import compiles_layers
+from .compiling import wants_compile
 from .data import TableData
 from .module import LitPack
 from .pack import Pack
+from .recipe import optimizer_of, schedule_of
 from .trial import try_step
-
-LONG = 20e12
-"""Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
-(nanoGPT, 14 epochs) with nothing in the compiler's cache; see benchmarks/README.md."""
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
@@ -36,7 +31,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     Args:
         job: whose seeds make up the pack.
         device: where it will be trained; the pack is still on the CPU.
-        data: as `table_data` makes it, where that has been done.
+        data: as `table_data` makes it, where that has been done; its loss becomes the pack's.
 
     Raises:
         UserError: if the network or its recipe do not take their options, or could not train a pack.
@@ -47,16 +42,29 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     if compile:
         _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
-    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, recipe.loss_of(job))
-    recipe.begin_loss(job, pack, data)
+    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
+    _begin_loss(job, pack, data)
     try_step(job, pack, data)
-    optimizer = recipe.optimizer_of(job, device)
-    schedule = recipe.schedule_of(job, data, optimizer)
+    optimizer = optimizer_of(job, device)
+    schedule = schedule_of(job, data, optimizer)
     interval = job.model.scheduler.interval if job.model.scheduler else "step"
     module = LitPack(pack, optimizer, job.model.gradient_clip, schedule, interval)
     if job.trainer.precision == "64-true":
         module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
     return module
+
+
+def _begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Give the loss of a pack its parameters, if it has any.
+
+    Raises:
+        UserError: if the task and the activation do not go together with it, or the network's or its own code fails.
+    """
+    if pack.loss.site is not None:
+        with job.model.net.blamed():
+            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
+        with job.model.loss.blamed():
+            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
 
 
 def _keep_compiled_code_private() -> None:
@@ -68,13 +76,13 @@ def _keep_compiled_code_private() -> None:
 
 
 def table_data(job: Job) -> TableData:
-    """The task's table, cut in two by the split, with what the loss wants to know of each example.
+    """The task's table, cut in two by the split, with the loss and what it wants to know of each example.
 
     Raises:
         UserError: if the split leaves nothing to train on, or nothing to validate on; or the task does
             not have what the loss wants.
     """
-    data = TableData(job.task, job.split, job.seeds, job.data.batch_size, recipe.loss_of(job).targets)
+    data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss))
     held_out, whole = len(data.validation[0]), job.task.size
     if not 0 < held_out < whole:
         group = job.resolved["split"]
@@ -112,51 +120,3 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     except (MisconfigurationException, RuntimeError, ValueError) as error:
         options_given = f"trainer.accelerator={options.accelerator}, trainer.precision={options.precision}"
         raise UserError(f"{options_given}: {error}") from error
-
-
-def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
-    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if the run is long enough to gain.
-
-    On a CPU it takes a minute or more, and five for packs of tiny networks, which ``auto`` leaves alone: see `Pack`.
-    """
-    option = job.trainer.compile
-    if option != "auto":
-        return bool(option)
-    if device.type == "cuda":
-        return True
-    with torch.device("meta"):
-        network = job.network()
-    long = _operations(job, network, steps_per_epoch) >= LONG
-    return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
-
-
-def _has_compiler() -> bool:
-    """Whether a C++ compiler and Python's headers are there, as the compiled code needs them."""
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    return header.is_file() and shutil.which(os.environ.get("CXX", "g++")) is not None
-
-
-def _operations(job: Job, network: torch.nn.Module, steps_per_epoch: int) -> int:
-    """Of training all seeds: 6 N T each, of N parameters and T tokens."""
-    parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
-    tokens = _batch_size(job) * (job.task.prompt_length + job.task.width)
-    return 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs
-
-
-def _batch_size(job: Job) -> int:
-    """Examples in a batch; the whole table where it has fewer than ``data.batch_size``."""
-    return min(job.data.batch_size, job.task.size)
-
-
-def capacity(job: Job) -> int:
-    """How many replicas of a job its device holds, at least one."""
-    device = make_trainer(job.trainer, []).strategy.root_device
-    with torch.device("meta"):
-        network = job.network()
-        if job.trainer.precision == "64-true":
-            network.double()
-        lengths = (job.task.prompt_length, job.task.width)
-        prompt, answer_in = (torch.zeros(_batch_size(job), n, dtype=torch.int64) for n in lengths)
-        with job.model.net.blamed():
-            replica = memory.training_bytes(network, prompt, answer_in)
-    return memory.replicas_that_fit(len(job.seeds), replica, device)

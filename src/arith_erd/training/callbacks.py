@@ -38,28 +38,21 @@ class KeepRows(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter() - self.spent
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        self.learning_rate = _learning_rate(trainer)
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
+        self.learning_rate = float(max(rates, default=0.0))
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         seconds = self._seconds()
-        rows: list[Row] = [{**row, "seconds": seconds} for row in _rows(pl_module)]
+        rows: list[Row] = [{**row, "seconds": seconds} for row in _pack(pl_module).rows]
         self.run.append_metrics(rows)
         self.logger.log([{**row, "learning_rate": self.learning_rate} for row in rows])
 
     def _seconds(self) -> float:
         return 0.0 if self.started is None else time.perf_counter() - self.started
-
-
-def _learning_rate(trainer: L.Trainer) -> float:
-    """The largest of the optimizer's groups; 0 for an optimizer without one."""
-    rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
-    return float(max(rates, default=0.0))
 
 
 class KeepWeights(L.Callback):
@@ -72,8 +65,7 @@ class KeepWeights(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         epoch = trainer.current_epoch + 1
         if epoch in self.keep:
-            assert isinstance(pl_module, LitPack)
-            save_weights(self.run, pl_module.pack, epoch)
+            save_weights(self.run, _pack(pl_module).pack, epoch)
 
 
 class StopAtAccuracy(L.Callback):
@@ -101,11 +93,11 @@ class StopAtAccuracy(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
         with torch.no_grad():
             for index, (_row, weights) in self.ended.items():
-                for parameter, weight in zip(_parameters(pl_module), weights, strict=True):
+                for parameter, weight in zip(_pack(pl_module).pack.parameters(), weights, strict=True):
                     parameter[index] = weight
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        rows = _rows(pl_module)
+        rows = _pack(pl_module).rows
         for index, (row, _weights) in self.ended.items():
             rows[index] = {**row, "epoch": rows[index]["epoch"]}
         self._end(trainer, pl_module, rows)
@@ -113,18 +105,15 @@ class StopAtAccuracy(L.Callback):
     def _end(self, trainer: L.Trainer, pl_module: L.LightningModule, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
             if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
-                self.ended[index] = row, [p[index].detach().clone() for p in _parameters(pl_module)]
+                self.ended[index] = row, [p[index].detach().clone() for p in _pack(pl_module).pack.parameters()]
         trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.ended) == len(rows))
 
 
 class EpochProgress(L.Callback):
-    """A bar that moves while an epoch trains, and the last epoch's mean over the replicas beside it.
+    """A bar that moves with every step, and the last epoch's mean over the replicas beside it.
 
     Silent unless standard error is a terminal.
     """
-
-    TRAINING = 0.75
-    """The share of an epoch that its steps take; the rest is evaluation, see benchmarks/README.md."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
@@ -133,41 +122,28 @@ class EpochProgress(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not self.console.is_terminal:
             return
+        text = "the first epoch compiles" if _pack(pl_module).pack.compiled else ""
+        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"))
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
             BarColumn(bar_width=None),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("left"),
+            *columns,
             console=self.console,
             refresh_per_second=2,
             speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
         )
+        self.bar = self.progress.add_task(text, total=trainer.max_epochs, epoch=trainer.current_epoch)
         self.progress.start()
-        assert isinstance(pl_module, LitPack)
-        self.bar = self.progress.add_task(
-            "the first epoch compiles" if pl_module.pack.compiled else "",
-            total=trainer.max_epochs,
-            completed=self._completed(trainer),  # type: ignore[arg-type]  # rich takes fractions
-            epoch=trainer.current_epoch,
-        )
+        self._move(trainer)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        often = max(1, trainer.num_training_batches // 48)  # rich remembers 1000 moves
-        if self.progress is not None and trainer.global_step % often == 0:
-            self.progress.update(self.bar, completed=self._completed(trainer))
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._move(trainer)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.progress is None:
-            return
-        rows = _rows(pl_module)
+        rows = _pack(pl_module).rows
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
         text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
-        epoch = trainer.current_epoch + 1
-        self.progress.update(self.bar, completed=epoch, epoch=epoch, description=text)
+        self._move(trainer, epoch=trainer.current_epoch + 1, description=text)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()
@@ -175,10 +151,11 @@ class EpochProgress(L.Callback):
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         self._stop()
 
-    def _completed(self, trainer: L.Trainer) -> float:
-        """Epochs, with what has been done of this one, also before an interruption."""
-        steps = trainer.global_step / trainer.num_training_batches - trainer.current_epoch
-        return trainer.current_epoch + self.TRAINING * steps
+    def _move(self, trainer: L.Trainer, **fields: Any) -> None:
+        """To the epochs that are done, with the steps of this one, also those before an interruption."""
+        if self.progress is not None:
+            done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
+            self.progress.update(self.bar, completed=done, **fields)
 
     def _stop(self) -> None:
         if self.progress is not None:
@@ -186,12 +163,6 @@ class EpochProgress(L.Callback):
             self.progress = None
 
 
-def _rows(pl_module: L.LightningModule) -> list[Row]:
+def _pack(pl_module: L.LightningModule) -> LitPack:
     assert isinstance(pl_module, LitPack)
-    return pl_module.rows
-
-
-def _parameters(pl_module: L.LightningModule) -> list[torch.nn.Parameter]:
-    """The stacked weights of the pack, (R, ...) each."""
-    assert isinstance(pl_module, LitPack)
-    return list(pl_module.pack.parameters())
+    return pl_module

@@ -1,5 +1,9 @@
-"""How a pack is compiled: in which pieces, and with which options of Inductor, the compiler behind `torch.compile`."""
+"""Whether a pack is compiled, in which pieces, and with which options of Inductor, the compiler of `torch.compile`."""
 
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -7,10 +11,38 @@ from torch import nn
 from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
+from ..config.job import Job
 from ..models.network import Network
 
+LONG = 20e12
+"""Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
+(nanoGPT, 14 epochs) with nothing in the compiler's cache; see benchmarks/README.md."""
 LARGE = 100_000
 """Parameters from which a replica keeps two CPU cores busy by itself."""
+
+
+def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
+    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if the run is long enough to gain.
+
+    On a CPU it takes a minute or more, and five for packs of tiny networks, which ``auto`` leaves alone: see `Pack`.
+    """
+    option = job.trainer.compile
+    if option != "auto":
+        return bool(option)
+    if device.type == "cuda":
+        return True
+    with torch.device("meta"):
+        network = job.network()
+    parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
+    tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.width)
+    long = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs >= LONG  # 6 N T, the usual estimate
+    return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
+
+
+def _has_compiler() -> bool:
+    """Whether a C++ compiler and Python's headers are there, as the compiled code needs them."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return header.is_file() and shutil.which(os.environ.get("CXX", "g++")) is not None
 
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import Array
+from ..losses import CrossEntropy, Loss
 from ..seeds import Stream, derive
 from ..splits import Split
-from ..tasks import Examples, Task
+from ..tasks import Task
 
 Batch = tuple[Tensor, ...]
 """Prompts, completions, and the loss's targets if it has any."""
@@ -82,7 +82,7 @@ class TableData(L.LightningDataModule):
         split: says which examples are held out for validation.
         seeds: of the replicas, for the order of their batches.
         batch_size: examples that one replica sees in a step.
-        targets: gives what the loss wants to know of each example of the table, (N, k) or None.
+        loss: that the pack will minimise; it may want to know something of each example.
     """
 
     def __init__(
@@ -91,16 +91,17 @@ class TableData(L.LightningDataModule):
         split: Split,
         seeds: Sequence[int],
         batch_size: int = 128,
-        targets: Callable[[Task, Examples], Array | None] = lambda task, examples: None,
+        loss: Loss | None = None,
     ) -> None:
         super().__init__()
+        self.loss = loss or CrossEntropy()
         self.task = task
         self.seeds = tuple(seeds)
         self.batch_size = batch_size
         examples = task.examples()
         held_out = np.asarray(split(examples))
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
-        wanted = targets(task, examples)
+        wanted = self.loss.targets(task, examples)  # (N, k) or None
         extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = (tokens[0][held_out], tokens[1][held_out])

@@ -1,17 +1,90 @@
-"""The end of a run: final weights, one evaluation that decodes, curves, and the summary that makes it finished."""
+"""The end of a run: final weights, one evaluation that decodes, curves, and the summary that makes it finished.
 
+The summary says under which conditions each part of the run was computed. A run that is resumed under other conditions
+is correct, but equals an uninterrupted one only up to rounding.
+"""
+
+import json
+from collections import Counter
+from typing import Any
+
+import lightning as L
 import numpy as np
 from safetensors.torch import save
 
 from ..config.job import Job
+from ..errors import UserError, printable
 from ..models.decoding import answers
 from ..plots.curves import learning_curves
 from ..plots.png import save_png
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
-from .conditions import Conditions
+from ..system.machine import device_name, versions
 from .data import TableData
+from .module import LitPack
 from .pack import Pack
+
+
+class Conditions(L.Callback):
+    """Keeps in every checkpoint the parts in which a run was computed.
+
+    Attributes:
+        now: the conditions of this process: all that can change the last digits, beside the configuration.
+        parts: in order, as ``{"from_step": 41, "compiled": False, "device": "AMD EPYC, 2 threads", ...}``.
+    """
+
+    def __init__(self) -> None:
+        self.device = ""
+        self.versions: dict[str, str | None] = {}
+        self.now: dict[str, Any] = {}
+        self.parts: list[dict[str, Any]] = []
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, LitPack)
+        self.device, self.versions = device_name(trainer.strategy.root_device), versions()
+        self.now = {"compiled": pl_module.pack.compiled, "device": self.device, **self.versions}
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        step = trainer.global_step
+        if not self.parts and step:  # a checkpoint of a version that kept no conditions
+            self.parts.append({"from_step": 0})
+        if not self.parts or {**self.parts[-1], "from_step": None} != {**self.now, "from_step": None}:
+            self.parts.append({"from_step": step, **self.now})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"parts": self.parts}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Raises TypeError or ValueError for a state that cannot go into ``summary.json``."""
+        self.parts = [dict(part) for part in json.loads(json.dumps(state_dict["parts"]))]
+
+    @property
+    def varied(self) -> list[str]:
+        """The names of the conditions that changed between two parts, as far as they were recorded."""
+        return [name for name in self.now if len({str(part[name]) for part in self.parts if name in part}) > 1]
+
+    def describe(self) -> str:
+        """One line for people: what changed."""
+        changes = [f"{name} " + ", then ".join(str(part.get(name, "?")) for part in self.parts) for name in self.varied]
+        parts = printable(f"{len(self.parts)} parts ({'; '.join(changes)})")
+        return f"trained in {parts}: equal to a run in one part up to rounding only"
+
+
+def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> None:
+    """Count what a run has done, before anything says that it is finished.
+
+    Raises:
+        UserError: unless it has taken all steps of its epochs, and has one row for each epoch and seed.
+    """
+    rows = Counter((row["epoch"], row["seed"]) for row in run.metrics())
+    epochs = max((epoch for epoch, _seed in rows), default=0)
+    steps = epochs * data.steps_per_epoch
+    whole = {(epoch, seed): 1 for epoch in range(1, epochs + 1) for seed in pack.seeds}
+    if trainer.global_step != steps or rows != whole or not (epochs == trainer.max_epochs or trainer.should_stop):
+        done = f"{trainer.global_step:,} steps and {rows.total():,} rows"
+        wanted = f"{steps:,} steps and {len(whole):,} rows, one for each epoch and seed"
+        again = f"delete {run.checkpoint.name} to start again"
+        raise UserError(f"{run.path}: has {done} of {epochs} epochs; expected {wanted}; {again}")
 
 
 def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
@@ -55,12 +128,13 @@ def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], c
     """Write ``summary.json``."""
     run, rows = job.run, job.run.metrics()
     epochs = rows[-1]["epoch"]
+    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
     run.finish(
         {
             "params": parameters(pack),
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
-            "train_flops": training_flops(pack, data, epochs),
+            "train_flops": 6 * parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
             "device": conditions.device,
             "versions": conditions.versions,
             "varied": conditions.varied,
@@ -75,10 +149,9 @@ def parameters(pack: Pack) -> int:
     return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
 
 
-def training_flops(pack: Pack, data: TableData, epochs: int) -> int:
-    """Of one replica: six operations for each parameter and token, the usual estimate."""
-    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
-    return 6 * parameters(pack) * tokens
+def megabytes(pack: Pack) -> float:
+    """What the weights of all replicas after one epoch take on the disk."""
+    return sum(p.numel() * p.element_size() for p in pack.stacked.parameters()) / 1e6
 
 
 def describe(summary: Row) -> str:
@@ -87,5 +160,5 @@ def describe(summary: Row) -> str:
     return (
         f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "
         f"sequences, mean absolute error {summary['val_mae']:.3g}, "
-        + (f"95% at epoch {reached}" if reached else "95% not reached")
+        + (f"95% at epoch {reached}" if reached else "never reached 95%")
     )

@@ -1,30 +1,83 @@
-"""How many replicas fit into a device's memory, estimated from one network without running it."""
+"""Memory: what a replica needs, and what there is. Both are known before anything is allocated."""
 
 import gc
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from ..config.job import Job
+from ..errors import UserError
 from ..models.dropout import set_dropout_keys
+from ..models.network import Network
+from ..seeds import format_seeds
 from ..system.machine import device_name
 
-PLANNED = 0.6  # of the free memory; the rest is for temporary tensors of the backward pass and the evaluation
+PLANNED = 0.6
+"""Of the memory; the rest is for temporary tensors of the backward pass and of the evaluation."""
+COPIES = 4
+"""Of each weight: itself, its gradient and Adam's two moments."""
 
 
-def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int:
-    """Bytes that one replica keeps during a training step, measured on the ``meta`` device without computing anything.
+def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
+    """On CUDA what the driver says is free; else what the machine, the container and ``ulimit -v`` allow."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()  # left by an earlier job of a sweep
+        return int(torch.cuda.mem_get_info(device)[0])
+    page = os.sysconf("SC_PAGE_SIZE")
+    limits = [page * os.sysconf("SC_PHYS_PAGES"), *_container_limits(root)]
+    virtual = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if virtual != resource.RLIM_INFINITY:
+        with suppress(OSError):  # not Linux
+            virtual -= page * int((root / "proc/self/statm").read_text().split()[0])
+        limits.append(max(0, virtual))
+    return min(limits)
 
-    These are four times its weights (with gradients and Adam's two moments), and the activations saved for the backward
-    pass.
 
-    Args:
-        network: in training mode; its dropout layers get keys.
-        prompt: (B, P).
-        answer_in: (B, m).
+def _container_limits(root: Path) -> Iterator[int]:
+    """The limits of this process's control groups, from its own to the top; of version 1 what a container sees."""
+    top = root / "sys/fs/cgroup"
+    group = top
+    with suppress(OSError):
+        lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
+        group = top / next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    for file in (*(folder / "memory.max" for folder in (group, *group.parents)), top / "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such file, or the word "max"
+            yield int(file.read_text())
+
+
+def replica_bytes(job: Job, most: int) -> int:
+    """Bytes that one replica keeps during a training step, from a network on ``meta``, which has no memory.
+
+    These are `COPIES` of its weights, and the activations saved for the backward pass; those of a network that fails,
+    which `trial` refuses, are left out.
+
+    Raises:
+        UserError: if the weights alone need more than ``most``; the rest of the network is not built then.
     """
+    sizes = (job.task.prompt_length, job.task.width)
+    batch = min(job.data.batch_size, job.task.size)
+    activations = 0
+    with torch.device("meta"):
+        with _weights_within(job, most):
+            network = job.network()
+        if job.trainer.precision == "64-true":
+            network.double()
+        with suppress(Exception):
+            activations = _saved_bytes(network, *(torch.zeros(batch, n, dtype=torch.int64) for n in sizes))
+    return COPIES * sum(p.numel() * p.element_size() for p in network.parameters()) + activations
+
+
+def _saved_bytes(network: Network, prompt: Tensor, answer_in: Tensor) -> int:
+    """Bytes that a step saves for its backward pass, weights apart: prompt (B, P), answer_in (B, m)."""
     set_dropout_keys(network, torch.zeros(2, dtype=torch.int32, device=prompt.device))
     saved: dict[int, int] = {}  # bytes by storage: many saved tensors are views of the same one
 
@@ -36,32 +89,75 @@ def training_bytes(network: nn.Module, prompt: Tensor, answer_in: Tensor) -> int
     with saved_tensors_hooks(note, lambda tensor: tensor):
         logits = network(prompt, answer_in)
         loss = F.cross_entropy(logits.flatten(0, 1), answer_in.flatten())  # keeps every noted storage alive
-    weights = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in network.parameters()}
-    activations = sum(size for storage, size in saved.items() if storage not in weights)
+    weights = {p.untyped_storage()._cdata for p in network.parameters()}
+    size = sum(size for storage, size in saved.items() if storage not in weights)
     del loss
-    return 4 * sum(weights.values()) + activations
+    return size
 
 
-def free_bytes(device: torch.device) -> int:
-    """Memory that a program may still take: on CUDA as the driver reports it, elsewhere half of the machine's."""
-    if device.type == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()  # left by an earlier job of a sweep
-        return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+@contextmanager
+def _weights_within(job: Job, most: int) -> Iterator[None]:
+    """Stop building a network as soon as its weights, `COPIES` of each, need more than ``most`` bytes."""
+    total = 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal total
+        total += COPIES * parameter.numel() * parameter.element_size()
+        if total > most:
+            size = f"more than {most / 2**30:.3g} GiB, all there is, for the weights of one seed"
+            raise UserError(f"model={job.model.name}: {size}; expected a smaller network (model.net)")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
-def replicas_that_fit(wanted: int, replica: int, device: torch.device) -> int:
-    """How many of the ``wanted`` replicas to train at once, at least one; prints a line if not all fit.
+def capacity(job: Job, device: torch.device) -> int:
+    """How many replicas of a job to train at once, at least one; prints a line if not all fit.
 
-    Args:
-        wanted: number of replicas.
-        replica: bytes of one.
-        device: where they are trained.
+    Raises:
+        UserError: if not even one fits.
     """
-    free = free_bytes(device)
-    count = max(1, int(PLANNED * free / replica))
-    if count < wanted:
+    free = available_bytes(device)
+    replica = replica_bytes(job, free)
+    planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
+    count = max(1, int(planned / replica))
+    if count < len(job.seeds):
         gibibytes = f"{replica / 2**30:.2g} GiB a replica, {free / 2**30:.3g} GiB free on {device_name(device)}"
-        print(f"pack.max_replicas=auto: {gibibytes}; {wanted} replicas become several packs")
+        print(f"pack.max_replicas=auto: {gibibytes}; {len(job.seeds)} replicas become several packs")
     return count
+
+
+def require_room(job: Job, device: torch.device) -> None:
+    """Refuse a pack that needs more memory than there is.
+
+    Raises:
+        UserError: saying how much, and what to make smaller.
+    """
+    free = available_bytes(device)
+    needed = len(job.seeds) * replica_bytes(job, free)
+    if needed > free:
+        raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
+
+
+@contextmanager
+def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
+    """Turn an allocation that fails, on a CPU or a GPU, into a `UserError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+        if not full:
+            raise
+        raise _does_not_fit(job, device, "out of memory") from error
+
+
+def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
+    replicas = f"{len(job.seeds)} replica(s) at data.batch_size={job.data.batch_size}"
+    smaller = "data.batch_size" if len(job.seeds) == 1 else "pack.max_replicas"
+    return UserError(
+        f"seed={format_seeds(job.seeds)}: {replicas} do not fit into the memory of {device_name(device)} ({why}); "
+        f"expected a smaller {smaller}"
+    )

@@ -1,4 +1,4 @@
-"""The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimiser."""
+"""The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimizer."""
 
 import math
 from collections.abc import Callable
@@ -14,8 +14,46 @@ from ..errors import UserError
 from ..models.decoding import shift_right
 from ..runs import Row
 from .data import Batch
-from .metrics import SequenceAccuracy, TokenAccuracy
 from .pack import Pack
+from .recipe import change_rate
+
+
+class TokenAccuracy(Metric):
+    """Probability of the right next token, given the right ones before it, of each replica (paper, section 3.2)."""
+
+    full_state_update = False
+    higher_is_better = True
+    hits: Tensor
+    total: Tensor
+
+    def __init__(self, replicas: int) -> None:
+        super().__init__()
+        self.add_state("hits", torch.zeros(replicas, dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("total", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def right(self, token_hits: Tensor) -> Tensor:
+        """What counts as one hit, of token hits (R, B, m)."""
+        return token_hits
+
+    def update(self, predicted: Tensor, completion: Tensor) -> None:
+        """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas."""
+        hits = self.right(predicted == completion)
+        self.hits += hits.flatten(1).sum(dim=1)
+        self.total += hits[0].numel()
+
+    def compute(self) -> Tensor:
+        """Fractions (R,); torchmetrics drops the axis if R is 1."""
+        return self.hits.double() / self.total
+
+
+class SequenceAccuracy(TokenAccuracy):
+    """Probability of a wholly right completion (paper, section 3.2).
+
+    Teacher-forced predictions give the autoregressive accuracy exactly: see `arith_erd.models.decoding`.
+    """
+
+    def right(self, token_hits: Tensor) -> Tensor:
+        return token_hits.all(dim=-1)
 
 
 def accuracies(replicas: int, prefix: str) -> MetricCollection:
@@ -95,7 +133,10 @@ class LitPack(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
         targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
-        losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
+        try:
+            losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
+        except StopIteration as error:  # to Lightning it would be the end of the epoch
+            raise UserError(f"step {self.global_step + 1}: the network or the loss raises StopIteration") from error
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
@@ -114,6 +155,9 @@ class LitPack(L.LightningModule):
         scale = (self.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        change_rate(scheduler)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)

@@ -1,4 +1,4 @@
-"""What a replica is trained with: its optimizer, how the rate changes, and its loss. All are tried before a run starts.
+"""What a replica is trained with: its optimizer, and how the rate changes.
 
 A pack has one optimizer for the stacks of all replicas' parameters. That is as good as one for each replica if the
 optimizer works on every number by itself, as Adam does. One that mixes the numbers of a tensor would let the replicas
@@ -17,14 +17,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..losses import Loss
 from .data import TableData
-from .pack import Pack
 
 STEPS = 3
 CLOSE = 1e-6  # of the largest update; rounding in 64 bits is far below, a norm over two replicas far above
-
-DRY = 100_000  # changes of the rate tried before a run, 25 us each; the paper's longest run has 96,000
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
@@ -92,8 +88,8 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
     epoch.
 
     Raises:
-        UserError: if the class does not take its options, needs more than the number of steps, does not last for the
-            whole run, or leads to a rate that is negative or not finite.
+        UserError: if the class does not take its options, needs more than the number of steps, or begins with a rate
+            that is negative or not finite.
     """
     schedule = job.model.scheduler
     if schedule is None:
@@ -103,51 +99,31 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
     takes = inspect.signature(factory.load(LRScheduler)).parameters
     more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
     made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
-    _run_dry(made, make, job.trainer.max_epochs * changes)
-    return made
 
-
-def _run_dry(made: Callable[[Optimizer], LRScheduler], make: MakeOptimizer, changes: int) -> None:
-    """Take a scheduler through a whole run, or the first `DRY` changes of the rate, with nothing to train.
-
-    Raises:
-        UserError: if it raises, or a step would be made at a rate that is negative or not finite.
-    """
-    value = torch.nn.Parameter(torch.zeros(1))
+    value = torch.nn.Parameter(torch.zeros(1))  # tried with nothing to train
     value.grad = torch.zeros_like(value)
     optimizer = make([{"params": [value]}])
     scheduler = made(optimizer)
     optimizer.step()  # schedulers warn where it comes later
-    for change in range(min(changes, DRY)):
-        rate = float(optimizer.param_groups[0]["lr"])
-        if not 0 <= rate < math.inf:
-            raise UserError(
-                f"model.scheduler: the rate is {rate:.4g} after {change:,} of {changes:,} changes; "
-                "expected a schedule with rates of at least 0"
-            )
-        try:
-            scheduler.step()
-        except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
-            expected = "a function of the step alone" if change == 0 else "a schedule for all epochs of the run"
-            raise UserError(
-                f"model.scheduler: change {change + 1:,} of {changes:,} fails with {first_line(error).rstrip('.')}; "
-                f"expected {expected}"
-            ) from error
+    change_rate(scheduler)
+    return made
 
 
-def loss_of(job: Job) -> Loss:
-    """The loss of a job, without parameters yet."""
-    return job.model.loss.build(Loss)
-
-
-def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
-    """Give the loss of a pack its parameters.
+def change_rate(scheduler: LRScheduler) -> None:
+    """Take a scheduler one step further, after the step that the rate until now was for.
 
     Raises:
-        UserError: if the task and the activation do not go together with it, or the network's or its own code fails.
+        UserError: if that rate was negative or not finite, or the scheduler raises: `OneCycleLR` does at its end.
     """
-    if pack.loss.site is not None:
-        with job.model.net.blamed():
-            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
-        with job.model.loss.blamed():
-            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
+    change = scheduler.last_epoch + 1
+    for group in scheduler.optimizer.param_groups:
+        if not 0 <= float(group["lr"]) < math.inf:
+            accepted = "expected a schedule with rates of at least 0"
+            raise UserError(f"model.scheduler: the rate is {float(group['lr']):.4g} at step {change:,}; {accepted}")
+    try:
+        scheduler.step()
+    except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
+        accepted = "expected a function of the step alone, for all epochs of the run"
+        raise UserError(
+            f"model.scheduler: change {change:,} fails with {first_line(error).rstrip('.')}; {accepted}"
+        ) from error

@@ -1,29 +1,34 @@
 """Resuming: the choice and the check of the checkpoint.
 
-Callbacks, checkpoint, data and module restore their own state.
-
 `find_checkpoint` decides where a run continues, after checking that the file is whole and fits; `Resumption` does what
-is left once Lightning has loaded it. Random streams need nothing: they are functions of the step (`arith_erd.seeds`).
+is left once Lightning has loaded it. Callbacks, checkpoint, data and module restore their own state. Random streams
+need nothing: they are functions of the step (`arith_erd.seeds`).
+
+A run with more epochs continues from the end of a shorter one (`continue_shorter`), if that one still has its
+``last.ckpt``: two runs that differ in ``trainer.max_epochs`` alone share all their first epochs, bit for bit. A
+schedule that depends on the number of epochs has it in its own options too, so such runs differ in more.
 """
 
+import errno
+import shutil
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 
+from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import is_plain, load_tensors
-from ..runs import Keep, Run
+from ..runs import Keep, Run, identity
+from ..system.files import replacing
 from .checkpoint import position
 from .module import LitPack
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
-
-
 SCHEDULED = frozenset({"lr", "momentum", "betas"})
 """Options of an optimizer that a scheduler of torch changes."""
 
@@ -42,16 +47,14 @@ class Resumption(L.Callback):
         self.started = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, LitPack)
         self.started = True
         if trainer.global_step > 0:
             print(f"{self.run.path}: resuming from {position(trainer)}")
-        self.run.write_metrics(row for row in self.run.metrics() if row["epoch"] <= trainer.current_epoch)
-        self.run.drop_kept_after(trainer.current_epoch)
-        self._report_missing(trainer.current_epoch, pl_module)
-
-    def _report_missing(self, epochs: int, pl_module: L.LightningModule) -> None:
-        """Say which weights are not there: the run began with another ``checkpoint.keep``, or they were deleted."""
-        assert isinstance(pl_module, LitPack)
+        epochs = trainer.current_epoch
+        self.run.write_metrics(row for row in self.run.metrics() if row["epoch"] <= epochs)
+        self.run.drop_kept_after(epochs)
+        # The run began with another ``checkpoint.keep``, or they were deleted.
         if missing := self.run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
             print(f"{self.run.path}: weights of {len(missing)} earlier epoch(s) were not kept, and cannot be any more")
 
@@ -73,7 +76,7 @@ def find_checkpoint(run: Run, module: LitPack, trainer: L.Trainer) -> Path | Non
     If the last one is damaged, or missing because of a kill between two renames, the previous one takes its place.
 
     Raises:
-        UserError: if no checkpoint that is there can be read, or ``metrics.csv`` lacks epochs before it.
+        UserError: if one cannot be read, all that are there are damaged, or ``metrics.csv`` lacks epochs before it.
     """
     last, previous = run.checkpoint, run.previous_checkpoint
     there = [path for path in (last, previous) if path.is_file()]
@@ -96,8 +99,53 @@ def find_checkpoint(run: Run, module: LitPack, trainer: L.Trainer) -> Path | Non
     return last
 
 
+def continue_shorter(job: Job, module: LitPack, trainer: L.Trainer) -> None:
+    """Copy the state of the longest shorter run into the directory of a job's run, which has none yet.
+
+    One that cannot be read is left out: it is not this run's business.
+    """
+    for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
+        try:
+            rows = shorter.metrics()
+            if epochs_in(shorter.checkpoint, module, trainer) != epochs:
+                continue
+            shorter.require_plain()
+            for seed in job.seeds:
+                for epoch in shorter.kept_epochs(seed):
+                    job.run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(shorter.weights(seed, epoch), job.run.weights(seed, epoch))
+        except UserError as error:
+            print(f"{shorter.path}: not continued ({error})")
+            continue
+        job.run.write_metrics(rows)
+        with replacing(job.run.checkpoint) as beside:  # last, since it is what counts
+            shutil.copyfile(shorter.checkpoint, beside)
+        print(f"{job.run.path}: continues {shorter.path}, which was trained for {epochs} epochs")
+        return
+
+
+def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
+    """Finished runs beside a job's own that differ from it in a smaller number of epochs alone; and that number."""
+    own = identity(job.resolved)
+    start = "-".join(own[group]["name"] for group in ("task", "split", "model", "ablation"))
+    for path in job.runs_dir.glob(f"{start}-*"):
+        run = Run(path)
+        if not (run.checkpoint.is_file() and run.finished):
+            continue
+        with suppress(UserError, KeyError, TypeError, AttributeError):  # not the configuration of a run
+            other = identity(run.config())
+            epochs = other["trainer"]["max_epochs"]
+            same = other | {"trainer": {**other["trainer"], "max_epochs": own["trainer"]["max_epochs"]}} == own
+            if same and epochs < own["trainer"]["max_epochs"] and run.summary().get("epochs") == epochs:
+                yield run, epochs
+
+
 def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | None:
-    """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module."""
+    """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module.
+
+    Raises:
+        UserError: if the file cannot be read: that says nothing about what is in it.
+    """
     shapes = {name: value.shape for name, value in module.state_dict().items()}
     try:
         saved = load_tensors(checkpoint)
@@ -116,6 +164,11 @@ def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | No
             and all(map(_alike, saved["lr_schedulers"], schedules))
         )
         return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
+    except (OSError, MemoryError) as error:
+        if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
+            return None
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(f"{checkpoint}: cannot be read ({why}); the same command tries again") from error
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None
 

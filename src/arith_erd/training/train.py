@@ -7,30 +7,37 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import lightning as L
-import torch
 
 from ..config.job import Job
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import Row, Run, overwriting
+from ..runs.kept import NOTHING
 from ..runs.provenance import skipped
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import require_writable, write_atomically
 from ..system.machine import device_name
-from ..system.threads import sleeping_beside_others
-from .assemble import assemble, capacity, make_trainer, table_data
+from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
-from .conditions import Conditions
-from .finish import describe, draw_curves, parameters, save_weights, summarise, write_summary
-from .longer import continue_shorter
-from .resume import Resumption, find_checkpoint
+from .finish import (
+    Conditions,
+    describe,
+    draw_curves,
+    megabytes,
+    parameters,
+    require_whole,
+    save_weights,
+    summarise,
+    write_summary,
+)
+from .memory import capacity, memory_errors_explained, require_room
+from .resume import Resumption, continue_shorter, find_checkpoint
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 
 
-@sleeping_beside_others()
 def train(job: Job) -> list[Run]:
     """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes.
 
@@ -47,7 +54,7 @@ def train(job: Job) -> list[Run]:
     Raises:
         UserError: as `train_pack`.
     """
-    packs = job.packs(capacity)
+    packs = job.packs(lambda job: capacity(job, make_trainer(job.trainer, []).strategy.root_device))
     runs = [pack.run for pack in packs]
     settled = [overwriting.settle(run, runs[number + 1 :] if job.overwrite else ()) for number, run in enumerate(runs)]
     first = overwriting.begun_at(runs, none=len(runs) if any(settled) else 0)
@@ -84,8 +91,10 @@ def train_pack(job: Job) -> None:
     resumption, conditions = Resumption(run, job.checkpoint.keep), Conditions()
     trainer = make_trainer(job.trainer, [resumption, conditions, *callbacks(job, logger)])
     device = trainer.strategy.root_device
-    data = table_data(job)
-    module = assemble(job, device, data)
+    with memory_errors_explained(job, device):
+        require_room(job, device)
+        data = table_data(job)
+        module = assemble(job, device, data)
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
@@ -99,8 +108,10 @@ def train_pack(job: Job) -> None:
             continue_shorter(job, module, trainer)
             checkpoint = find_checkpoint(run, module, trainer)
         run.create(job.resolved)
-        replicas = f"{len(job.seeds)} replica(s), seeds {format_seeds(job.seeds)}"
-        print(f"{run.path}: {parameters(module.pack):,} parameters, {replicas}, on {device_name(device)}")
+        seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
+        print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
+        if job.checkpoint.keep != NOTHING:
+            print(f"{run.path}: weights over time take {megabytes(module.pack):,.1f} MB for each epoch that is kept")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
@@ -108,6 +119,7 @@ def train_pack(job: Job) -> None:
         with logged(logger, job) as summaries:
             with signals.deferred(), resumption.refusing(checkpoint):
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+            require_whole(run, trainer, module.pack, data)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             draw_curves(job)
@@ -173,16 +185,3 @@ def disk_errors_explained(run: Run) -> Iterator[None]:
             raise
         safe = "what was saved before is intact, and the same command resumes from there"
         raise UserError(f"{run.path}: cannot be written ({error.strerror}); {safe}") from error
-
-
-@contextmanager
-def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        replicas = f"{len(job.seeds)} replica(s) at data.batch_size={job.data.batch_size}"
-        smaller = "data.batch_size" if len(job.seeds) == 1 else "pack.max_replicas"
-        raise UserError(
-            f"seed={format_seeds(job.seeds)}: {replicas} do not fit into the memory of {device_name(device)}; "
-            f"expected a smaller {smaller}"
-        ) from error

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ import pytest
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
-from arith_erd.launch.outcomes import Outcomes, SweepJob
 from arith_erd.runs import Run
 
 Job = Callable[[TrainJob], None]
@@ -264,31 +263,3 @@ def test_failed_job_leaves_no_process_alive(command):
 
     assert command(job, "-m", "seed=0,1") == 1
     assert len(alive) == 2
-
-
-def outcomes(runs: Sequence[Run]) -> Outcomes:
-    return Outcomes([SweepJob([f"seed={n}"], Stub([run])) for n, run in enumerate(runs)], started=10.0)
-
-
-class Stub:
-    """A job that stands for given runs."""
-
-    def __init__(self, runs: list[Run]) -> None:
-        self.runs = lambda: runs
-
-
-def test_status_of_jobs_run_elsewhere_is_read_from_their_run_directories(tmp_path: Path, config, capsys):
-    """Whatever the cluster says: one finished, one failed and left a traceback, one was killed."""
-    finished, failed, killed = (Run(tmp_path / name) for name in ("finished", "failed", "killed"))
-    for run in (failed, killed):
-        run.create(config)
-    finish_run(finished, config)
-    failed.error.write_text("Traceback ...\n  ...\nRuntimeError: on fire\n")
-    assert outcomes([finished, failed, killed]).show() == 1
-    said = capsys.readouterr().out
-    assert verdicts(said) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
-    assert f"job 1: RuntimeError: on fire; see {failed.error}\n" in said.replace("\n  ", " ")
-    assert outcomes([finished]).show() == 0
-    os.utime(failed.error, (9.0, 9.0))  # before this sweep
-    assert outcomes([failed]).show() == 1
-    assert verdicts(capsys.readouterr().out)["seed=0"] == "not finished"

@@ -2,11 +2,8 @@
 
 import io
 import math
-import os
 import re
-from contextlib import contextmanager
 from functools import partial
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -20,8 +17,6 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
-from arith_erd.system import threads
-from arith_erd.system.processors import Available
 from arith_erd.training.assemble import wants_compile
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
@@ -45,38 +40,6 @@ def test_global_generators_do_not_matter(train_in, tmp_path):
         np.random.seed(seed)
         runs.append(train_in(tmp_path / str(seed)))
     assert_same(*runs)
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
-def test_results_do_not_depend_on_what_else_the_machine_does(train_in, tmp_path, monkeypatch):
-    """Two threads compute. In one run they sleep at barriers; in the other they fall asleep and wake up again."""
-    naps = []
-
-    @contextmanager
-    def counted(number):
-        naps.append(number)
-        with more_threads(number):
-            yield
-
-    more_threads = threads._more_threads_than_processors
-    monkeypatch.setattr(threads, "_more_threads_than_processors", counted)
-    monkeypatch.setattr(threads, "FIRST", 0.02)
-    monkeypatch.setattr(threads, "LOOK", 0.02)
-    monkeypatch.setattr(Available, "known", True)
-    for name in threads.CHOSEN:
-        monkeypatch.delenv(name, raising=False)
-    torch.set_num_threads(2)
-    try:
-        monkeypatch.setattr(Available, "processors", lambda _: 0.0)
-        asleep = train_in(tmp_path / "asleep")
-        assert naps
-        machine = cycle((0.0, 2.0))
-        monkeypatch.setattr(Available, "processors", lambda _: next(machine))
-        both = train_in(tmp_path / "both")
-        assert len(naps) > 3, "of both runs"
-    finally:
-        torch.set_num_threads(1)
-    assert_same(asleep, both)
 
 
 @pytest.mark.parametrize("model", ["transformer", "nanogpt"])
