@@ -1,55 +1,53 @@
-"""How fast, and where the time goes: ``python benchmarks/epoch.py --help``. Loads no torch itself.
+"""How fast is an epoch, beside the authors' code, and a training step of a pack? ``python benchmarks/epoch.py --help``.
 
 Every measurement runs in a fresh process (so that none warms another's caches or adds to its memory), under the same
-number of threads. Ours are in `ours`, those of the paper authors' code in `authors`, and `tables` prints both.
+number of threads, ours and theirs in turn. Ours are in `ours`, those of the paper authors' code in `authors`. Loads no
+torch itself.
 """
 
 import argparse
 import importlib
 import json
 import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hydra.errors import HydraException
-from rich.console import Console
-from tables import Result, epoch_table, heading, mean_total, pack_table, profile_table
+from joblib import cpu_count
 
-from arith_erd.config.compose import CONF, compose
+from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
-from arith_erd.seeds import format_seeds
 from arith_erd.system.files import require_writable
 from arith_erd.system.machine import commit, cpu_name
+from arith_erd.system.threads import settle_threads
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),
     "nanogpt": ("nanoGPT/train_arithmetic.py", "nanogpt_training"),
 }
 OPERATIONS = {"add": "+", "mul": "x", "random_output": "R"}
-
-console = Console(width=None if sys.stdout.isatty() else 120)
-progress = Console(stderr=True)
+Result = dict[str, Any]
 
 
 def main() -> None:
-    parser = command_line()
-    options = parser.parse_args()
+    options = command_line().parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(options.threads)
+    settle_threads()
     try:
-        job = compose("train", overrides(options, options.seeds))
-        packs = [compose("train", overrides(options, f"0-{replicas - 1}")) for replicas in options.packs]
+        job = compose("train", options.overrides)
+        packs = [compose("train", [*options.overrides, f"seed='0-{size - 1}'"]) for size in options.packs]
         if options.reference is not None:
-            require_comparable(options, job)
+            require_comparable(job, options.reference)
         if options.out is not None:
             require_writable("--out", options.out.parent)
     except (UserError, HydraException) as error:
-        parser.exit(2, f"error: {error}\n")
+        raise SystemExit(f"error: {error}") from None
     result: Result = {}
     try:
         measure_all(options, job, packs, result)
@@ -57,120 +55,100 @@ def main() -> None:
         if options.out is not None and result:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(result, indent=2) + "\n")
-            console.print(f"written to {options.out}")
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Time training, evaluation and overhead on whatever device is there.")
-    parser.add_argument("--task", default="add", choices=sorted(path.stem for path in (CONF / "task").glob("*.yaml")))
-    parser.add_argument(
-        "--model", default="transformer", choices=sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
-    )
-    parser.add_argument("--seeds", default="0", help="seeds of the timed pack: 0, 0-4 (default: 0)")
-    parser.add_argument("--epochs", default=1, type=natural, help="epochs per repeat; 0 skips them (default: 1)")
-    parser.add_argument(
-        "--repeats", default=3, type=positive, help="repeats of each measurement except the profile (default: 3)"
-    )
-    parser.add_argument("--threads", default=cores(), type=positive, help="default: every core this process may use")
-    parser.add_argument(
-        "--packs", default=[1, 5], type=sizes, metavar="R,R", help="pack sizes whose steps are timed, or none"
-    )
-    parser.add_argument("--steps", default=24, type=positive, help="timed in one repeat of a pack (default: 24)")
-    parser.add_argument("--profile", action="store_true", help="the 15 operators that take most time")
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="PATH",
-        help="a clone of the authors' repository, timed in turn with ours",
-    )
-    parser.add_argument(
-        "--fraction", default=1.0, type=fraction, help="of the examples in a timed epoch; the rest is extrapolated"
-    )
+    parser = argparse.ArgumentParser(description="Time epochs and training steps on whatever device is there.")
+    parser.add_argument("--repeats", default=3, type=int, help="of each measurement (default: 3)")
+    parser.add_argument("--no-epochs", action="store_true", help="time the steps of packs only")
+    parser.add_argument("--threads", default=cpu_count(), type=int, help="default: every core this process may use")
+    parser.add_argument("--packs", default=[1, 5], type=sizes, metavar="R,R", help="whose steps are timed, or none")
+    parser.add_argument("--steps", default=24, type=int, help="timed in one repeat of a pack (default: 24)")
+    parser.add_argument("--reference", type=Path, metavar="PATH", help="a clone of the authors' repository")
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON with every single measurement")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py: trainer.compile=true ...")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py: task=mul model=nanogpt ...")
     return parser
 
 
+def sizes(text: str) -> list[int]:
+    return [] if text == "none" else [int(size) for size in text.split(",")]
+
+
 def measure_all(options: argparse.Namespace, job: Job, packs: Sequence[Job], result: Result) -> None:
-    """Measure what was asked for into ``result``, printing each table as soon as it is complete."""
-    seeds = job.seeds
-    result |= {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": cores(), "load": os.getloadavg()},
-        **in_fresh_process("ours.environment", job=job),
-        "task": options.task,
-        "model": options.model,
-        "overrides": options.overrides,
-        "fraction": options.fraction,
-        "extrapolated": options.fraction < 1,
-    }
-    console.print(heading(result))
-    if options.epochs:
-        ours, theirs = [], []
-        for repeat in range(options.repeats):
-            progress.print(f"epoch {repeat + 1}/{options.repeats}: ours")
-            ours.append(in_fresh_process("ours.epochs", job=job, count=options.epochs, fraction=options.fraction))
-            if options.reference is not None:
-                progress.print(f"epoch {repeat + 1}/{options.repeats}: theirs")
-                theirs.append(their_epochs(options, job))
-        result["epoch"] = {"seeds": format_seeds(seeds), "ours": ours}
+    """Measure what was asked for into ``result``, printing each line as soon as it is known."""
+    machine = {"cpu": cpu_name(), "cores": cpu_count(), "load": os.getloadavg()}
+    environment = in_fresh_process("ours.environment", job=job)
+    result |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine, **environment}
+    result["overrides"] = options.overrides
+    print(*(f"{key}: {result[key]}" for key in ("machine", *environment)), sep="\n", flush=True)
+    if not options.no_epochs:
+        print(f"\none epoch: {job.title}, {len(job.seeds)} replica(s); seconds", flush=True)
+        sides: dict[str, list[Result]] = {"ours": [], "authors'": []}
+        for _ in range(options.repeats):
+            for side, measured in sides.items():
+                if side == "ours":
+                    measured.append(in_fresh_process("ours.epoch", job=job))
+                elif options.reference is not None:
+                    measured.append(their_epoch(job, options.reference))
+                if measured:
+                    phases = " ".join(f"{phase} {seconds:.2f}" for phase, seconds in measured[-1]["seconds"].items())
+                    print(f"{side:9}{phases}, {memory(measured[-1])}", flush=True)
+        ours, theirs = ([one["seconds"]["total"] for one in measured] for measured in sides.values())
+        result["epoch"] = sides | {"their_commit": commit(options.reference) if theirs else None}
+        print(f"median of ours {median(ours):.2f}", end="")
         if theirs:
-            result["epoch"] |= {"theirs": theirs, "their_commit": commit(options.reference)}
-            result["epoch"]["ratios"] = [
-                len(seeds) * mean_total(their) / mean_total(our) for our, their in zip(ours, theirs, strict=True)
-            ]
-        console.print(epoch_table(result))
-    if packs:
-        result["packs"] = []
-        for replicas, pack in zip(options.packs, packs, strict=True):
-            progress.print(f"steps of a pack of {replicas}")
-            measured = in_fresh_process("ours.speed", job=pack, steps=options.steps, repeats=options.repeats)
-            floor = in_fresh_process("ours.matrix_floor", job=pack)
-            result["packs"].append({"replicas": replicas, **measured, "floor": floor})
-        console.print(pack_table(result["packs"]))
-    if options.profile:
-        progress.print("profile")
-        result["profile"] = in_fresh_process("ours.operators", job=job, steps=5)
-        console.print(profile_table(result["profile"], len(seeds)))
+            ratios = [len(job.seeds) * their / our for our, their in zip(ours, theirs, strict=True)]
+            faster = len(job.seeds) * median(theirs) / median(ours)
+            print(f", of theirs {median(theirs):.2f}: {faster:.1f} times faster", end="")
+            print(f" per seed ({min(ratios):.1f} to {max(ratios):.1f})", end="")
+        print(flush=True)
+    result["packs"] = []
+    for pack in packs:
+        measured = in_fresh_process("ours.steps", job=pack, steps=options.steps, repeats=options.repeats)
+        result["packs"].append({"replicas": len(pack.seeds), **measured})
+        bare, lightning = (median(measured["seconds_per_step"][loop]) for loop in ("bare", "lightning"))
+        print(
+            f"pack of {len(pack.seeds)}: {1e3 * lightning:.1f} ms a step, {len(pack.seeds) / lightning:.2f} "
+            f"replica-steps a second; Lightning's part {lightning / bare - 1:+.1%}; {memory(measured)}",
+            flush=True,
+        )
 
 
-def their_epochs(options: argparse.Namespace, job: Job) -> Result:
-    script, function = AUTHORS[options.model]
+def memory(measured: Result) -> str:
+    peak = measured["memory"]
+    text = f"{peak['resident'] / 2**30:.2f} GiB"
+    return text if peak["device"] is None else f"{text}, on the device {peak['device'] / 2**30:.2f} GiB"
+
+
+def their_epoch(job: Job, clone: Path) -> Result:
+    script, function = AUTHORS[job.model.name]
+    operation, cpu = OPERATIONS[job.names["task"]], job.trainer.accelerator == "cpu"
     measured: Result = in_fresh_process(
-        "authors.epochs",
-        script=options.reference.resolve() / script,
-        function=function,
-        operation=OPERATIONS[options.task],
-        count=options.epochs,
-        fraction=options.fraction,
-        cpu=job.trainer.accelerator == "cpu",
+        "authors.epoch", script=clone.resolve() / script, function=function, operation=operation, cpu=cpu
     )
     return measured
 
 
-def require_comparable(options: argparse.Namespace, job: Job) -> None:
+def require_comparable(job: Job, clone: Path) -> None:
     """Refuse a comparison of different things, before anything is timed.
 
     Raises:
         UserError: if there is no clone, or their code has no counterpart of the configuration.
     """
-    if options.model not in AUTHORS or options.task not in OPERATIONS:
-        raise UserError(f"--reference: their code has no --task {options.task} --model {options.model}")
-    script = options.reference / AUTHORS[options.model][0]
+    task, model = job.names["task"], job.model.name
+    if model not in AUTHORS or task not in OPERATIONS:
+        raise UserError(f"--reference: their code has no task={task} model={model}")
+    script = clone / AUTHORS[model][0]
     if not script.is_file():
-        raise UserError(f"--reference {options.reference}: expected a clone of their repository; found no {script}")
-    usual = compose("train", [f"task={options.task}", f"model={options.model}"])
+        raise UserError(f"--reference {clone}: expected a clone of their repository; found no {script}")
+    usual = compose("train", [f"task={task}", f"model={model}"])
     for key in ("task", "split", "model", "ablation", "data"):
         if job.resolved[key] != usual.resolved[key]:
             raise UserError(f"--reference: their code knows only our defaults of {key}.*; leave out {key} overrides")
 
 
-def overrides(options: argparse.Namespace, seeds: str) -> list[str]:
-    return [f"task={options.task}", f"model={options.model}", *options.overrides, f"seed='{seeds}'"]
-
-
 def in_fresh_process(target: str, /, **arguments: Any) -> Any:
-    """``in_fresh_process("ours.speed", steps=24)`` calls ``ours.speed(steps=24)`` in a process of its own."""
+    """``in_fresh_process("ours.steps", steps=24)`` calls ``ours.steps(steps=24)`` in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(call, target, arguments).result()
 
@@ -178,33 +156,6 @@ def in_fresh_process(target: str, /, **arguments: Any) -> Any:
 def call(target: str, arguments: dict[str, Any]) -> Any:
     module, _, name = target.partition(".")
     return getattr(importlib.import_module(module), name)(**arguments)
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def natural(text: str) -> int:
-    if (number := int(text)) < 0:
-        raise ValueError
-    return number
-
-
-def positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise ValueError
-    return number
-
-
-def fraction(text: str) -> float:
-    if not 0 < (number := float(text)) <= 1:
-        raise ValueError
-    return number
-
-
-def sizes(text: str) -> list[int]:
-    return [] if text == "none" else [positive(size) for size in text.split(",")]
 
 
 if __name__ == "__main__":

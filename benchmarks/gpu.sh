@@ -37,12 +37,12 @@ within() {
     timeout --signal=TERM --kill-after=15 "$((limit < left - 15 ? limit : left - 15))" "$@"
 }
 
-pack=5 sizes=(1 5 15 64 256) steps=48 fraction=1 tiny=() made=()
+pack=5 sizes=(1 5 15 64 256) steps=48 tiny=() made=()
 if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     sizes=(1) steps=12 # a bigger pack gains nothing on a CPU
 fi
 if [ -n "${DRY:-}" ]; then
-    pack=2 sizes=(1) steps=4 fraction=0.1
+    pack=2 sizes=(1) steps=4
     tiny=(task.bits=4 model.net.num_layers=1) made=(scale=smoke trainer.max_epochs=2 seed=0)
 fi
 
@@ -66,7 +66,7 @@ measure() { # NAME ARGUMENTS...: once
     local name=$1 partial="$out/.$1"
     shift
     [ ! -f "$out/$name.json" ] || return 0
-    if within 420 python3 benchmarks/epoch.py --steps "$steps" --fraction "$fraction" --out "$partial.json" "$@" \
+    if within 420 python3 benchmarks/epoch.py --steps "$steps" --out "$partial.json" "$@" \
         | tee "$partial.txt"; then
         mv "$partial.json" "$out/$name.json"
         mv "$partial.txt" "$out/$name.txt"
@@ -75,7 +75,7 @@ measure() { # NAME ARGUMENTS...: once
     fi
 }
 steps_of() { # NAME REPLICAS ARGUMENTS...: the training steps of one pack
-    measure "$1" --epochs 0 --repeats 1 --packs "$2" "${tiny[@]}" "${@:3}"
+    measure "$1" --no-epochs --repeats 1 --packs "$2" "${tiny[@]}" "${@:3}"
 }
 quicker() { # A B: whether a step of the first measurement took less time
     python3 - "$out/$1.json" "$out/$2.json" 2>/dev/null <<<'
@@ -84,7 +84,7 @@ a, b = (min(json.load(open(path))["packs"][0]["seconds_per_step"]["lightning"]) 
 sys.exit(a >= b)'
 }
 graphs=false
-steps_of plain "$pack" --profile --seeds "0-$((pack - 1))"
+steps_of plain "$pack"
 checked=$(cat "$out/correctness.txt" "$out/.correctness.txt" 2>/dev/null || true)
 if [ "$(grep -c '^CUDA graphs.* ok ' <<<"$checked")" -eq 2 ]; then # for both models
     steps_of graphs "$pack" trainer.cuda_graphs=true
@@ -95,7 +95,7 @@ reference=()
 [ -z "${AUTHORS:-}" ] || [ -n "${DRY:-}" ] || reference=(--reference "$AUTHORS")
 for epoch in "add transformer" "mul transformer" "add nanogpt"; do
     read -r task model <<<"$epoch"
-    measure "$task-$model" "${reference[@]}" --task "$task" --model "$model" --repeats 1 --packs none "${tiny[@]}" \
+    measure "$task-$model" "${reference[@]}" --repeats 1 --packs none "task=$task" "model=$model" "${tiny[@]}" \
         trainer.cuda_graphs=$graphs
 done
 

@@ -10,8 +10,6 @@ positions (flip), the doses (dose) or the sites (transfer).
                whole answers that become a + b + delta, of the best site
     transfer   50 pairs of runs, the least-squares direction of the sum at position t put at t' of another run: the
                balanced share of answers with bit t' of that sum, the mean over all t and t'; 0.5: nothing happens
-
-What the file holds already is kept, so the same command continues.
 """
 
 import argparse
@@ -21,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from continued import ContinuedTable
 
 from arith_erd.bits import ONE, ZERO
 from arith_erd.interp.causal_model import CausalModel
@@ -71,12 +68,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     adder = CausalModel(Add())
-    table = ContinuedTable(given.out, COLUMNS, ("network", "seed", "test"))
+    rows: list[tuple[object, ...]] = []
     for name in FLIPS:
         model = Hooked(reference(name, given.seed).network, task=adder.task)
-        for test, measure, expected in (("flip", flips, FLIPS[name]), ("dose", values, VALUES[name])):
-            if (name, str(given.seed), test) not in table.done:
-                table.add((name, given.seed, *row) for row in measure(model, adder, expected))
+        for measure, expected in ((flips, FLIPS[name]), (values, VALUES[name])):
+            for row in measure(model, adder, expected):
+                print(name, *row, flush=True)
+                rows.append((name, given.seed, *row))
+    pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(given.out, index=False)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
     python benchmarks/references.py results/references.csv --seeds 0-19
 
-Writes a row for each network: right answers of either kind, and the smallest logit margin. What the file holds already
-is kept, so the same command continues.
+Writes a row for each network: right answers of either kind, and the smallest logit margin.
 
 Greedy decoding follows from teacher forcing. Suppose that every teacher-forced argmax of a pair is right. At position 0
 both read the same input, <start>, so greedy decoding gives the right r_0. If it has given the right r_0 .. r_(t-1), its
@@ -17,8 +16,8 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
-from continued import ContinuedTable
 
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
@@ -54,11 +53,12 @@ def main() -> None:
     parser.add_argument("--decoded", type=int, default=512, help="pairs to decode as a check")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    table = ContinuedTable(given.out, COLUMNS, ("network", "seed"))
+    rows = []
     for seed in parse_seeds(given.seeds):
         for name in (*REFERENCES, *OTHERS, *DECOYS):
-            if (name, str(seed)) not in table.done:
-                table.add([check(name, seed, given.decoded)])
+            rows.append(check(name, seed, given.decoded))
+            print(*rows[-1], flush=True)
+    pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(given.out, index=False)
 
 
 if __name__ == "__main__":

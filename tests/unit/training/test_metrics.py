@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from arith_erd.training.module import SequenceAccuracy, TokenAccuracy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from arith_erd.training.module import SequenceAccuracy, TokenAccuracy
 
 
 @st.composite
