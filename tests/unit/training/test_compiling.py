@@ -1,4 +1,4 @@
-"""What is compiled by itself, and what the compiler is told."""
+"""What is compiled, in which pieces, and what the compiler is told."""
 
 import pytest
 import torch
@@ -7,11 +7,36 @@ from torch._inductor import config
 from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from arith_erd.config.compose import compose
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.training.compiling import AddBiasLater, options, regions
+from arith_erd.training.compiling import AddBiasLater, options, regions, wants_compile
 
-CPU = torch.device("cpu")
-SIZES = (30, 8), (8, 5), (5,), (30, 1)
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "device", "steps", "compiles"),
+    [
+        (["trainer.compile=true"], CPU, 1, True),
+        (["trainer.compile=false"], CUDA, 1, False),
+        (["trainer.max_epochs=1", "seed=0-4"], CUDA, 1, True),
+        ([], CPU, 96, True),  # 59e12 operations
+        (["model=nanogpt"], CPU, 96, True),  # 25e12
+        (["trainer.max_epochs=16"], CPU, 96, False),  # 19e12
+        (["trainer.max_epochs=17"], CPU, 96, True),
+        (["model.net.d_model=32"], CPU, 96, False),
+        (["trainer.max_epochs=9", "seed=0-1"], CPU, 96, True),
+        (["model.net.d_model=16", "seed=0-99"], CPU, 96, False),  # one graph, which takes minutes
+    ],
+)
+def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
+    monkeypatch.setattr("arith_erd.training.compiling._has_compiler", lambda: True)
+    assert wants_compile(compose("train", overrides), device, steps) is compiles
+
+
+def test_auto_does_not_compile_without_a_compiler(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    assert not wants_compile(compose("train", []), CPU, 96)
 
 
 def test_regions_are_the_repeated_layers_or_the_whole_network():
@@ -21,60 +46,47 @@ def test_regions_are_the_repeated_layers_or_the_whole_network():
     assert regions(plain) == [plain]
 
 
-def called(graph: torch.fx.GraphModule) -> list:
-    return [node.target for node in graph.graph.nodes if node.op == "call_function"]
+def products(graph: torch.fx.GraphModule) -> int:
+    """With a bias in them."""
+    return sum(node.target == torch.ops.aten.addmm.default for node in graph.graph.nodes)
 
 
-def test_bias_is_added_after_the_product_and_gives_the_same_sum():
-    x, w, row, column = (torch.randn(*size, generator=torch.Generator().manual_seed(0)) for size in SIZES)
-    graph = make_fx(lambda x, w, row, column: torch.addmm(row, x, w) + torch.addmm(column, x, w))(x, w, row, column)
-    expected = graph(x, w, row, column)
-    assert called(graph).count(torch.ops.aten.addmm.default) == 2
+@pytest.mark.parametrize(
+    ("dtype", "scale", "bias", "left"),
+    [
+        (torch.float32, {}, (5,), 0),
+        (torch.float32, {}, (30, 1), 0),
+        (torch.float32, {"beta": 2.0}, (5,), 1),
+        (torch.bfloat16, {}, (5,), 1),  # rounded twice, a sum would be a quarter less exact
+    ],
+)
+def test_bias_is_added_after_the_product_where_that_gives_the_same_sum(dtype, scale, bias, left):
+    given = [torch.randn(*size, dtype=dtype) for size in (bias, (30, 8), (8, 5))]
+    graph = make_fx(lambda *given: torch.addmm(*given, **scale))(*given)
+    expected = graph(*given)
+    assert products(graph) == 1
     AddBiasLater()(graph.graph)
     graph.graph.lint()
     graph.recompile()
-    assert torch.ops.aten.addmm.default not in called(graph)
-    torch.testing.assert_close(graph(x, w, row, column), expected)
-
-
-def test_scaled_sums_stay_as_they_are():
-    x, w, row, _ = (torch.randn(*size) for size in SIZES)
-    graph = make_fx(lambda *given: torch.addmm(*given, beta=2.0))(row, x, w)
-    AddBiasLater()(graph.graph)
-    assert called(graph) == [torch.ops.aten.addmm.default]
-
-
-def test_bias_stays_in_a_product_of_16_bits():
-    """Rounded, with the bias added to it, and rounded again, a sum is a quarter less exact."""
-    x, w, row, _ = (torch.randn(*size, dtype=torch.bfloat16) for size in SIZES)
-    graph = make_fx(torch.addmm)(row, x, w)
-    AddBiasLater()(graph.graph)
-    assert called(graph) == [torch.ops.aten.addmm.default]
+    assert products(graph) == left
+    torch.testing.assert_close(graph(*given), expected)
 
 
 @pytest.mark.slow
 def test_compiled_code_has_products_without_bias():
     """Inductor puts them together again if this pass comes before its own."""
-    x, w, row, _ = (torch.randn(*size) for size in SIZES)
+    given = [torch.randn(*size) for size in ((5,), (30, 8), (8, 5))]
     compiled = torch.compile(lambda *given: torch.addmm(*given).relu(), options=options(CPU, False))
     with fresh_cache():
-        _, (code,) = run_and_get_code(compiled, row, x, w)
+        _, (code,) = run_and_get_code(compiled, *given)
     assert "extern_kernels.mm(" in code
     assert "extern_kernels.addmm(" not in code
 
 
-def test_packs_of_one_process_share_what_is_compiled():
-    """Code that was compiled with other options, or with equal ones that do not say so, is compiled again."""
-    assert options(CPU, False) == options(CPU, False)
-
-
-def test_bias_stays_in_the_product_on_a_gpu():
-    assert any(isinstance(option, AddBiasLater) for option in options(CPU, False).values())
-    assert not any(isinstance(option, AddBiasLater) for option in options(torch.device("cuda"), True).values())
-
-
 @pytest.mark.parametrize(("said", "told"), [(None, True), (False, None), (True, None)])
-def test_vectors_are_taken_for_granted_unless_the_environment_says(said, told):
-    """Of TORCHINDUCTOR_VEC_ISA_OK, which Inductor's settings repeat."""
+def test_options_are_equal_for_packs_that_share_code_and_leave_what_the_environment_says(said, told):
+    """Of TORCHINDUCTOR_VEC_ISA_OK, which Inductor's settings repeat; on a GPU the bias stays in the product."""
+    assert options(CPU, False) == options(CPU, False)
+    assert not any(isinstance(option, AddBiasLater) for option in options(CUDA, True).values())
     with config.patch({"cpp.vec_isa_ok": said}):
         assert options(CPU, False).get("cpp.vec_isa_ok") is told

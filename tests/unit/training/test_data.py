@@ -1,3 +1,5 @@
+"""Each seed sees every training example once an epoch, in an order of its own that depends on nothing else."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +21,9 @@ def data() -> TableData:
     return TableData(Add(4), RandomSplit(), SEEDS, batch_size=40)  # 192 training examples: 4 batches of 40, one of 32
 
 
-def epoch_of(data: TableData, seeds=SEEDS, epoch: int = 0, batch_size: int = 40):
-    steps = len(TrainBatches(*data.train, seeds, batch_size, step=lambda: 0))
-    return list(TrainBatches(*data.train, seeds, batch_size, step=lambda: epoch * steps))
+def batches(data: TableData, seeds=SEEDS, epoch: int = 0, size: int = 40, taken: int = 0) -> list:
+    steps = -(-len(data.train[0]) // size)
+    return list(TrainBatches(*data.train, seeds, size, step=lambda: epoch * steps + taken))
 
 
 def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, ...]]:
@@ -29,28 +31,23 @@ def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, 
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 49])
-def test_epoch_shows_each_replica_every_training_example_once(data, epoch):
-    batches = epoch_of(data, epoch=epoch)
-    for index in range(3):
-        seen = [row for prompt, completion in batches for row in examples(prompt[index], completion[index])]
-        assert sorted(seen) == sorted(examples(*data.train))
-
-
-@pytest.mark.parametrize(("batch_size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
-def test_last_smaller_batch_is_kept(data, batch_size, sizes):
-    batches = TrainBatches(*data.train, SEEDS, batch_size, step=lambda: 0)
-    assert [prompt.shape for prompt, _ in batches] == [(3, size, 9) for size in sizes]
-    assert [completion.shape for _, completion in batches] == [(3, size, 5) for size in sizes]
-    assert len(batches) == len(sizes)
-
-
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_replica_sees_the_batches_of_its_seed_alone(data, epoch):
-    packed = epoch_of(data, epoch=epoch)
+def test_epoch_shows_each_replica_every_training_example_once_as_its_seed_alone(data, epoch):
+    torch.manual_seed(epoch)  # does not matter
+    packed = batches(data, epoch=epoch)
     for index, seed in enumerate(SEEDS):
-        for (prompt, completion), (p, c) in zip(packed, epoch_of(data, [seed], epoch), strict=True):
+        seen = [row for prompt, completion in packed for row in examples(prompt[index], completion[index])]
+        assert sorted(seen) == sorted(examples(*data.train))
+        for (prompt, completion), (p, c) in zip(packed, batches(data, [seed], epoch), strict=True):
             assert torch.equal(prompt[index], p[0])
             assert torch.equal(completion[index], c[0])
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
+def test_last_smaller_batch_is_kept(data, size, sizes):
+    found = batches(data, size=size)
+    assert [prompt.shape for prompt, _ in found] == [(3, size, 9) for size in sizes]
+    assert [completion.shape for _, completion in found] == [(3, size, 5) for size in sizes]
+    assert [len(prompt) for prompt, _ in EvaluationBatches(*data.validation, 50)] == [50, 14]
 
 
 def test_order_is_another_one_for_each_seed_and_epoch(data):
@@ -59,24 +56,15 @@ def test_order_is_another_one_for_each_seed_and_epoch(data):
     assert len(orders) == 100
 
 
-def test_order_depends_only_on_seed_and_epoch(data):
-    torch.manual_seed(0)
-    first, second = epoch_of(data, epoch=0), epoch_of(data, epoch=1)
-    torch.manual_seed(1)
-    assert all(torch.equal(x[0], y[0]) for x, y in zip(first, epoch_of(data, epoch=0), strict=True))
-    assert not torch.equal(first[0][0], second[0][0])
-
-
 @pytest.mark.parametrize("taken", [0, 1, 4])
 def test_interrupted_epoch_continues_with_the_remaining_batches(data, taken):
-    left = list(TrainBatches(*data.train, SEEDS, 40, step=lambda: 2 * 5 + taken))
-    whole = epoch_of(data, epoch=2)[taken:]
+    left, whole = batches(data, epoch=2, taken=taken), batches(data, epoch=2)[taken:]
     assert all(torch.equal(x, y) for a, b in zip(left, whole, strict=True) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
 @pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
-def test_train_and_validation_share_nothing_and_make_up_the_table(split, task):
+def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, task):
     data = TableData(task, split, SEEDS)
     train, validation = (examples(*half) for half in (data.train, data.validation))
     table = task.examples()
@@ -85,17 +73,8 @@ def test_train_and_validation_share_nothing_and_make_up_the_table(split, task):
     assert sorted(train + validation) == sorted(everything)
     held_out = split(table)
     assert validation == [row for row, out in zip(everything, held_out, strict=True) if out]
-
-
-def test_both_subsets_are_evaluated_whole_training_first(data):
-    for batches, subset in zip(data.val_dataloader(), (data.train, data.validation), strict=True):
-        rows = [row for prompt, completion in batches for row in examples(prompt, completion)]
-        assert rows == examples(*subset)
-        assert len(batches) == len(list(batches))
-
-
-def test_evaluation_keeps_its_last_smaller_batch(data):
-    assert [len(prompt) for prompt, _ in EvaluationBatches(*data.validation, 50)] == [50, 14]
+    for evaluated, subset in zip(data.val_dataloader(), (train, validation), strict=True):
+        assert [row for prompt, completion in evaluated for row in examples(prompt, completion)] == subset
 
 
 @pytest.mark.parametrize("replicas", [1, 5, 15, 64, 1000])

@@ -21,7 +21,9 @@ from arith_erd.training.pack import Pack
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
-NETWORKS = [Transformer, NanoGPT]
+
+both = pytest.mark.parametrize("network", [Transformer, NanoGPT])
+packed_or_alone = pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
 
 
 def builder(network, dropout: float = 0.5, **options):
@@ -37,40 +39,46 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(examples.prompt)[order], torch.from_numpy(examples.completion)[order]
 
 
-def only(batch, index: int):
-    return tuple(x[index : index + 1] for x in batch)
+# Weights
 
 
-# Initial weights
-
-
-@pytest.mark.parametrize("network", NETWORKS)
+@both
 def test_initial_weights_are_those_of_the_seed_alone(network):
-    build = builder(network)
-    pack = Pack(build, SEEDS)
-    for index, seed in enumerate(SEEDS):
-        solo, plain = Pack(build, [seed]).replica_state(0), initialise(build, seed).state_dict()
-        state = pack.replica_state(index)
-        assert list(state) == list(plain)
-        for name in plain:
-            assert torch.equal(state[name], plain[name]), name
-            assert torch.equal(state[name], solo[name]), name
-
-
-def test_replicas_start_from_different_weights():
-    states = [Pack(builder(Transformer), SEEDS).replica_state(index) for index in range(3)]
-    for name in states[0]:
-        if name.endswith("embedding.weight"):
-            assert not torch.equal(states[0][name], states[1][name])
-            assert not torch.equal(states[1][name], states[2][name])
-
-
-def test_initialising_leaves_the_global_generator_alone():
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    Pack(builder(NanoGPT), SEEDS)
-    assert torch.equal(torch.rand(4), expected)
+    pack = Pack(builder(network), SEEDS)
+    assert torch.equal(torch.rand(4), expected), "the global generator is left alone"
+    states = list(pack.replica_states())
+    for index, seed in enumerate(SEEDS):
+        solo = Pack(builder(network), [seed]).replica_state(0)
+        plain = initialise(builder(network), seed).state_dict()
+        assert list(states[index]) == list(plain)
+        for name, value in plain.items():
+            assert torch.equal(states[index][name], value), name
+            assert torch.equal(solo[name], value), name
+    assert not any(torch.equal(a, b) for name, a in states[0].items() if (b := states[1][name]).dim() > 1)
+
+
+@both
+def test_replica_states_are_copies_and_a_checkpoint_holds_the_stacks_only(network):
+    pack = Pack(builder(network), SEEDS)
+    stacks = dict(pack.stacked.named_parameters())
+    assert set(pack.state_dict()) == {f"stacked.{name}" for name in stacks}
+    for name, stack in stacks.items():
+        states = [pack.replica_state(index)[name] for index in range(3)]
+        assert torch.equal(torch.stack(states), stack)
+        states[0].zero_()
+        assert torch.equal(pack.replica_state(0)[name], stack[0])
+
+
+@both
+def test_weights_that_are_loaded_take_the_place_of_others(network, batch):
+    pack, other = (Pack(builder(network), seeds) for seeds in (SEEDS, [1, 2, 3]))
+    prompt, answer_in = batch[0], shift_right(batch[1])
+    pack(prompt, answer_in)
+    pack.load_state_dict(other.state_dict(), assign=True)
+    assert torch.equal(pack(prompt, answer_in), other(prompt, answer_in))
 
 
 # Masks
@@ -92,31 +100,24 @@ class Masks(Network):
 
 @pytest.mark.parametrize("step", [0, 1, 4799, 1_000_000])
 def test_masks_are_those_of_the_seed_alone(step, batch):
-    prompt, completion = batch
-    masks = Pack(Masks, SEEDS)(prompt, completion, step=step)
+    masks = Pack(Masks, SEEDS)(*batch, step=step)
     for index, seed in enumerate(SEEDS):
-        solo = Pack(Masks, [seed])(*only(batch, index), step=step)
+        solo = Pack(Masks, [seed])(*(x[index : index + 1] for x in batch), step=step)
         assert torch.equal(masks[index], solo[0])
     assert set(masks.unique().tolist()) == {0.0, 2.0, torch.tensor(1 / 0.9).item()}
 
 
-def test_masks_differ_between_replicas_sites_and_steps(batch):
+def test_masks_differ_between_replicas_sites_and_steps_and_evaluation_has_none(batch):
     pack = Pack(Masks, SEEDS)
     first, again, later = (pack(*batch, step=step) > 0 for step in (7, 7, 8))
     assert torch.equal(first, again)
     assert 0.4 < (first != later)[..., :VOCAB_SIZE].double().mean() < 0.6
     assert 0.4 < (first[0] != first[1])[..., :VOCAB_SIZE].double().mean() < 0.6
     assert not torch.equal(first[..., :VOCAB_SIZE], first[..., VOCAB_SIZE:])
-
-
-def test_without_a_step_nothing_is_dropped(batch):
-    pack = Pack(Masks, SEEDS)
-    assert (pack(*batch) == 1).all()
-    pack(*batch, step=3)
     assert (pack(*batch) == 1).all()
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@both
 def test_masks_are_those_of_a_plain_network_with_the_replicas_keys(network, batch):
     pack = Pack(builder(network), SEEDS)
     prompt, answer_in = batch[0], shift_right(batch[1])
@@ -130,11 +131,9 @@ def test_masks_are_those_of_a_plain_network_with_the_replicas_keys(network, batc
 # Logits and gradients
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@both
 @pytest.mark.parametrize("step", [None, 3])
 def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
-    build = builder(network)
-
     def logits_and_gradients(pack, batch):
         prompt, completion = batch
         logits = pack(prompt, shift_right(completion), step=step)
@@ -142,15 +141,16 @@ def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
         losses.view(len(completion), -1).mean(dim=1).sum().backward()
         return logits.detach(), {name: p.grad for name, p in pack.stacked.named_parameters()}
 
-    logits, gradients = logits_and_gradients(Pack(build, SEEDS), batch)
+    logits, gradients = logits_and_gradients(Pack(builder(network), SEEDS), batch)
     for index, seed in enumerate(SEEDS):
-        solo_logits, solo_gradients = logits_and_gradients(Pack(build, [seed]), only(batch, index))
+        solo = Pack(builder(network), [seed])
+        solo_logits, solo_gradients = logits_and_gradients(solo, [x[index : index + 1] for x in batch])
         torch.testing.assert_close(logits[index], solo_logits[0], atol=1e-5, rtol=1e-5)
         for name, gradient in solo_gradients.items():
             torch.testing.assert_close(gradients[name][index], gradient[0], atol=1e-6, rtol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@both
 def test_no_gradient_crosses_from_one_replica_to_another(network, batch):
     pack = Pack(builder(network), SEEDS)
     pack(batch[0], shift_right(batch[1]), step=0)[1].square().sum().backward()
@@ -158,32 +158,28 @@ def test_no_gradient_crosses_from_one_replica_to_another(network, batch):
     assert (reached > 0).tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
-def test_one_batch_for_all_equals_a_copy_for_each(network, seeds, batch):
+@both
+@packed_or_alone
+def test_one_batch_for_all_equals_a_copy_for_each_and_the_plain_networks(network, seeds, batch):
     pack = Pack(builder(network), seeds)
     shared = batch[0][0], shift_right(batch[1][0])
     copies = [x.expand(len(seeds), *x.shape) for x in shared]
     for step in (None, 3):
-        logits = pack(*shared, step=step)
-        assert logits.shape == (len(seeds), *shared[1].shape, VOCAB_SIZE)
-        torch.testing.assert_close(logits, pack(*copies, step=step))
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_extracted_replica_gives_the_same_logits(network, batch):
-    pack = Pack(builder(network), SEEDS)
-    prompt, answer_in = batch[0], shift_right(batch[1])
+        torch.testing.assert_close(pack(*shared, step=step), pack(*copies, step=step))
     with torch.no_grad():
-        logits = pack(prompt, answer_in)
-        for index in range(3):
+        for index, logits in enumerate(pack(*shared)):
             plain = pack.replica(index)
             assert not plain.training
-            torch.testing.assert_close(plain(prompt[index], answer_in[index]), logits[index], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(plain(*shared), logits, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_other_than_one_batch_for_each_replica_is_refused(batch):
+    with pytest.raises(ValueError, match="zip"):
+        Pack(builder(Transformer), SEEDS[:1])(*(x[:2] for x in batch))
+
+
+@both
+@packed_or_alone
 def test_pack_that_has_run_can_move_to_another_device(network, seeds, batch):
     """To ``meta``, which computes nothing, but refuses tensors of a CPU."""
     pack = Pack(builder(network), seeds)
@@ -193,65 +189,43 @@ def test_pack_that_has_run_can_move_to_another_device(network, seeds, batch):
     assert pack.losses(*(x.to("meta") for x in few), step=0).is_meta
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-def test_weights_that_are_loaded_take_the_place_of_others(network, batch):
-    pack, other = (Pack(builder(network), seeds) for seeds in (SEEDS, [1, 2, 3]))
-    prompt, answer_in = batch[0], shift_right(batch[1])
-    pack(prompt, answer_in)
-    pack.load_state_dict(other.state_dict(), assign=True)
-    assert torch.equal(pack(prompt, answer_in), other(prompt, answer_in))
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_replica_states_are_copies_and_make_up_the_stack(network):
-    pack = Pack(builder(network), SEEDS)
-    for name, stack in pack.stacked.named_parameters():
-        states = [pack.replica_state(index)[name] for index in range(3)]
-        assert torch.equal(torch.stack(states), stack)
-    pack.replica_state(0)[name].zero_()
-    assert torch.equal(torch.stack(states), stack)
-
-
-def test_checkpoint_of_a_pack_holds_parameters_only():
-    pack = Pack(builder(Transformer), SEEDS)
-    assert set(pack.state_dict()) == {f"stacked.{name}" for name, _ in pack.stacked.named_parameters()}
-    assert all(stack.shape[0] == 3 for stack in pack.state_dict().values())
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_weights_are_left_in_the_module_tree_that_replicas_share(fails, batch):
+    pack = Pack(builder(NanoGPT), SEEDS)
+    (skeleton,) = pack._skeleton
+    if fails:
+        skeleton.blocks[1].register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        pack.losses(*batch, step=0)
+    assert all(p.is_meta for p in skeleton.parameters())
+    assert not any("key" in name for name, _ in skeleton.named_buffers())
 
 
 # Optimisation
 
 
-def test_gradients_are_clipped_to_each_replicas_own_norm():
-    build = builder(NanoGPT)
-    pack = Pack(build, SEEDS)
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_gradients_are_clipped_to_each_replicas_own_norm(clip):
+    pack = Pack(builder(NanoGPT), SEEDS)
     generator = torch.Generator().manual_seed(0)
     scale = torch.tensor([1e-4, 1.0, 100.0])  # the first stays below the limit
     for parameter in pack.parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         parameter.grad = noise * scale.view(-1, *[1] * (parameter.dim() - 1))
     gradients = {name: p.grad.clone() for name, p in pack.stacked.named_parameters()}
-    LitPack(pack, torch.optim.SGD, gradient_clip=1.0).configure_gradient_clipping(torch.optim.SGD(pack.parameters()))
+    LitPack(pack, torch.optim.SGD, clip).configure_gradient_clipping(torch.optim.SGD(pack.parameters()))
     for index in range(3):
-        plain = build()
+        plain = builder(NanoGPT)()
         for name, parameter in plain.named_parameters():
             parameter.grad = gradients[name][index].clone()
-        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        if clip is not None:
+            nn.utils.clip_grad_norm_(plain.parameters(), clip)
         for name, parameter in plain.named_parameters():
             torch.testing.assert_close(pack.stacked.get_parameter(name).grad[index], parameter.grad)
-    untouched = {name: p.grad[0] for name, p in pack.stacked.named_parameters()}
-    assert all(torch.equal(untouched[name], gradients[name][0]) for name in gradients)
 
 
-def test_no_clipping_unless_asked_for():
-    pack = Pack(builder(NanoGPT), SEEDS)
-    for parameter in pack.parameters():
-        parameter.grad = torch.full_like(parameter, 100.0)
-    LitPack(pack, torch.optim.SGD).configure_gradient_clipping(torch.optim.SGD(pack.parameters()))
-    assert all((p.grad == 100).all() for p in pack.parameters())
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+@both
+@packed_or_alone
 def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, seeds):
     pack = Pack(builder(network), seeds)
     optimizer = LitPack(pack, partial(torch.optim.AdamW, weight_decay=0.1)).configure_optimizers()
@@ -272,7 +246,6 @@ def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, se
 )
 def test_one_optimizer_of_a_pack_is_one_for_each_replica(network, optimizer, clip):
     """With the same gradients, step after step; those of pack and replica agree to rounding alone."""
-    build = builder(network)
 
     def trained(pack: Pack, gradients) -> Pack:
         module = LitPack(pack, optimizer, clip)
@@ -285,17 +258,17 @@ def test_one_optimizer_of_a_pack_is_one_for_each_replica(network, optimizer, cli
         return pack
 
     generator = torch.Generator().manual_seed(1)
-    shapes = {name: p.shape for name, p in Pack(build, SEEDS).stacked.named_parameters()}
+    shapes = {name: p.shape for name, p in Pack(builder(network), SEEDS).stacked.named_parameters()}
     gradients = [{name: torch.randn(s, generator=generator) for name, s in shapes.items()} for _ in range(5)]
-    pack = trained(Pack(build, SEEDS), gradients)
+    pack = trained(Pack(builder(network), SEEDS), gradients)
     for index, seed in enumerate(SEEDS):
         own = [{name: g[index : index + 1] for name, g in gradient.items()} for gradient in gradients]
-        solo = trained(Pack(build, [seed]), own).replica_state(0)
+        solo = trained(Pack(builder(network), [seed]), own).replica_state(0)
         for name, value in pack.replica_state(index).items():
             torch.testing.assert_close(value, solo[name], atol=1e-6, rtol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@both
 def test_loss_is_the_sum_of_the_replicas_mean_losses(network, batch):
     pack = Pack(builder(network, dropout=0.0), SEEDS)
     loss = LitPack(pack, torch.optim.SGD).training_step(batch, 0)
@@ -322,28 +295,16 @@ def test_parameter_without_gradients_stays_as_it_is(batch):
     assert same == {name for name in before if name.startswith("blocks.0.")}
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_no_weights_are_left_in_the_module_tree_that_replicas_share(fails, batch):
-    pack = Pack(builder(NanoGPT), SEEDS)
-    (skeleton,) = pack._skeleton
-    if fails:
-        skeleton.blocks[1].register_forward_hook(lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        pack.losses(*batch, step=0)
-    assert all(p.is_meta for p in skeleton.parameters())
-    assert not any("key" in name for name, _ in skeleton.named_buffers())
-
-
 # Compiled
 
 
 @pytest.fixture
 def graphs(monkeypatch) -> list:
-    """The graphs that are compiled, which then run as they are."""
+    """The shapes of the integer inputs of each graph that is compiled; graphs run as they are."""
     seen = []
 
     def backend(graph, inputs, **kwargs):
-        seen.append(graph)
+        seen.append([tuple(x.shape) for x in inputs if isinstance(x, torch.Tensor) and x.dtype == torch.int32])
         return graph
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
@@ -351,22 +312,15 @@ def graphs(monkeypatch) -> list:
     return seen
 
 
-def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, monkeypatch):
+def test_each_dropout_key_comes_into_the_compiled_function_by_itself(batch, graphs):
     """Read out of one tensor of all keys, each has an offset of its own, and no two layers share a kernel."""
-    shapes = []
-
-    def backend(graph, inputs, **kwargs):
-        shapes.extend(tuple(x.shape) for x in inputs if x.dtype == torch.int32)
-        return graph
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    torch.compiler.reset()
     Pack(Masks, SEEDS, compile=True).losses(*batch, step=0)
-    assert shapes == [(len(SEEDS), 2)] * 2
+    assert [shape for graph in graphs for shape in graph] == [(len(SEEDS), 2)] * 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 1), (Transformer, 3), (NanoGPT, 3)])
+@both
+@pytest.mark.parametrize("replicas", [1, 3])
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
     """One replica has its layers compiled, several tiny ones are one graph."""
     few = tuple(x[:replicas] for x in batch)
@@ -427,9 +381,3 @@ def test_every_size_of_a_batch_is_compiled_whatever_came_before(graphs):
     for size in (16, 12, 9, 7, 5):
         pack(torch.zeros(size, TASK.prompt_length, dtype=int), torch.zeros(size, TASK.width, dtype=int))
     assert len(graphs) == 10
-
-
-def test_other_than_one_batch_for_each_replica_is_refused(batch):
-    prompt, completion = batch
-    with pytest.raises(ValueError, match="zip"):
-        Pack(builder(Transformer), SEEDS[:1])(prompt[:2], completion[:2])

@@ -4,7 +4,6 @@ import io
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from arith_erd.training.recipe import optimizer_of, replicas_are_independent, schedule_of
+from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
 from tests.behaviour.interruption import assert_same, interrupt
 from tests.tiny import TINY
 
@@ -72,7 +71,7 @@ def option(group: str, name: str) -> Factory | None:
 def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[str, torch.Tensor]]:
     """A pack, its data, and its initial weights; packs are used again, since making one is slow."""
     made = option("loss", loss).build(Loss)
-    data = TableData(TASK, RandomSplit(), seeds, 4, made.targets)
+    data = TableData(TASK, RandomSplit(), seeds, 4, made)
     pack = Pack(Toy, seeds, loss=made)
     if made.site:
         made.begin(len(seeds), pack.activation_shape(TASK.prompt_length, TASK.width), data.train[2].shape[1])
@@ -118,11 +117,6 @@ def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
     assert all(torch.equal(packed[name], value) for name, value in resumed.items())
 
 
-@cache
-def job(*overrides: str) -> Job:
-    return compose("train", [*TINY, "model=nanogpt", *overrides])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -141,33 +135,6 @@ def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, 
     resumed = train(*overrides)
     assert "resuming from epoch 2" in capsys.readouterr().out
     assert_same(resumed, train_in(tmp_path / "whole", *overrides))
-
-
-def rates(scheduler: str, **options: float) -> list[float]:
-    """The rate of every step of two epochs of three steps; it starts from 0.1."""
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
-    made = option("scheduler", scheduler)
-    more = {"steps_per_epoch": 3} if "epochs" in made.arguments else {}
-    schedule = replace(made, arguments={**made.arguments, **options}).build(LRScheduler, optimizer, **more)
-    found = []
-    for _ in range(6):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    return found
-
-
-@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
-def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
-    found = rates(scheduler, pct_start=0.5)
-    assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
-    assert found[:3] == sorted(found[:3])
-    assert found[2:] == sorted(found[2:], reverse=True)
-    assert found[-1] < 1e-6
-
-
-def test_rate_falls_every_so_many_steps_or_epochs():
-    assert rates("step", step_size=2, gamma=0.1) == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 
 
 # Optimizers that cannot train a pack
@@ -196,20 +163,16 @@ class Deaf(torch.optim.SGD):
         return super().step()
 
 
-def test_optimizer_that_never_asks_for_gradients_is_refused():
+def test_optimizers_that_mix_numbers_or_ask_for_no_gradients_are_recognised():
+    for make in (torch.optim.Adafactor, Unit):
+        assert not replicas_are_independent(partial(make, lr=1e-3), CPU)
     with pytest.raises(RuntimeError, match="calls the closure once"):
         replicas_are_independent(Deaf, CPU)
 
 
-@pytest.mark.parametrize("make", [torch.optim.Adafactor, Unit], ids=["Adafactor", "unit norm"])
-def test_optimizers_that_mix_the_numbers_of_a_tensor_are_recognised(make):
-    assert not replicas_are_independent(partial(make, lr=1e-3), CPU)
-
-
-def with_optimizer(name: str) -> Job:
-    return replace(
-        job(), model=replace(job().model, optimizer=Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer"))
-    )
+@cache
+def job() -> Job:
+    return compose("train", [*TINY, "model=nanogpt"])
 
 
 @pytest.mark.parametrize(
@@ -222,54 +185,82 @@ def with_optimizer(name: str) -> Job:
     ],
 )
 def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, message):
+    chosen = Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer")
     with pytest.raises(UserError, match=message):
-        optimizer_of(with_optimizer(name), CPU)
+        optimizer_of(replace(job(), model=replace(job().model, optimizer=chosen)), CPU)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ReduceLROnPlateau", "a function of the step alone"),
-        ("LambdaLR", "lr_lambda"),
-        ("Adam", "expected a LRScheduler"),
-    ],
-)
-def test_schedulers_that_need_more_than_the_step_are_refused_in_one_line(name, message):
-    module = "torch.optim" if name == "Adam" else "torch.optim.lr_scheduler"
-    with pytest.raises(UserError, match=message):
-        tried(Schedule(Factory(f"{module}.{name}"), "step"))
+# Schedules
 
 
-def tried(schedule: Schedule, epochs: int = 50) -> Any:
-    """What makes the scheduler, after a dry run of so many epochs of three steps."""
-    model = replace(job().model, scheduler=schedule)
-    made = replace(job(), model=model, trainer=replace(job().trainer, max_epochs=epochs))
-    return schedule_of(made, table_data(job()), optimizer_of(job(), CPU))
+def rates(scheduler: str, **options: float) -> list[float]:
+    """The rate of every step of two epochs of three steps; it starts from 0.1."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    made = option("scheduler", scheduler)
+    more = {"steps_per_epoch": 3} if "epochs" in made.arguments else {}
+    schedule = replace(made, arguments={**made.arguments, **options}).build(LRScheduler, optimizer, **more)
+    found = []
+    for _ in range(6):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        change_rate(schedule)
+    return found
+
+
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
+def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
+    found = rates(scheduler, pct_start=0.5)
+    assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
+    assert found[:3] == sorted(found[:3])
+    assert found[2:] == sorted(found[2:], reverse=True)
+    assert found[-1] < 1e-6
+
+
+def test_rate_falls_every_so_many_steps_or_epochs():
+    assert rates("step", step_size=2, gamma=0.1) == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 
 
 STEP, CYCLE = "torch.optim.lr_scheduler.StepLR", "torch.optim.lr_scheduler.OneCycleLR"
 
 
+def with_schedule(target: str, interval: str = "step", **arguments: object) -> Job:
+    schedule = Schedule(Factory(target, arguments), interval)
+    return replace(job(), model=replace(job().model, scheduler=schedule))
+
+
 @pytest.mark.parametrize(
-    ("target", "options", "message"),
+    ("target", "arguments", "message"),
     [
-        (
-            CYCLE,
-            {"max_lr": 0.1, "epochs": 1},
-            r"^model\.scheduler: change 4 of 150 fails with ValueError: Tried to step",
-        ),
-        (CYCLE, {"max_lr": -0.1, "epochs": 50}, r"^model\.scheduler: the rate is -0\.004 after 0 of 150 changes"),
-        (STEP, {"step_size": 2, "gamma": -1.0}, r"^model\.scheduler: the rate is -0\.001 after 2 of 150 changes"),
-        (STEP, {"step_size": 1, "gamma": 1e99}, r"^model\.scheduler: the rate is inf after 4 of 150 changes"),
+        ("torch.optim.lr_scheduler.ReduceLROnPlateau", {}, "a function of the step alone"),
+        ("torch.optim.lr_scheduler.LambdaLR", {}, "lr_lambda"),
+        ("torch.optim.Adam", {}, "expected a LRScheduler"),
+        (CYCLE, {"max_lr": -0.1, "epochs": 50}, r"^model\.scheduler: the rate is -0\.004 at step 1; expected"),
     ],
 )
-def test_schedules_that_fail_or_go_wrong_later_in_the_run_are_refused(target, options, message):
+def test_schedules_that_cannot_begin_are_refused_in_one_line(target, arguments, message):
+    made = with_schedule(target, **arguments)
     with pytest.raises(UserError, match=message):
-        tried(Schedule(Factory(target, options), "step"))
+        schedule_of(made, table_data(made), optimizer_of(made, CPU))
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "message"),
+    [
+        (CYCLE, {"max_lr": 0.1, "epochs": 1}, r"^model\.scheduler: change 4 fails with ValueError: Tried to step"),
+        (STEP, {"step_size": 2, "gamma": -1.0}, r"^model\.scheduler: the rate is -0\.001 at step 3; expected"),
+    ],
+)
+def test_schedules_that_go_wrong_within_the_run_end_it_in_one_line(runs_dir, target, arguments, message):
+    from arith_erd.training.train import train_pack
+
+    made = with_schedule(target, **arguments)
+    with pytest.raises(UserError, match=message):
+        train_pack(replace(made, runs_dir=runs_dir))
 
 
 def test_cycle_that_changes_after_epochs_lasts_for_the_epochs():
-    schedule = tried(Schedule(Factory(CYCLE, {"max_lr": 0.1, "epochs": 50}), "epoch"))
+    made = with_schedule(CYCLE, "epoch", max_lr=0.1, epochs=50)
+    schedule = schedule_of(made, table_data(made), optimizer_of(made, CPU))
     assert schedule(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)).total_steps == 50
 
 

@@ -1,10 +1,21 @@
-"""Runs with more epochs, and runs that are overwritten."""
+"""Runs with more epochs, runs that are overwritten, files that cannot be read, and what counts as finished."""
+
+import builtins
+import errno
 
 import pytest
 
+from arith_erd.config.compose import compose
+from arith_erd.errors import UserError
+from arith_erd.losses import CrossEntropy
+from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.module import LitPack
+from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import assert_same, interrupt
-from tests.tiny import FOUR_EPOCHS
+from tests.tiny import FOUR_EPOCHS, TINY
+
+# More epochs, and once more
 
 
 def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys):
@@ -27,6 +38,16 @@ def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_sch
     assert "continues" not in capsys.readouterr().out
 
 
+def test_damaged_shorter_run_is_left_out_and_named(train, whole, capsys):
+    shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=3")
+    shorter.metrics_file.write_text("no columns\n")
+    train(*FOUR_EPOCHS, "trainer.max_epochs=2")
+    assert_same(train(*FOUR_EPOCHS), whole)
+    out = capsys.readouterr().out
+    assert f"{shorter.path}: not continued (" in out
+    assert "which was trained for 2 epochs\n" in out
+
+
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, monkeypatch, capsys):
     old = train()
     (old.path / "mine").touch()
@@ -34,11 +55,90 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
         interrupt(patch, ResumePoint, 1, True)
         with pytest.raises(RuntimeError, match="the power went off"):
             train("overwrite=true")
-    assert old.finished
     again = train("overwrite=true")
     out = capsys.readouterr().out
     assert "resuming from epoch 2" in out
-    assert f"{old.path}: the new run has replaced the old one" in out
     assert again.path == old.path
     assert not (old.path / "mine").exists()
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
+
+
+# Cannot be read is not damaged
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one(train, whole, monkeypatch, number):
+    with monkeypatch.context() as patch:
+        interrupt(patch, ResumePoint, epoch=3, after=True)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train(*FOUR_EPOCHS)
+    run = Run(compose("train", [*TINY, *FOUR_EPOCHS, f"runs_dir={whole.path.parent}"]).run.path)
+    files, original = [], builtins.open
+
+    def fails(file, *arguments, **options):
+        if str(file).endswith("last.ckpt"):
+            files.append(file)
+            raise OSError(number, "cannot")
+        return original(file, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "open", fails)
+        patch.setattr("io.open", fails)
+        with pytest.raises(UserError, match=r"last\.ckpt: cannot be read \(cannot\); the same command tries again"):
+            train(*FOUR_EPOCHS)
+    assert files
+    assert run.name == whole.name
+    assert_same(train(*FOUR_EPOCHS), whole)
+
+
+# The end of a run is counted
+
+
+def test_loss_that_raises_stop_iteration_ends_no_epoch(train, runs_dir, monkeypatch):
+    """To Lightning it would be the end of the data."""
+
+    def stops(self, *tensors):
+        raise StopIteration
+
+    monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
+    monkeypatch.setattr(CrossEntropy, "forward", stops)
+    with pytest.raises(UserError, match="step 1: the network or the loss raises StopIteration"):
+        train()
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert not run.finished
+    assert not run.metrics()
+
+
+@pytest.mark.parametrize("fault", ["a step is missing", "a row is missing", "a row is there twice"])
+def test_run_is_finished_only_with_all_its_steps_and_rows(train, runs_dir, monkeypatch, fault):
+    original = LitPack.on_train_end
+
+    def spoil(self):
+        original(self)
+        (run,) = (Run(path) for path in runs_dir.iterdir())
+        rows = run.metrics()
+        if fault == "a step is missing":
+            self.trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total.completed -= 1
+        elif fault == "a row is missing":
+            run.write_metrics(rows[1:])
+        else:
+            run.write_metrics([*rows, rows[0]])
+
+    monkeypatch.setattr(LitPack, "on_train_end", spoil)
+    with pytest.raises(UserError, match=r"has 5 steps|has 6 steps and [13] rows"):
+        train()
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert not run.finished
+    assert not run.has_summary
+
+
+def test_loss_is_built_once_for_each_pack(runs_dir, monkeypatch):
+    built, original = [], CrossEntropy.__init__
+
+    def spy(self, **options):
+        built.append(options)
+        original(self, **options)
+
+    monkeypatch.setattr(CrossEntropy, "__init__", spy)
+    train_job(compose("train", [*TINY, "trainer.max_epochs=1", f"runs_dir={runs_dir}"]))
+    assert len(built) == 1

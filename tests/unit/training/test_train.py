@@ -12,12 +12,10 @@ import yaml
 from rich.console import Console
 from rich.progress import Progress
 
-from arith_erd import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import METRICS, Run
-from arith_erd.training.assemble import wants_compile
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
@@ -75,10 +73,9 @@ def test_bar_moves_with_every_step_and_goes_on_where_a_run_was_interrupted(train
         interrupt(power, ResumePoint, epoch=1, after=True)
         with pytest.raises(RuntimeError):
             train("trainer.max_epochs=2")
-    steps = len(moves) - 1  # and one for the epoch's end
     train("trainer.max_epochs=2")
-    epoch = [*(0.75 * (step + 1) / steps for step in range(steps)), 1]
-    assert moves == pytest.approx([*epoch, *(1 + done for done in epoch)])
+    first = [0, 1 / 3, 2 / 3, 1, 1]
+    assert moves == pytest.approx([*first, *(1 + done for done in first)])
     assert re.search(r"epoch 2/2 .* loss \d\.\d{4}  train", terminal.file.getvalue())
 
 
@@ -284,41 +281,6 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
 
 
 # Devices
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("option", [True, False])
-def test_compilation_is_as_asked_for(option, device):
-    job = compose("train", [f"trainer.compile={str(option).lower()}"])
-    assert wants_compile(job, torch.device(device), 1) is option
-
-
-def test_auto_compiles_on_cuda():
-    for overrides in ([], ["trainer.max_epochs=1", "seed=0-4"]):
-        assert wants_compile(compose("train", overrides), torch.device("cuda"), 96)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "long"),
-    [
-        ([], True),  # 59e12 operations
-        (["model=nanogpt"], True),  # 25e12
-        (["trainer.max_epochs=16"], False),  # 19e12
-        (["trainer.max_epochs=17"], True),
-        (["model.net.d_model=32"], False),
-        (["trainer.max_epochs=8", "seed=0-1"], False),
-        (["trainer.max_epochs=9", "seed=0-1"], True),
-        (["model.net.d_model=16", "seed=0-99"], False),  # one graph, which takes minutes
-    ],
-)
-def test_auto_compiles_on_a_cpu_only_long_runs(overrides, long, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.assemble._has_compiler", lambda: True)
-    assert wants_compile(compose("train", overrides), torch.device("cpu"), 96) is long
-
-
-def test_auto_does_not_compile_without_a_compiler(monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda program: None)
-    assert not wants_compile(compose("train", []), torch.device("cpu"), 96)
 
 
 def test_sweep_compiles_every_pack(train, monkeypatch):

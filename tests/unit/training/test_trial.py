@@ -29,118 +29,80 @@ class Good(Network):
         self.dropout = Dropout(0.5)
         self.head = nn.Linear(4, vocab_size)
         self.register_buffer("scale", torch.tensor(2.0), persistent=False)
+        self.more(vocab_size)
 
-    def encode(self, prompt):
-        return prompt
+    def more(self, vocab_size: int) -> None:
+        """What a subclass has besides."""
 
     def middle(self, x):
         return self.dropout(x) * self.scale
 
-    def decode(self, memory, answer_in, tree=None):
+    def forward(self, prompt, answer_in):
         return self.head(self.middle(self.embedding(answer_in)))
 
     def sites(self):
         return {"dec.1": self.embedding}
 
 
-class Failing(Good):
-    def middle(self, x):
-        return x @ torch.zeros(3, 3)
+def network(name: str, **methods) -> type[Good]:
+    """A subclass of this module, where its class is looked up."""
+    globals()[name] = type(name, (Good,), {**methods, "__module__": __name__})
+    return globals()[name]
 
 
-class OtherShape(Good):
-    def decode(self, memory, answer_in, tree=None):
-        return super().decode(memory, answer_in)[:, 1:]
+def counting(self, x):
+    self.scale += 1
+    return x
 
 
-class Drawing(Good):
-    def middle(self, x):
-        return x + torch.rand(())
+def reassigning(self, x):
+    self.scale = self.scale * 1.0
+    return x
 
 
-class Branching(Good):
-    def middle(self, x):
-        return x if x.sum() > 0 else -x
+def empty(self, vocab_size):
+    for name in ("embedding", "head"):
+        delattr(self, name)
+    self.sizes = vocab_size
 
 
-class Counting(Good):
-    def middle(self, x):
-        self.scale += 1
-        return x
-
-
-class Reassigning(Good):
-    def middle(self, x):
-        self.scale = self.scale * 1.0
-        return x
-
-
-class OwnGain(Good):
-    def __init__(self, **sizes):
-        super().__init__(**sizes)
-        self.register_buffer("gain", torch.randn(1), persistent=False)
-
-
-class Normed(Good):
-    def __init__(self, **sizes):
-        super().__init__(**sizes)
-        self.norm = nn.BatchNorm1d(4)
-
-
-class Tied(Good):
-    def __init__(self, **sizes):
-        super().__init__(**sizes)
-        self.head.weight = self.embedding.weight
-
-
-class Frozen(Good):
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.requires_grad_(False)
-
-
-class Empty(Good):
-    def __init__(self, vocab_size, **sizes):
-        Network.__init__(self)
-        self.vocab_size = vocab_size
-
-    def decode(self, memory, answer_in, tree=None):
-        return torch.zeros(*answer_in.shape, self.vocab_size)
-
-
-class Mean(CrossEntropy):
-    def forward(self, *tensors):
-        return super().forward(*tensors).mean()
-
-
-class OfEachExample(CrossEntropy):
-    def forward(self, logits, completion, *more):
-        return super().forward(logits.flatten(0, 1).unsqueeze(1), completion.flatten(0, 1).unsqueeze(1))
-
-
-class Shared(CrossEntropy):
-    def forward(self, *tensors):
-        losses = super().forward(*tensors)
-        return losses + losses.sum()
-
-
-class Scaled(CrossEntropy):
-    def forward(self, *tensors):
-        losses = super().forward(*tensors)
-        return losses / losses.detach().sum()
-
-
-class OfThoseBefore(CrossEntropy):
-    def forward(self, *tensors):
-        return super().forward(*tensors).cumsum(0)
-
-
-class OfOthersBefore(CrossEntropy):
-    """The first row is its own."""
-
-    def forward(self, *tensors):
-        losses = super().forward(*tensors)
-        return torch.cat([losses[:1], losses[1:] + losses[:-1]])
+BAD_NETWORKS = [
+    (
+        network("Failing", middle=lambda self, x: x @ torch.zeros(3, 3)),
+        r"RuntimeError: .* \(test_trial\.py, line \d+\)$",
+    ),
+    (
+        network("OtherShape", forward=lambda self, *tokens: Good.forward(self, *tokens)[:, 1:]),
+        r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$",
+    ),
+    (network("Drawing", middle=lambda self, x: x + torch.rand(())), "draws random numbers; expected "),
+    (
+        network("Branching", middle=lambda self, x: x if x.sum() > 0 else -x),
+        r"RuntimeError: vmap: .*data-dependent control flow",
+    ),
+    (network("Counting", middle=counting), "changes its buffer scale; expected "),
+    (network("Reassigning", middle=reassigning), "changes its buffer scale; expected "),
+    (
+        network("OwnGain", more=lambda self, _: self.register_buffer("gain", torch.randn(1), persistent=False)),
+        "draws its buffer gain; expected parameters for what differs between seeds",
+    ),
+    (
+        network("Normed", more=lambda self, _: setattr(self, "norm", nn.BatchNorm1d(4))),
+        r"also keeps norm\.num_batches_tracked, norm\.running_mean, norm\.running_var; expected ",
+    ),
+    (
+        network("Tied", more=lambda self, _: setattr(self.head, "weight", self.embedding.weight)),
+        r"also keeps head\.weight; expected parameters under one name each",
+    ),
+    (
+        network("Empty", more=empty, forward=lambda self, prompt, answer_in: torch.zeros(*answer_in.shape, self.sizes)),
+        "has no parameters that require gradients; expected ",
+    ),
+    (
+        network("Frozen", more=lambda self, _: self.requires_grad_(False)),
+        "has no parameters that require gradients; expected ",
+    ),
+]
 
 
 class AtSite(CrossEntropy):
@@ -157,34 +119,54 @@ class OfTheActivation(AtSite):
         return activation.square().flatten(1).mean(1) * self.head
 
 
-class OfAllActivations(AtSite):
-    def forward(self, logits, completion, activation, targets=None):
-        return super().forward(logits, completion) + activation.square().mean()
+def loss(name: str, forward, base: type[CrossEntropy] = CrossEntropy) -> type[CrossEntropy]:
+    globals()[name] = type(name, (base,), {"forward": forward, "__module__": __name__})
+    return globals()[name]
 
 
-class OfItsHead(AtSite):
-    def forward(self, logits, completion, activation, targets=None):
-        return self.head.square()
+def own(self, logits, completion, *_):
+    """The loss that the bad ones are made of, (R,)."""
+    return CrossEntropy.forward(self, logits, completion)
 
 
-class Constant(CrossEntropy):
-    def forward(self, logits, *more):
-        return torch.zeros(len(logits))
+def of_each_example(self, logits, completion, *_):
+    return own(self, logits.flatten(0, 1).unsqueeze(1), completion.flatten(0, 1).unsqueeze(1))
 
 
-class Infinite(CrossEntropy):
-    def forward(self, *tensors):
-        return super().forward(*tensors) / 0
+def of_others_before(self, *tensors):
+    """The first row is its own."""
+    losses = own(self, *tensors)
+    return torch.cat([losses[:1], losses[1:] + losses[:-1]])
 
 
-class Noisy(CrossEntropy):
-    def forward(self, *tensors):
-        return super().forward(*tensors) + torch.rand(())
-
-
-class Broken(CrossEntropy):
-    def forward(self, logits, completion, *more):
-        return logits.nothing
+DEPENDS = "gives each seed a loss that depends on other seeds"
+BAD_LOSSES = [
+    (
+        loss("Mean", lambda self, *t: own(self, *t).mean()),
+        "seed=0",
+        r"gives a tensor of shape \(\); expected \(1,\), one",
+    ),
+    (globals()["Mean"], "seed=0-2", r"gives a tensor of shape \(\); expected \(3,\)"),
+    (loss("OfEachExample", of_each_example), "seed=0", r"gives a tensor of shape \(2,\); expected \(1,\)"),
+    (loss("Shared", lambda self, *t: own(self, *t) + own(self, *t).sum()), "seed=0-2", DEPENDS),
+    (loss("Scaled", lambda self, *t: own(self, *t) / own(self, *t).detach().sum()), "seed=0-2", DEPENDS),
+    (loss("OfThoseBefore", lambda self, *t: own(self, *t).cumsum(0)), "seed=0-2", DEPENDS),
+    (loss("OfOthersBefore", of_others_before), "seed=0-2", DEPENDS),
+    (loss("OfAll", lambda self, *t: own(self, *t) + t[2].square().mean(), AtSite), "seed=0-2", DEPENDS),
+    (loss("Constant", lambda self, *t: torch.zeros(len(t[0]))), "seed=0", "does not depend on what the network comp"),
+    (loss("OfItsHead", lambda self, *t: self.head.square(), AtSite), "seed=0-2", "does not depend on what the network"),
+    (loss("Infinite", lambda self, *t: own(self, *t) / 0), "seed=0", "gives inf at the first step; expected a finite"),
+    (
+        loss("Noisy", lambda self, *t: own(self, *t) * torch.rand(())),
+        "seed=0",
+        "gives another value at the second call; expected no randomness",
+    ),
+    (
+        loss("Broken", lambda self, *t: t[0].nothing),
+        "seed=0",
+        r"AttributeError: .*nothing.* \(test_trial\.py, line \d+\)$",
+    ),
+]
 
 
 @cache
@@ -192,12 +174,12 @@ def tiny(seeds: str) -> Job:
     return compose("train", [*TINY, seeds])
 
 
-def with_classes(seeds: str, net: type = Good, loss: type = CrossEntropy) -> Job:
+def assembled(seeds: str, net: type = Good, loss: type = CrossEntropy) -> None:
     job = tiny(seeds)
     classes = {"net": Factory(f"{__name__}.{net.__name__}", key="model.net")}
     if loss is not CrossEntropy:
         classes["loss"] = Factory(f"{__name__}.{loss.__name__}", key="model.loss")
-    return replace(job, model=replace(job.model, **classes))
+    assemble(replace(job, model=replace(job.model, **classes)), CPU)
 
 
 @pytest.fixture(autouse=True)
@@ -208,48 +190,17 @@ def trusted(monkeypatch):
 @pytest.mark.parametrize("loss", [CrossEntropy, OfTheActivation])
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
 def test_network_and_loss_of_ones_own_are_accepted(seeds, loss):
-    assemble(with_classes(seeds, loss=loss), CPU)
+    assembled(seeds, loss=loss)
 
 
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
-@pytest.mark.parametrize(
-    ("net", "message"),
-    [
-        (Failing, r"RuntimeError: .* \(test_trial\.py, line \d+\)$"),
-        (OtherShape, r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"),
-        (Drawing, "draws random numbers; expected "),
-        (Branching, r"RuntimeError: vmap: .*data-dependent control flow"),
-        (Counting, "changes its buffer scale; expected "),
-        (Reassigning, "changes its buffer scale; expected "),
-        (OwnGain, "draws its buffer gain; expected parameters for what differs between seeds"),
-        (Normed, r"also keeps norm\.num_batches_tracked, norm\.running_mean, norm\.running_var; expected "),
-        (Tied, r"also keeps head\.weight; expected parameters under one name each"),
-        (Empty, "has no parameters that require gradients; expected "),
-        (Frozen, "has no parameters that require gradients; expected "),
-    ],
-)
+@pytest.mark.parametrize(("net", "message"), BAD_NETWORKS)
 def test_network_that_cannot_train_is_refused_in_one_line(net, message, seeds):
     with pytest.raises(UserError, match=rf"^model\.net\._target_={__name__}\.{net.__name__}: ({message})"):
-        assemble(with_classes(seeds, net=net), CPU)
+        assembled(seeds, net)
 
 
-@pytest.mark.parametrize(
-    ("loss", "seeds", "message"),
-    [
-        (Mean, "seed=0", r"gives a tensor of shape \(\); expected \(1,\), one loss for each seed$"),
-        (Mean, "seed=0-2", r"gives a tensor of shape \(\); expected \(3,\)"),
-        (OfEachExample, "seed=0", r"gives a tensor of shape \(2,\); expected \(1,\)"),
-        *[
-            (kind, "seed=0-2", "gives each seed a loss that depends on other seeds")
-            for kind in (Shared, Scaled, OfThoseBefore, OfOthersBefore, OfAllActivations)
-        ],
-        (Constant, "seed=0", "does not depend on what the network computes"),
-        (OfItsHead, "seed=0-2", "does not depend on what the network computes"),
-        (Infinite, "seed=0", "gives inf at the first step; expected a finite number"),
-        (Noisy, "seed=0", "gives another value at the second call; expected no randomness"),
-        (Broken, "seed=0", r"AttributeError: .*nothing.* \(test_trial\.py, line \d+\)$"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "seeds", "message"), BAD_LOSSES)
 def test_loss_that_would_train_wrongly_is_refused_in_one_line(loss, seeds, message):
     with pytest.raises(UserError, match=rf"^model\.loss\._target_={__name__}\.{loss.__name__}: {message}"):
-        assemble(with_classes(seeds, loss=loss), CPU)
+        assembled(seeds, loss=loss)

@@ -1,0 +1,99 @@
+"""What does not fit into memory is refused in one line, before anything is allocated."""
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from arith_erd.config.compose import compose
+from arith_erd.errors import UserError
+from arith_erd.training import memory
+from arith_erd.training.memory import available_bytes, memory_errors_explained, replica_bytes, require_room
+from arith_erd.training.train import train
+from tests.tiny import TINY
+
+CPU = torch.device("cpu")
+MACHINE = 16 * 2**30
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """16 GiB without limits; the root of its files, in which control groups may have one."""
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": MACHINE // 4096}[name])
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_bytes(b"0::/a\xff/b\n")
+    (tmp_path / "proc/self/statm").write_text("262144 1 1 1 0 1 0\n")  # 1 GiB of pages
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("files", "gibibytes"),
+    [
+        ({}, 16),
+        ({"memory.max": "max\n"}, 16),
+        ({"memory.max": f"{4 * 2**30}\n"}, 4),
+        ({"memory/memory.limit_in_bytes": f"{3 * 2**30}\n"}, 3),
+        ({"memory/memory.limit_in_bytes": f"{2**63 - 4096}\n"}, 16),
+    ],
+)
+def test_limits_of_machine_and_container_count(machine: Path, files: dict[str, str], gibibytes: int) -> None:
+    for name, text in files.items():
+        path = machine / "sys/fs/cgroup" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert available_bytes(CPU, machine) == gibibytes * 2**30
+
+
+def test_limit_of_virtual_memory_counts_less_what_is_in_use(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5 * 2**30, resource.RLIM_INFINITY))
+    assert available_bytes(CPU, machine) == 4 * 2**30
+
+
+@pytest.mark.parametrize(("model", "parameters"), [("transformer", 701_381), ("nanogpt", 297_600)])
+def test_replica_needs_its_weights_four_times_and_its_activations(model: str, parameters: int) -> None:
+    sizes = [replica_bytes(compose("train", [f"model={model}", f"data.batch_size={n}"]), MACHINE) for n in (1, 64, 127)]
+    assert 16 * parameters < sizes[0] < 1.2 * 16 * parameters
+    assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], rel=1e-3), "each example costs the same"
+
+
+HUGE = ["model.net.d_model=4096", "model.net.num_layers=4096", "trainer.accelerator=cpu"]
+
+
+@pytest.mark.parametrize("seed", ["0", "0-9", "0-4095"])
+def test_network_that_does_not_fit_is_refused_at_once(seed, runs_dir, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
+    started = time.monotonic()
+    with pytest.raises(UserError, match=r"^model=transformer: more than 16 GiB, .* expected a smaller network"):
+        train(compose("train", [*HUGE, f"seed={seed}", f"runs_dir={runs_dir}"]))
+    assert time.monotonic() - started < 10, "it takes 34 s to build"
+    assert not runs_dir.exists()
+
+
+def test_pack_that_does_not_fit_is_refused(monkeypatch):
+    job = compose("train", [*TINY, "seed=0-9"])
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * replica_bytes(job, MACHINE))
+    with pytest.raises(UserError, match=r"^seed=0-9: 10 replica\(s\) .* do not fit .*smaller pack\.max_replicas"):
+        require_room(job, CPU)
+    require_room(compose("train", [*TINY, "seed=0-8"]), CPU)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA"), MemoryError(), None])
+def test_allocation_that_fails_is_one_line(error):
+    job = compose("train", TINY)
+
+    def allocate() -> None:
+        with memory_errors_explained(job, CPU):
+            if error is not None:
+                raise error
+            torch.empty(2**52)
+
+    with pytest.raises(UserError, match=r"^seed=0: .*out of memory.* smaller data\.batch"):
+        allocate()
+
+
+def test_other_errors_are_left_alone():
+    with pytest.raises(RuntimeError, match="shape"), memory_errors_explained(compose("train", TINY), CPU):
+        raise RuntimeError("shape mismatch")
