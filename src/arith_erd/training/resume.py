@@ -12,7 +12,7 @@ schedule that depends on the number of epochs has it in its own options too, so 
 import errno
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import torch
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import is_plain, load_tensors
-from ..runs import Keep, Run, identity
+from ..runs import Keep, Row, Run, identity
 from ..system.files import replacing
 from .checkpoint import position
 from .module import LitPack
@@ -92,11 +92,16 @@ def find_checkpoint(run: Run, module: LitPack, trainer: L.Trainer) -> Path | Non
         if last in there:
             print(f"{last}: damaged; the run resumes from the previous checkpoint")
         previous.replace(last)
-    rows = {(row["epoch"], row["seed"]) for row in run.metrics()}
-    for epoch in range(1, epochs + 1):
-        if not all((epoch, seed) in rows for seed in module.pack.seeds):
-            raise UserError(f"{run.path}: metrics.csv lacks epoch {epoch}; delete {last.name} to start again")
+    _require_rows(run, run.metrics(), epochs, module.pack.seeds)
     return last
+
+
+def _require_rows(run: Run, rows: Iterable[Row], epochs: int, seeds: Iterable[int]) -> None:
+    there = {(row["epoch"], row["seed"]) for row in rows}
+    for epoch in range(1, epochs + 1):
+        if not all((epoch, seed) in there for seed in seeds):
+            lacking = f"metrics.csv lacks epoch {epoch}"
+            raise UserError(f"{run.path}: {lacking}; delete {run.checkpoint.name} to start again")
 
 
 def continue_shorter(job: Job, module: LitPack, trainer: L.Trainer) -> None:
@@ -107,6 +112,7 @@ def continue_shorter(job: Job, module: LitPack, trainer: L.Trainer) -> None:
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
             rows = shorter.metrics()
+            _require_rows(shorter, rows, epochs, job.seeds)
             if epochs_in(shorter.checkpoint, module, trainer) != epochs:
                 continue
             shorter.require_plain()
