@@ -97,13 +97,13 @@ def test_experiment_and_ablation_train(extended: Path) -> None:
 
 def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Path) -> None:
     own = ("task=gcd", *SMALL, *TINY, "model.net.num_layers=1", "runs_dir=own")
-    run(extended, "-m", "arith_erd.train", "--config-dir", "my_conf", "trust=[my_package]", *own, "optimizer=lion")
+    run(extended, "-m", "arith_erd.training", "--config-dir", "my_conf", "trust=[my_package]", *own, "optimizer=lion")
     (path,) = (extended / "own").glob("gcd-random-transformer-*")
     assert "lion" in path.name
     search = "hydra.searchpath=[file://my_conf]"
-    again = run(extended, "-m", "arith_erd.train", search, "trust=[my_package]", *own, "optimizer=lion")
+    again = run(extended, "-m", "arith_erd.training", search, "trust=[my_package]", *own, "optimizer=lion")
     assert "finished already, skipped" in again
-    probe = ("-m", "arith_erd.probe", "probe=logit_lens", f"run={path}")
+    probe = ("-m", "arith_erd.probes", "probe=logit_lens", f"run={path}")
     run(extended, *probe, "trust=[my_package]")
     assert (path / "probes" / "logit_lens" / "figure.png").is_file()
     with (path / "config.yaml").open("a") as file:

@@ -22,10 +22,9 @@ FLOORS = (
     {"mechanism"},
     {"training", "probes"},
     {"report"},
-    {"train", "probe"},  # programs, as ``python -m arith_erd.train``
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-WITH_TORCH = {"models", "losses", "interp", "mechanism", "training", "probes", "train", "probe"}
+WITH_TORCH = {"models", "losses", "interp", "mechanism", "training", "probes"}
 
 # The rooms that may import what is slow, or ties us to somebody else's conventions.
 ONLY_IN = {

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
+from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.training import memory
-from arith_erd.training.memory import available_bytes, memory_errors_explained, replica_bytes, require_room
+from arith_erd.training.memory import available_bytes, capacity, memory_errors_explained, replica_bytes, require_room
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -57,6 +59,26 @@ def test_replica_needs_its_weights_four_times_and_its_activations(model: str, pa
     sizes = [replica_bytes(compose("train", [f"model={model}", f"data.batch_size={n}"]), MACHINE) for n in (1, 64, 127)]
     assert 16 * parameters < sizes[0] < 1.2 * 16 * parameters
     assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], rel=1e-3), "each example costs the same"
+
+
+def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
+    """Against the allocator: bytes that live between a forward pass and its backward pass."""
+    job = compose("train", ["data.batch_size=64"])
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        network = job.network()
+        set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
+        logits = network(*(torch.zeros(64, n, dtype=torch.int64) for n in (15, 8)))
+    kept = sum(event.self_cpu_memory_usage for event in profiler.events())
+    del logits
+    assert replica_bytes(job, MACHINE) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
+
+
+def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**31)
+    assert 2 <= capacity(compose("train", ["seed=0-255"]), CPU) <= 8
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("pack.max_replicas=auto: 0.")
+    assert line.endswith("; 256 replicas become several packs")
 
 
 HUGE = ["model.net.d_model=4096", "model.net.num_layers=4096", "trainer.accelerator=cpu"]
