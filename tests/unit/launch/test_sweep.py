@@ -3,8 +3,11 @@
 import gc
 import os
 import re
+import shlex
 import signal
+import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,8 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
 from arith_erd.runs import Run
+from arith_erd.system.boundary import BUSY, FAILED, INTERNAL
+from arith_erd.system.lock import InUseError
 
 Job = Callable[[TrainJob], None]
 
@@ -45,20 +50,16 @@ def command(monkeypatch, tmp_path, ran):
     return run
 
 
-def verdicts(printed: str) -> dict[str, str]:
-    """The table, as overrides -> verdict."""
+def table(printed: str) -> dict[str, str]:
+    """Overrides -> status."""
     rows = re.findall(r"^\d+ +(finished|skipped|failed|not finished) +(\S.*?) *$", printed, re.MULTILINE)
-    return {overrides: verdict for verdict, overrides in rows}
+    return {overrides: status for status, overrides in rows}
 
 
 def finish(job: TrainJob) -> None:
-    finish_run(job.run, job.resolved)
-
-
-def finish_run(run: Run, resolved: dict) -> None:
-    run.create(resolved)
-    run.weights(0).touch()
-    run.finish({"seeds": [{"seed": 0}]})
+    job.run.create(job.resolved)
+    job.run.weights(0).touch()
+    job.run.finish({"seeds": [{"seed": 0}]})
 
 
 def fails_for(*seeds: int, error: Exception) -> Job:
@@ -70,38 +71,23 @@ def fails_for(*seeds: int, error: Exception) -> Job:
     return run
 
 
-def test_one_failed_job_leaves_the_others_running(command, ran, capsys):
-    assert command(fails_for(1, error=UserError("no such thing")), "-m", "seed=0,1,2") == 1
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("no such thing"), FAILED, "no such thing"),
+        (InUseError("in use by process 7"), BUSY, "in use by process 7"),
+        (ZeroDivisionError("by zero\nmore"), FAILED, r"internal error: ZeroDivisionError: by zero; the traceback .*"),
+    ],
+)
+def test_failed_job_leaves_the_others_running_and_the_same_command_runs_what_is_missing(
+    command, ran, capsys, error, status, line
+):
+    assert command(fails_for(1, error=error), "-m", "seed=0,1,2") == status
     assert ran == ["0", "1", "2"]
     said = capsys.readouterr()
-    assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "finished"}
-    assert "job 1: no such thing" in said.out
-    assert said.err == "error: job 1 (seed=1): no such thing\n"
-
-
-def test_bug_in_one_job_is_one_line_that_names_the_file_with_its_traceback(command, ran, capsys):
-    assert command(fails_for(0, error=ZeroDivisionError("by zero\nand more")), "-m", "seed=0,1") == 1
-    assert ran == ["0", "1"]
-    said = capsys.readouterr()
-    assert said.err.startswith("error: job 0 (seed=0): internal error: ZeroDivisionError: by zero; the traceback")
-    file = Path(said.err.split()[-1])
-    assert "Traceback" in file.read_text()
-    assert file.stat().st_mode & 0o077 == 0
-    assert f"job 0: internal error: ZeroDivisionError: by zero; the traceback is in {file}\n" in said.out
-
-
-def test_table_names_the_traceback_file(command, capsys, tmp_path):
-    error = RuntimeError("on fire")
-    error.add_note(f"see {tmp_path}/error.txt")
-    assert command(fails_for(0, error=error), "-m", "seed=0,1") == 1
-    said = capsys.readouterr()
-    assert f"job 0: internal error: RuntimeError: on fire; the traceback is in {tmp_path}/error.txt\n" in said.out
-
-
-def test_same_command_again_runs_what_is_missing(command, ran, capsys):
-    command(fails_for(1, error=UserError("not yet")), "-m", "seed=0,1,2")
-    ran.clear()
-    capsys.readouterr()
+    assert table(said.out) == {"seed=0": "finished", "seed=1": "failed", "seed=2": "finished"}
+    assert re.search(rf"^job 1: {line}$", said.out, re.M)
+    assert re.fullmatch(rf"error: job 1 \(seed=1\): {line}\n", said.err)
 
     def only_what_is_missing(job: TrainJob) -> None:
         if not job.run.finished:
@@ -109,14 +95,42 @@ def test_same_command_again_runs_what_is_missing(command, ran, capsys):
             finish(job)
 
     assert command(only_what_is_missing, "-m", "seed=0,1,2") == 0
-    assert verdicts(capsys.readouterr().out) == {"seed=0": "skipped", "seed=1": "finished", "seed=2": "skipped"}
+    assert table(capsys.readouterr().out) == {"seed=0": "skipped", "seed=1": "finished", "seed=2": "skipped"}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(UserError("no"), FAILED), (InUseError("no"), BUSY), (ZeroDivisionError("x"), INTERNAL)]
+)
+def test_single_run_prints_no_table_and_its_exit_status_tells_failed_busy_and_internal_apart(
+    command, capsys, error, status
+):
+    assert command(finish, "seed=3") == 0
+    assert not capsys.readouterr().out
+    assert command(fails_for(3, error=error), "seed=3") == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_internal_error_names_a_private_file_with_its_traceback(command, capsys, tmp_path, trained):
+    """That of the run, if training has written one."""
+    error = RuntimeError("on fire")
+    if trained:
+        error.add_note(f"see {tmp_path}/error.txt")
+    command(fails_for(0, error=error), "-m", "seed=0,1")
+    file = Path(capsys.readouterr().err.split()[-1])
+    if trained:
+        assert file == tmp_path / "error.txt"
+    else:
+        assert "Traceback" in file.read_text()
+        assert file.stat().st_mode & 0o077 == 0
 
 
 def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
-    assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2,3", "fail_fast=true") == 1
+    assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2", "fail_fast=true") == FAILED
     assert ran == ["0", "1"]
-    expected = {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished", "seed=3": "not finished"}
-    assert verdicts(capsys.readouterr().out) == expected
+    expected = {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
+    assert table(capsys.readouterr().out) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -129,87 +143,56 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, number):
     assert command(run, "-m", "seed=0,1,2") == 128 + number
     assert ran == ["0", "1"]
     said = capsys.readouterr()
-    assert verdicts(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
+    assert table(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
     assert said.err == f"{number.name}: stopped; the same command continues from here\n"
 
 
-BAD_LATER = [
-    (("seed=0,4-0",), r"job 1 \(seed=4-0\): seed=4-0: expected"),
-    (("task=add,subtract",), r"job 1 \(task=subtract\): .*subtract"),
-    (("model=transformer,nanogpt", "ablation=squeezed_encoder"), r"job 1 \(model=nanogpt\): ablation=squeezed_encoder"),
-    (("trainer.max_epochs=5,0",), r"job 1 \(trainer\.max_epochs=0\): trainer\.max_epochs=0: expected"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD_LATER)
-def test_bad_later_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
-    assert command(finish, "-m", *arguments) == 1
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("seed=0,4-0",), r"job 1 \(seed=4-0\): seed=4-0: expected"),
+        (("task=add,subtract",), r"job 1 \(task=subtract\): .*subtract"),
+        (("model=transformer,nanogpt", "ablation=squeezed_encoder"), r"job 1 \(model=nanogpt\): ablation=squeezed_enc"),
+        (("trainer.max_epochs=5,0",), r"job 1 \(trainer\.max_epochs=0\): trainer\.max_epochs=0: expected"),
+        (("experiment=fig1", "task=add,mul", "seed=0-"), r"(?s)job 0 .*job 1 "),
+    ],
+)
+def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
+    assert command(finish, "-m", *arguments) == FAILED
     assert not ran
     said = capsys.readouterr()
     assert re.search(message, said.err)
     assert said.err.endswith("none of the 2 jobs was started\n")
-    assert not verdicts(said.out)
+    assert not table(said.out)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "folder"),
     [
-        (("probe=errors,prefix", "run=R", "out=D"), "D"),
-        (("probe=amnesic", "probe.method=inlp,leace", "run=R"), "R/probes/amnesic"),
-        (("probe=errors", "run=R,R", "epoch=3"), "R/probes/errors-epoch=3"),
-        (("probe=errors", "run=R", "epoch=all,0-5"), "R/probes/errors-epochs"),
+        ("probe=errors,prefix run=R out=D", "D"),
+        ("probe=amnesic probe.method=inlp,leace run=R", "R/probes/amnesic"),
+        ("probe=errors run=R,R epoch=3", "R/probes/errors-epoch=3"),
+        ("probe=errors run=R epoch=all,0-5", "R/probes/errors-epochs"),
+        ("probe=errors run=a1,'a*'", "a1/probes/errors"),
+        ("probe=errors run=a1,b1 out=D", "D"),
+        ("probe=errors run='a*','b*' out=D", ""),
+        ("probe=errors run=a1,'b*' out=D", ""),
+        ("probe=errors,prefix run=R out='D/${probe.name}'", ""),
+        ("probe=errors,prefix run=R out=null", ""),
     ],
 )
-def test_answers_that_would_overwrite_one_another_are_refused(command, ran, capsys, arguments, folder):
-    assert command(finish, "-m", *arguments, program="probe") == 1
-    assert not ran
-    assert re.search(rf"out=\S+: expected a folder for each job, .*; {folder} would get", capsys.readouterr().err)
-
-
-@pytest.mark.parametrize("out", ["out='D/${probe.name}'", "out=null"])
-def test_answers_in_folders_of_their_own_are_accepted(command, ran, out):
-    assert command(lambda job: None, "-m", "probe=errors,prefix", "run=R", out, program="probe") == 0
-    assert len(ran) == 2
-
-
-@pytest.mark.parametrize(
-    ("runs", "clash"),
-    [
-        ("run='a*','b*' out=D", ""),
-        ("run=a1,'b*' out=D", ""),
-        ("run=a1,'a*'", "a1/probes/errors"),
-        ("run=a1,b1 out=D", "D"),
-    ],
-)
-def test_folders_of_answers_are_those_of_the_runs_that_a_glob_names(
-    command, ran, tmp_path, monkeypatch, capsys, runs, clash
+def test_answers_that_would_overwrite_one_another_are_refused(
+    command, ran, tmp_path, monkeypatch, capsys, arguments, folder
 ):
     monkeypatch.chdir(tmp_path)
     for name in ("a1", "a2", "b1", "b2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").touch()
-    assert command(lambda job: None, "-m", "probe=errors", *runs.split(), program="probe") == bool(clash)
-    assert (f"; {clash} would get" in capsys.readouterr().err) == bool(clash)
-
-
-def test_presets_are_checked_with_their_sweep(command, ran, capsys):
-    assert command(finish, "-m", "experiment=fig3", "seed=0,-1") == 1
-    assert capsys.readouterr().err.count("seed=-1: expected") == 6
-    assert not ran
-
-
-def test_single_run_prints_no_sweep_table(command, capsys):
-    assert command(finish, "seed=3") == 0
-    assert not capsys.readouterr().out
-    assert command(fails_for(3, error=UserError("no such thing")), "seed=3") == 1
-    assert capsys.readouterr().err == "error: no such thing\n"
-
-
-def test_bug_in_single_run_is_one_line_and_exit_status_70(command, capsys):
-    assert command(fails_for(3, error=ZeroDivisionError("x")), "seed=3") == 70
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"error: internal error: ZeroDivisionError: x; the traceback is in \S+", line)
+    assert command(lambda job: None, "-m", *arguments.split(), program="probe") == bool(folder)
+    assert bool(ran) != bool(folder)
+    refused = re.search(r"out=\S+: expected a folder for each job, .*; (\S+) would get", capsys.readouterr().err)
+    assert (refused[1] if refused else "") == folder
 
 
 def test_job_that_is_killed_each_time_does_not_keep_the_others_from_running(command, tmp_path):
@@ -231,22 +214,18 @@ def test_job_that_is_killed_each_time_does_not_keep_the_others_from_running(comm
         assert sum(Run(path).finished for path in (tmp_path / "runs").iterdir()) == finished
 
 
-def test_sweep_leaves_no_temporary_file(command, tmp_path, monkeypatch):
+def test_table_fits_80_columns_and_nothing_else_is_written(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert command(finish, "-m", "seed=0,1") == 0
+    long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
+    axes = ("split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
+    assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == FAILED
+    printed = capsys.readouterr().out.partition("\njob     ")[2].partition("\njob ")[0]
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed.count("lr=0.0001") == 4  # folded, never cut off
     assert {path.name for path in tmp_path.iterdir()} <= {"runs"}
 
 
-def test_table_fits_80_columns(command, capsys):
-    long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
-    axes = ("split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
-    assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == 1
-    table = capsys.readouterr().out.partition("\njob     ")[2].partition("\njob ")[0]
-    assert max(map(len, table.splitlines())) <= 80
-    assert table.count("lr=0.0001") == 4  # folded, never cut off
-
-
-def test_failed_job_leaves_no_process_alive(command):
+def test_failed_job_leaves_no_model_alive(command):
     """Its exception would hold every frame, and a model in one of them."""
 
     class Model:
@@ -261,5 +240,40 @@ def test_failed_job_leaves_no_process_alive(command):
         alive.append(weakref.ref(model))
         raise UserError("no")
 
-    assert command(job, "-m", "seed=0,1") == 1
+    assert command(job, "-m", "seed=0,1") == FAILED
     assert len(alive) == 2
+
+
+# scripts/paper.sh
+
+
+def paper(root: Path, *arguments: str, train: str = "echo") -> tuple[list[str], dict[str, str]]:
+    environment = os.environ | {"TRAIN": train}
+    return [str(root / "scripts" / "paper.sh"), *arguments], environment
+
+
+def test_every_run_of_the_paper_is_accepted(command, ran, root):
+    arguments, environment = paper(root, "seed=0")
+    lines = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) > 10
+    for line in lines:
+        assert command(lambda job: None, "-m", *shlex.split(line)) == 0
+    assert len(ran) > 40
+
+
+def test_script_goes_on_after_a_failed_run_and_stops_with_a_signal(root, tmp_path):
+    (tmp_path / "train").write_text(
+        f"#!/bin/sh\necho started >>{tmp_path}/log\n[ $0 = {tmp_path}/fails ] && exit 1\nexec sleep 60\n"
+    )
+    (tmp_path / "train").chmod(0o755)
+    (tmp_path / "fails").symlink_to(tmp_path / "train")
+    log = tmp_path / "log"
+    arguments, environment = paper(root, train=str(tmp_path / "fails"))
+    subprocess.run(arguments, env=environment, check=True)
+    assert log.read_text().count("started") > 10
+    log.unlink()
+    arguments, environment = paper(root, train=str(tmp_path / "train"))
+    ended = subprocess.run(["timeout", "1", *arguments], env=environment, check=False)
+    assert ended.returncode == 124
+    time.sleep(0.5)
+    assert log.read_text() == "started\n"

@@ -63,15 +63,6 @@ def test_current_step_finishes_first(stopped):
     assert done == ["the step"]
 
 
-def test_signal_after_the_last_step_is_kept(stopped):
-    def work():
-        with deferred():
-            send(signal.SIGTERM)
-        pytest.fail("went on")
-
-    stopped(work)
-
-
 def test_job_code_cannot_catch_the_interrupt(stopped):
     def work():
         with contextlib.suppress(Exception):
@@ -150,14 +141,6 @@ def test_two_third_party_handlers_both_run(listener):
         assert sorted(listener.heard) == sorted(signals.OTHERS)
 
 
-def test_third_party_handler_runs_after_nested_blocks(listener):
-    with signals_caught(), deferred():
-        with deferred():
-            send(signal.SIGUSR2)
-            check()
-        assert listener.heard == [signal.SIGUSR2]
-
-
 @pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
 def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours):
     def work():
@@ -229,16 +212,6 @@ with signals.signals_caught(), signals.deferred():
 
 
 # Blocks in blocks, second signals, long steps
-
-
-def test_nested_block_keeps_the_outer_handlers(stopped):
-    def work():
-        with signals_caught():
-            pass
-        send(signal.SIGTERM)
-        pytest.fail("went on")
-
-    stopped(work)
 
 
 def test_step_longer_than_the_grace_period_is_abandoned(cli, monkeypatch):
