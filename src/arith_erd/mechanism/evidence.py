@@ -69,13 +69,13 @@ class Searched:
 
     def sentence(self) -> str:
         """Whether the subspace carries the variable."""
-        found = self.found
-        verb = "carries" if self.passes else "does not carry" if self.told else "cannot be told to carry"
-        control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
-        return (
-            f"rank {found.rank} at {self.site}, position {self.position}, {verb} {self.variable}: "
-            f"{found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
+        found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
+        verb = "carries" if self.passes else "does not carry"
+        claim = (
+            f"{where} {verb} {self.variable}" if self.told else f"cannot tell whether {where} carries {self.variable}"
         )
+        control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
+        return f"{claim}: {found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
 
 
 @dataclass(frozen=True)

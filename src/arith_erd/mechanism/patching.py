@@ -11,8 +11,8 @@ At a token of the prompt, bit i of a or of b::
 
     interchange token     the source has another token there. Where bit i of the answer changes, the position held its
                           own token.
-    resample_ablation     the source has the same token there, and others elsewhere. Where any bit of the answer
-                          changes, the position held something about other positions.
+    resample_ablation     the source has the same token there, others at other positions. Where any bit of the
+                          answer changes, the position held something about other positions.
     position_wise_resampling
                           every position of the prompt comes from a run of its own with the same token there. Where any
                           bit changes, some position held something about others; copies in several cannot hide it.

@@ -180,7 +180,7 @@ def _flips(ax: Axes, rows: pd.DataFrame) -> None:
     last = len(means) - 1
     ax.set(xticks=range(len(means)), xticklabels=[*map(str, range(last)), f"{last} or more"], ylim=(0, 1))
     ax.set_xlabel("times the bit flips as 0 to 4 carries\nare added to a column with total 0", fontsize=9)
-    headline(ax, "Steering beyond the natural range", "share of the columns", pad=22)
+    headline(ax, "Beyond the natural range", "share of columns", pad=22)
 
 
 def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
