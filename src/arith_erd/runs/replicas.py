@@ -19,8 +19,8 @@ import pandas as pd
 from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
-from .identity import identity, require_name, settings
 from .epochs import METRICS, Row
+from .identity import identity, require_name, settings
 
 GROUPS = ("task", "split", "model", "ablation")
 ORDERS = ("prompt_order", "completion_order")

@@ -15,13 +15,13 @@ import yaml
 from matplotlib.figure import Figure
 
 from arith_erd.config.compose import CONF, compose
+from arith_erd.config.names import run_name
 from arith_erd.plots.sheet import Sheet
 from arith_erd.report import figures as report_figures
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
 from arith_erd.report.paper import Paper, PaperFigure
-from arith_erd.config.names import run_name
 from arith_erd.runs import METRICS, Run
 from arith_erd.seeds import parse_seeds
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit

@@ -13,7 +13,6 @@ from arith_erd.report.paper import load_paper
 from tests.cards import seed_card, table, whole
 
 
-
 def test_everything_is_written(whole_report) -> None:
     out, found, results = whole_report.out, whole_report.found, whole_report.results
     for name in ("claims.md", "claims.csv", "runs.csv", "index.html"):
