@@ -18,7 +18,7 @@ help: ## list these targets
 train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
 
-test: .venv/.installed-dev ## run the tests, a process for each core: pytest -n auto $(ARGS)
+test: .venv/.installed-dev ## run the quick tests, a process for each core (ARGS="-m slow": the slow ones)
 	@.venv/bin/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
