@@ -1,7 +1,5 @@
 """Hostile files around a run: in the way, damaged, or too large for the disk."""
 
-import contextlib
-import os
 import resource
 import shutil
 from collections.abc import Callable

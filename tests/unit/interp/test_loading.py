@@ -1,6 +1,5 @@
 import shutil
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith_erd.errors import UserError
-from arith_erd.models.weights import is_plain, load_tensors, read_state
+from arith_erd.models.weights import is_plain, load_tensors
 
 
 def test_compressed_archive_is_refused(tmp_path: Path) -> None:

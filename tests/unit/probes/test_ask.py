@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import contextmanager
 
 import pytest
 

@@ -1,6 +1,5 @@
 """The table counts every input under every perturbation, once."""
 
-import io
 import time
 
 import numpy as np

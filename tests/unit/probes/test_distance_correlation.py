@@ -17,9 +17,9 @@ from arith_erd.interp.sites import layers
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
-from arith_erd.probes.distance_correlation import DistanceCorrelation, digit_distances
+from arith_erd.probes.distance_correlation import DistanceCorrelation
 from arith_erd.seeds import derive
-from arith_erd.tasks import Add, Add3, ModAdd, Mul, Task
+from arith_erd.tasks import Add, Add3, Mul, Task
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 CELL = ["stack", "layer", "level", "space", "method"]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import UNUSED, encode_completion, to_digits
+from arith_erd.bits import encode_completion
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
-from arith_erd.probes.errors import Errors, flipped_values, longest_carry, octave, truncated_binomial
+from arith_erd.probes.errors import Errors, longest_carry, truncated_binomial
 from arith_erd.splits import Split, ValueSplit
 from arith_erd.tasks import Add, Add3, Mul, Task
 
