@@ -17,24 +17,15 @@ BAD_INPUT = {
     "unknown task": ("task=subtract", "task=subtract: expected add or .* or random_output"),
     "one bit": ("task.bits=1", r"task\.bits=1: expected an integer from 2 to 9"),
     "seeds backwards": ("seed=4-0", "seed=4-0: expected .*0-4"),
-    "negative seed": ("seed=-1", "seed=-1: expected .*integers from 0"),
-    "the same seed twice": ("seed=[0,0]", r"seed=\[0, 0\]: expected each seed once"),
     "fraction of two": ("split.fraction=2", r"split\.fraction=2\.0: expected a number between 0 and 1"),
     "heads that do not share": (
         "model.net.d_model=63",
         r"model\.net\.d_model=63: expected a multiple of .*num_heads=8",
     ),
-    "negative epochs": ("trainer.max_epochs=-1", r"trainer\.max_epochs=-1: expected an integer of at least 1"),
     "misspelt": ("trainer.max_epoch=3", r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs"),
-    "misspelt with a plus": (
-        "+trainer.max_epoch=3",
-        r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs",
-    ),
+    "misspelt with a plus": ("+trainer.max_epoch=3", r"trainer\.max_epoch: no such key; did you mean"),
     "folder that cannot be written": ("runs_dir=file/runs", "runs_dir=file/runs: cannot be written"),
-}
-MORE_BAD_INPUT = {
     "no encoder to squeeze": ("model=nanogpt ablation=squeezed_encoder", "ablation=squeezed_encoder: .*nanogpt"),
-    "no such mode of W&B": ("logger=wandb logger.mode=on", r"logger\.mode=on: expected offline or online"),
     "no such reference": ("trainer.max_epochs=${epochs.sub}", r"trainer\.max_epochs: .*epochs\.sub"),
     "no task": ("task=null", "task"),
     "no seed": ("~seed", "seed"),
@@ -43,6 +34,23 @@ MORE_BAD_INPUT = {
         "experiment=fig3: a sweep of 6 jobs; expected -m: python train.py -m experiment=fig3 scale=smoke",
     ),
     "two experiments at once": ("-m experiment=fig1,fig3", "experiment=fig1: .*expected one experiment a command"),
+    "bad job of a sweep": (
+        "-m task=add,mul seed=0-1,4-0",
+        r"job 1 \(task=add seed=4-0\): seed=4-0: expected.*job 3 .*none of the 4 jobs",
+    ),
+}
+BAD_QUESTIONS = {
+    "probe=dataste": "probe=dataste: expected .*dataset",
+    "probe=dataset +out.dir=x": "out",
+    "probe=dataset trainer.max_epochs=3": r"trainer.*: no such key",
+    "probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or reference=",
+    "probe=dataset out=file/x": "out=file/x: cannot be written",
+    "probe=distance_correlation": "run=DIR, checkpoint=FILE",
+    "probe=errors run=runs/none task=mul": "task=mul: cannot be combined with run=",
+    "probe=errors checkpoint=none.pt": "checkpoint=none.pt: expected its task",
+    "probe=errors reference=magic": "reference=magic: expected .*erd, prefix_carry",
+    "probe=errors reference=erd task.bits=5": "reference=erd: adds at task.bits=7",
+    "probe=errors reference=erd run=runs/none": "expected one of run=DIR",
 }
 
 
@@ -83,10 +91,15 @@ def assert_refused(result, message: str, folder) -> None:
     assert [path.name for path in folder.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("case", BAD_INPUT | MORE_BAD_INPUT)
+@pytest.mark.parametrize("case", BAD_INPUT)
 def test_bad_input_gives_a_short_message_and_writes_nothing(case, main, folder):
-    typed, message = (BAD_INPUT | MORE_BAD_INPUT)[case]
+    typed, message = BAD_INPUT[case]
     assert_refused(main("train.py", *typed.split(), cwd=folder), message, folder)
+
+
+@pytest.mark.parametrize("typed", BAD_QUESTIONS)
+def test_bad_question_gives_a_short_message_and_writes_nothing(typed, main, folder):
+    assert_refused(main("probe.py", *typed.split(), cwd=folder), BAD_QUESTIONS[typed], folder)
 
 
 @pytest.mark.parametrize(
@@ -99,43 +112,6 @@ def test_bad_input_gives_a_short_message_and_writes_nothing(case, main, folder):
 )
 def test_refusing_needs_no_torch(program, typed, message, light, folder):
     assert_refused(light(program, *typed.split(), cwd=folder), message, folder)
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_in_a_sweep_gives_a_short_message_and_writes_nothing(case, main, folder):
-    typed, message = BAD_INPUT[case]
-    assert_refused(main("train.py", "-m", *typed.split(), cwd=folder), message, folder)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("probe=dataste", "probe=dataste: expected .*dataset"),
-        ("probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
-        ("probe=dataset +out.dir=x", "out"),
-        ("probe=dataset trainer.max_epochs=3", r"trainer.*: no such key"),
-        ("probe=dataset run=runs/none", "run=runs/none: .*takes no run=, checkpoint= or reference="),
-        ("probe=dataset out=file/x", "out=file/x: cannot be written"),
-        ("probe=distance_correlation", "run=DIR, checkpoint=FILE"),
-    ],
-)
-def test_bad_probe_input_gives_a_short_message_and_writes_nothing(arguments, message, main, folder):
-    assert_refused(main("probe.py", *arguments.split(), cwd=folder), message, folder)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("run=runs/none task=mul", "task=mul: cannot be combined with run="),
-        ("checkpoint=none.pt", "checkpoint=none.pt: expected its task"),
-        ("reference=magic", "reference=magic: expected .*erd, prefix_carry"),
-        ("reference=erd task.bits=5", "reference=erd: adds at task.bits=7"),
-        ("reference=erd run=runs/none", "expected one of run=DIR"),
-        ("run=runs/none seed=3", "seed=3: cannot be combined with run="),
-    ],
-)
-def test_bad_input_for_probes_of_networks_gives_a_short_message(arguments, message, main, folder):
-    assert_refused(main("probe.py", "probe=errors", *arguments.split(), cwd=folder), message, folder)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +143,6 @@ def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
         light("train.py", f"--config-dir={own.parent}", "--help").stdout,
         re.M,
     )
-
-
-def test_experiment_narrowed_to_one_job_needs_no_sweep(main, folder):
-    assert_refused(main("train.py", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder), "^error: seed=4-0", folder)
 
 
 def test_configuration_can_be_printed(light):
@@ -234,16 +206,8 @@ def test_dataset_probe_without_out(main, folder):
     assert rows.parent.name.startswith("dataset-add")
 
 
-def test_sweep_with_one_bad_job_does_not_start(main, folder):
-    result = main("train.py", "-m", "task=add,mul", "seed=0-1,4-0", cwd=folder)
-    assert_refused(result, r"job 1 \(task=add seed=4-0\): seed=4-0: expected.*job 3 .*none of the 4 jobs", folder)
-
-
 def test_experiment_sets_its_own_sweep(main, folder):
     result = main("train.py", "-m", "experiment=fig1", "seed=4-0", cwd=folder)
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "add"), ("1", "mul")]
-
-
-def test_typed_options_override_the_experiment(main, folder):
-    result = main("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)
+    result = main("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)  # what is typed wins
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "mul")]

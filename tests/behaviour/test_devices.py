@@ -65,11 +65,10 @@ class OnTheCPU(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("network", [Transformer, NanoGPT])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+@pytest.mark.parametrize(("network", "seeds"), [(Transformer, (0, 1, 2)), (NanoGPT, (0,))])
 def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
     """With the ``meta`` device in the place of a GPU; but for the order of the examples, which is drawn on the CPU."""
-    build = partial(network, TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2)
+    build = partial(network, TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=1)
     module = LitPack(Pack(build, seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")
     optimizer = module.configure_optimizers()
     examples = TASK.examples()

@@ -51,43 +51,27 @@ def trained(extended: Path) -> Path:
     """A run of the new task, split, model, recipe and logger."""
     run(
         extended,
-        "train.py",
-        "task=max",
-        "split=band",
-        "split.distance=3",
-        "model=mlp",
-        "optimizer=rprop",
-        "scheduler=restarts",
-        "loss=focal",
-        "logger=jsonl",
-        "seed=0-1",
-        *TINY,
+        *("train.py", "task=max", "split=band", "split.distance=3", "model=mlp", "optimizer=rprop"),
+        *("scheduler=restarts", "loss=focal", "logger=jsonl", "seed=0-1", *TINY),
     )
     (path,) = (extended / "runs").glob("max-band-mlp-*")
     return path
 
 
-def test_page_shows_one_example_of_each_kind() -> None:
-    paths = [path for _, path, _ in BLOCK.findall((ROOT / "docs" / "extend.md").read_text())]
-    kinds = {re.sub(r"^(src/arith_erd|conf)/|/.*", "", path) for path in paths}
-    assert kinds == {
-        *("task", "tasks", "split", "splits", "model", "models", "ablation", "probe", "probes"),
-        *("logger", "loggers", "figure", "experiment", "report", "optimizer", "scheduler", "loss", "losses"),
-        *("my_package", "my_conf"),
-    }
-
-
+@pytest.mark.slow
 def test_task_split_model_recipe_and_logger_train(trained: Path) -> None:
     assert (trained / "summary.json").is_file()
     assert len((trained / "metrics.jsonl").read_text().splitlines()) == 2  # one epoch, two seeds
 
 
+@pytest.mark.slow
 def test_probe_and_figure_draw(extended: Path, trained: Path) -> None:
     table = run(extended, "probe.py", "figure=layers", f"run={trained}", "probe.pairs=200")
     assert "operand_values" in table
     assert (trained / "probes" / "decodability" / "figure.png").is_file()
 
 
+@pytest.mark.slow
 def test_experiment_and_ablation_train(extended: Path) -> None:
     table = run(extended, "train.py", "-m", "experiment=learning_rate", "scale=smoke", "ablation=two_layers", *SMALL)
     assert len(re.findall(r"^\d +finished", table, re.M)) == 2
@@ -95,6 +79,7 @@ def test_experiment_and_ablation_train(extended: Path) -> None:
     assert len(runs) == 2
 
 
+@pytest.mark.slow
 def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Path) -> None:
     own = ("task=gcd", *SMALL, *TINY, "model.net.num_layers=1", "runs_dir=own")
     run(extended, "-m", "arith_erd.training", "--config-dir", "my_conf", "trust=[my_package]", *own, "optimizer=lion")
@@ -114,6 +99,7 @@ def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Pat
     )
 
 
+@pytest.mark.slow
 def test_claim_is_in_the_report(extended: Path, trained: Path) -> None:
     run(extended, "-m", "arith_erd.report", "runs", "--out", "report")
     assert "Addition, validation token accuracy after 50 epochs" in (extended / "report" / "claims.md").read_text()
@@ -149,7 +135,3 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     """In the repository, where pages are read too; ``make docs`` checks those of the site."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
     assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
-
-
-def test_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150

@@ -14,14 +14,15 @@ PACKAGE = "arith_erd"
 
 # From the ground up. A room imports from the floors below it and within itself, never from its neighbours.
 FLOORS = (
-    {"__init__", "errors", "bits", "stats"},
+    {"errors", "bits", "stats"},
     {"tasks", "seeds", "system"},
     {"splits", "models", "losses", "runs"},
     {"config", "plots"},
-    {"interp", "loggers", "launch"},
+    {"interp", "launch", "loggers"},
     {"mechanism"},
     {"training", "probes"},
     {"report"},
+    {"__init__"},  # the public names
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITH_TORCH = {"models", "losses", "interp", "mechanism", "training", "probes"}
@@ -70,10 +71,8 @@ def users_of(library: str, source: Path) -> list[Path]:
     return [path for path in modules(source) if library in {name.split(".")[0] for name in imports(path, source)}]
 
 
-def test_every_room_is_on_a_floor_and_there_are_few_rooms(source):
-    rooms = {path.stem if path.is_file() else path.name for path in source.iterdir() if path.suffix in ("", ".py")}
-    assert rooms - {"__pycache__"} == set(FLOOR)
-    assert len([path for path in source.iterdir() if path.name != "__pycache__"]) <= 24
+def test_every_room_is_on_a_floor(source):
+    assert {room_of(path, source) for path in modules(source)} <= set(FLOOR)
 
 
 def test_imports_go_down_the_floors_only(source):
@@ -83,7 +82,7 @@ def test_imports_go_down_the_floors_only(source):
         for name in imports(path, source)
         if name.startswith(f"{PACKAGE}.")
         and (room := name.split(".")[1]) != room_of(path, source)
-        and FLOOR.get(room, 0) >= FLOOR[room_of(path, source)] > 0
+        and FLOOR.get(room, 0) >= FLOOR[room_of(path, source)]
     ]
     assert not wrong
 
@@ -96,20 +95,10 @@ def test_every_configuration_group_has_a_folder_of_its_name(source, root):
     assert all((source / (f"{group}es" if group.endswith("s") else f"{group}s")).is_dir() for group in groups)
 
 
-def test_nobody_imports_the_report(source):
-    names = {name for path in modules(source) if room_of(path, source) != "report" for name in imports(path, source)}
-    assert not {name for name in names if name.startswith(f"{PACKAGE}.report")}
-
-
 @pytest.mark.parametrize("library", ONLY_IN)
 def test_library_is_imported_only_where_allowed(library, source):
     users = {room_of(path, source) for path in users_of(library, source)}
     assert users <= ONLY_IN[library]
-
-
-def test_entry_points_are_short(root):
-    for name in ("train.py", "probe.py"):
-        assert len((root / name).read_text().splitlines()) < 60
 
 
 def test_rooms_without_torch_load_none(cli, source):

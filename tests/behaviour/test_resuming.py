@@ -2,12 +2,10 @@
 
 import fcntl
 import os
-import resource
 import shutil
 import signal
 import threading
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 
 import lightning as L
@@ -43,37 +41,6 @@ def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch
     started = 4 if callback is ResumePoint and after else 3
     assert f"resuming from epoch {started}" in capsys.readouterr().out
     assert_same(whole, resumed)
-
-
-def test_interrupted_run_has_no_summary_and_keeps_its_rows(train, runs_dir, monkeypatch):
-    interrupt(monkeypatch, KeepRows, epoch=2, after=True)
-    with pytest.raises(RuntimeError):
-        train("trainer.max_epochs=3")
-    (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.finished
-    assert run.checkpoint.is_file()
-    assert [row["epoch"] for row in run.metrics()] == [1, 2]
-
-
-def test_full_disk_gives_one_line_and_keeps_last_good_state(train, whole, monkeypatch):
-    """Files may not grow beyond a limit from the second epoch on: the checkpoint fails, what was there stays."""
-    unlimited, original = resource.getrlimit(resource.RLIMIT_FSIZE), ResumePoint.on_train_epoch_end
-
-    def limited(self, trainer, pl_module):
-        if trainer.current_epoch == 1:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, unlimited[1]))
-        original(self, trainer, pl_module)
-
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(ResumePoint, "on_train_epoch_end", limited)
-            with pytest.raises(
-                UserError, match=r"cannot be written \(File too large\); what was saved before is intact"
-            ):
-                train(*FOUR_EPOCHS)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    assert_same(train(*FOUR_EPOCHS), whole)
 
 
 def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
@@ -148,15 +115,7 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
-def empty(path) -> None:
-    path.write_bytes(b"")
-
-
-def another_file(path) -> None:
-    torch.save({"epoch": 2}, path)
-
-
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, empty, another_file])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit])
 def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, damage):
     damage(interrupted.checkpoint)
     capsys.readouterr()
@@ -219,22 +178,9 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, interrupted
     assert not interrupted.previous_checkpoint.exists()
 
 
-def test_checkpoint_refused_by_lightning_gives_one_line(train, interrupted):
-    torch.save(
-        torch.load(interrupted.checkpoint, weights_only=True) | {"pytorch-lightning_version": "?"},
-        interrupted.checkpoint,
-    )
-    with pytest.raises(UserError, match=r"last\.ckpt: training cannot continue from it .*; delete it to start again"):
-        train(*FOUR_EPOCHS)
-
-
 def no_moments(saved) -> None:
     """Lightning would go on with new ones, to another end."""
     saved["optimizer_states"] = []
-
-
-def one_moment_less(saved) -> None:
-    del saved["optimizer_states"][0]["state"][3]
 
 
 def a_short_moment(saved) -> None:
@@ -242,23 +188,7 @@ def a_short_moment(saved) -> None:
     saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
 
 
-def a_repeated_moment(saved) -> None:
-    """As long as it should be, in the memory of a single number."""
-    entry = saved["optimizer_states"][0]["state"][0]
-    entry["exp_avg"] = torch.zeros(1).expand(entry["exp_avg"].shape)
-
-
-def no_learning_rate(saved) -> None:
-    del saved["optimizer_states"][0]["param_groups"][0]["lr"]
-
-
-def no_counters(saved) -> None:
-    saved["loops"] = {"fit_loop": {"epoch_progress": {"current": {"processed": 3}}}}
-
-
-@pytest.mark.parametrize(
-    "craft", [no_moments, one_moment_less, a_short_moment, a_repeated_moment, no_learning_rate, no_counters]
-)
+@pytest.mark.parametrize("craft", [no_moments, a_short_moment])
 def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, craft):
     saved = torch.load(interrupted.checkpoint, weights_only=True)
     craft(saved)
@@ -314,15 +244,15 @@ def state_of_the_process() -> dict:
     }
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_jobs_do_not_affect_the_next_job(train, whole, monkeypatch, fails):
-    """What one that finished, or one that failed, changed in the process; and the next comes to the same bits."""
+def test_failed_job_does_not_affect_the_next_job(train, whole, monkeypatch):
+    """What it changed in the process is as before, and the next comes to the same bits."""
     train("trainer.max_epochs=1", "logger=wandb")  # the first one imports, and sets what all share
     before = state_of_the_process()
     overrides = ("logger=wandb", "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError) if fails else nullcontext():
-        interrupt(patch, ResumePoint, epoch=1 if fails else 9, after=False)
-        train(*overrides)
+    with monkeypatch.context() as patch:
+        interrupt(patch, ResumePoint, epoch=1, after=False)
+        with pytest.raises(RuntimeError):
+            train(*overrides)
     after = state_of_the_process()
     ours = after["threads"] - {name for name in after["threads"] if "wandb" in name.lower()}  # its service has its own
     assert ours <= before["threads"]

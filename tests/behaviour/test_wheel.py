@@ -27,6 +27,7 @@ def installed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
+@pytest.mark.slow
 def test_wheel_contains_every_configuration(installed: Path, root: Path) -> None:
     wanted, found = (
         {path.relative_to(conf) for path in conf.rglob("*.yaml")}
@@ -35,6 +36,7 @@ def test_wheel_contains_every_configuration(installed: Path, root: Path) -> None
     assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["training", "probes"])
 def test_programs_find_their_configurations_from_any_folder(program: str, installed: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", f"arith_erd.{program}", "task=mul", "--cfg", "job"]

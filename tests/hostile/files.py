@@ -1,10 +1,7 @@
-"""Hostile files around a run: in the way, damaged, too large for the disk, and with names that reach the HTML page."""
+"""Hostile files around a run: in the way, damaged, or too large for the disk."""
 
-import contextlib
-import os
 import resource
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -20,23 +17,14 @@ from .world import Attack, Cause, Program, World, pick, put
 
 HEAD = ",".join(METRICS)
 TABLES = {  # metrics.csv -> what the report says of it
-    "numbers that are none": (f"{HEAD}\n1,0,nan,nan,nan,nan,nan,nan\n1,1,0.5,0.5,0.5,0.5,0.5,1\n", "metrics.csv"),
     "numbers without end": (f"{HEAD}\n1,0,1e999,1e999,1e999,1e999,1e999,1e999\n", "no fraction from 0 to 1"),
     "an epoch beyond counting": (f"{HEAD}\n{10**30},0,0.5,0.5,0.5,0.5,0.5,1\n", "metrics.csv"),
-    "epochs before the first": (f"{HEAD}\n-5,0,0.5,0.5,0.5,0.5,0.5,1\n", "metrics.csv"),
-    "a cell of a megabyte": (f"{HEAD}\n{'9' * 2**20},0,0.5,0.5,0.5,0.5,0.5,1\n", "metrics.csv"),
-    "zeros": ("\0" * 5000, "metrics.csv"),
     "a quote that never ends": (f'{HEAD}\n"' + "1,0\n" * 100, "metrics.csv"),
     "a binary": (b"\x7fELF\xff\xfe\x00\x80", "metrics.csv"),
 }
 SUMMARIES = {
     "brackets without end": ('{"a":' + "[" * 100_000, "summary.json"),
-    "brackets, closed again": ("[" * 5000 + "]" * 5000, "summary.json"),
-    "numbers without end": ('{"params": 1e999, "seeds": [{"seed": 1e999}]}', "summary.json"),
-    "an integer of 5000 digits": ('{"params": ' + "9" * 5000 + "}", "summary.json"),
     "null": ("null", "summary.json"),
-    "a number": ("3", "summary.json"),
-    "nothing": ("", "summary.json"),
     "not finished": ('{"status": "running", "seeds": []}', "summary.json"),
 }
 
@@ -52,16 +40,6 @@ def folder(path: Path, world: World) -> None:
     (path / "inside").mkdir(parents=True)
 
 
-def sparse(path: Path, world: World) -> None:
-    path.touch()
-    os.truncate(path, 2**40)
-
-
-def unix_socket(path: Path, world: World) -> None:
-    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as listener:  # long paths are refused
-        listener.bind(path.name)
-
-
 def forbidden(path: Path, world: World) -> None:
     path.touch()
     path.chmod(0)
@@ -71,14 +49,7 @@ THINGS: dict[str, Callable[[Path, World], object]] = {
     "nothing": lambda path, world: None,
     "an empty file": lambda path, world: path.touch(),
     "a folder": folder,
-    "a pipe": lambda path, world: os.mkfifo(path),
-    "a socket": unix_socket,
     "a link out": lambda path, world: path.symlink_to(world.victim),
-    "a link to a folder": lambda path, world: path.symlink_to(world.folder / "here"),
-    "a link to itself": lambda path, world: path.symlink_to(path.name),
-    "a device": lambda path, world: path.symlink_to("/dev/zero"),
-    "a second name": lambda path, world: os.link(world.victim, path),
-    "a terabyte of nothing": sparse,
     "no permission": forbidden,
 }
 
@@ -217,49 +188,6 @@ def table(n: int, random: Random) -> Attack:
     return Attack(f"{file}: {name}", prepare, says)
 
 
-def summarised(change: Callable[[dict[str, Any]], object]) -> Callable[[World], object]:
-    def tell(world: World) -> None:
-        change(world.summary)
-        world.run.finish(world.summary)
-
-    return tell
-
-
-def probed(text: str, name: str = "new") -> Callable[[World], object]:
-    def tell(world: World) -> None:
-        world.file(f"probes/{name}").mkdir(parents=True)
-        world.file(f"probes/{name}/rows.csv").write_text(text)
-
-    return tell
-
-
-TOLD: dict[str, Callable[[World], object]] = {
-    "a run directory that is no text": lambda world: os.rename(
-        os.fsencode(world.run.path), os.fsencode(world.folder / "runs") + b"/\xff\xfe"
-    ),
-    "a device that is a list": summarised(lambda s: s.update(device=[{"x": 1}])),
-    "versions that are lists": summarised(lambda s: s.update(versions={"torch": [1], "commit": {}})),
-    "a column that is ours": summarised(lambda s: s["seeds"][0].update(replica=7, key=3, kind=None)),
-    "a value that is a list": summarised(lambda s: s["seeds"][0].update(note=[1, 2])),
-    "other seeds": summarised(lambda s: s["seeds"][0].update(seed=77)),
-    "a probe with a column of ours": probed("seed,replica,x\n0,5,0.5\n"),
-    "a probe without seeds": probed("x\n0.5\n"),
-    "a probe of other seeds": probed("seed,x\n99,0.5\n"),
-    "a probe named as a path": probed("seed,x\n0,0.5\n", "..evil"),
-}
-
-
-def told(n: int, random: Random) -> Attack:
-    """What a run says of itself, read by the report; ``test_report.py`` looks at the page."""
-    name, tell = pick(TOLD, n)
-
-    def prepare(world: World) -> Program:
-        tell(world)
-        return world.collect
-
-    return Attack(name, prepare)
-
-
 CAUSES: dict[str, Cause] = {
-    cause.__name__: cause for cause in (in_the_way, damaged, other_checkpoint, full_disk, moved_away, table, told)
+    cause.__name__: cause for cause in (in_the_way, damaged, other_checkpoint, full_disk, moved_away, table)
 }

@@ -54,12 +54,7 @@ TEXTS = [
 CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "all of it": lambda rows: rows,
     "one row": lambda rows: rows.iloc[:1],
-    "the other half": lambda rows: rows.iloc[len(rows) // 2 :],  # no encoder, say, or no decoder
-    "every third row": lambda rows: rows.iloc[::3],
-    "duplicates": lambda rows: pd.concat([rows, rows]),
-    "nothing known": lambda rows: rows.assign(**{rows.columns[-1]: float("nan")}),
     "numbers without end": lambda rows: rows.assign(**{rows.columns[-1]: float("inf")}),
-    "large numbers": lambda rows: rows.assign(**{rows.columns[-1]: 1e300}),
     "20,000 places": lambda rows: rows.iloc[[0] * 20_000].assign(**{rows.columns[2]: range(20_000)}),
     "3,000 names": lambda rows: rows.iloc[[0] * 3_000].assign(**{rows.columns[1]: [f"{i}$" for i in range(3_000)]}),
 }
@@ -153,7 +148,7 @@ def world(fresh) -> World:
     return fresh()
 
 
-@settings(max_examples=6, database=None)
+@settings(max_examples=4, database=None)
 @given(texts=st.fixed_dictionaries({place: st.sampled_from(TEXTS) for place in PLACES}))
 def test_whatever_is_said_stays_text(fresh, texts: dict[str, str]) -> None:
     world = fresh()
@@ -178,15 +173,6 @@ def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> Non
         if about.name in ("fig4", "appendixA", "appendixD"):
             figure = DRAWN[about.name](paper, about, found, by_id)
             assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
-
-
-def test_folders_without_a_readable_run_are_described(fresh) -> None:
-    world = fresh()
-    world.file("config.yaml").write_bytes(b"\xff{")
-    (world.folder / "runs" / "/".join("d" * 60)).mkdir(parents=True)
-    found, _ = build(world.folder / "runs", world.folder / "report")
-    assert len(found.problems) == 2
-    assert "folders more than 50 deep are not read" in (world.folder / "report" / "index.html").read_text()
 
 
 def test_reports_made_at_once_are_whole_and_follow_no_link(fresh) -> None:

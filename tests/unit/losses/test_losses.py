@@ -79,10 +79,3 @@ def test_columns_follow_the_tokens_in_plain_order():
 def test_target_that_the_task_does_not_have_is_refused():
     with pytest.raises(UserError, match=r"^model\.loss\.target=column_sums: expected value or .* for task=add$"):
         CrossEntropyAndValue("dec.1", "column_sums").targets(Add(3), Add(3).examples())
-
-
-def test_more_columns_than_positions_are_refused():
-    with pytest.raises(
-        UserError, match=r"^model\.loss\.target=operand_bits \(14 columns\): expected .* 4 columns at dec\.1"
-    ):
-        CrossEntropyAndValue("dec.1", "operand_bits").begin(1, (4, 8), 14)

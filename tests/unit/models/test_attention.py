@@ -27,19 +27,6 @@ def test_attend_is_softmax_attention(heads, steps, size, scale, seed):
         torch.testing.assert_close(attend(scale * q, k, v, mask), softmax_attention(scale * q, k, v, mask))
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_attend_survives_logits_of_ten_thousand(sign):
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2, 2, 8, 4, generator=generator) for _ in range(3))
-    q = sign * 1e4 * q
-    future = torch.ones(8, 8).triu(1).bool()
-    for mask in (None, future):
-        assert (q @ k.transpose(-2, -1) / 2).abs().max() > 1e4
-        result = attend(q, k, v, mask)
-        assert result.isfinite().all()
-        torch.testing.assert_close(result, softmax_attention(q, k, v, mask), atol=1e-6, rtol=1e-5)
-
-
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_attend_has_the_gradient_of_softmax_attention(scale):
     generator = torch.Generator().manual_seed(0)

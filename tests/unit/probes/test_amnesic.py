@@ -66,15 +66,6 @@ def read() -> pd.DataFrame:
     return measure(Amnesic([subject(Add(3))], site="dec.1", iterations=1, controls=10))
 
 
-def test_row_for_each_concept_and_method(read):
-    assert tuple(read.columns) == Amnesic.columns
-    assert list(zip(read["concept"], read["method"], strict=True)) == [
-        (c, m) for c in Add(3).concept_names for m in METHODS
-    ]
-    assert set(read["site"]) == {"dec.1"}
-    assert (read["seq_acc_before"] == 1).all()
-
-
 def test_erasing_a_needed_concept_destroys_the_answer(read):
     bits = read[read["concept"] == "completion_bits"]
     assert (bits["seq_acc_after"] < 0.3).all()
@@ -127,13 +118,6 @@ def test_every_site_of_a_real_network(make):
     assert rows.equals(measure(probe))
 
 
-def test_erasure_in_one_replica_does_not_touch_others():
-    task = Add(3)
-    two = measure(Amnesic([subject(task, seed=s) for s in (4, 7)], "dec.1", "value", "leace", controls=2))
-    assert list(two["seed"]) == [4, 7]
-    assert two.drop(columns="seed").iloc[0].equals(two.drop(columns="seed").iloc[1])
-
-
 def test_probe_error_of_numbers_and_of_bits():
     assert probe_error(torch.tensor([[3], [5]]), torch.tensor([[3.0], [8.0]])) == pytest.approx(4.5**0.5)
     bits = torch.tensor([[0, 1], [1, 1]])
@@ -148,17 +132,6 @@ def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
         concepts = {name: torch.as_tensor(z) for name, z in task.concepts(*pairs.operands.T).items()}
         assert (baseline(task, concepts["value"]) < 1e-9) == linear
         assert baseline(task, concepts[f"operand_{task.digits}"]) < 1e-9
-
-
-def test_addition_comes_with_its_warning_and_both_numbers():
-    notes = " ".join(Amnesic([subject(Add(3))], "dec.1").notes())
-    assert "cannot distinguish the paper's hypotheses" in notes
-    assert "0.13%" in notes
-    assert "100%" in notes
-    assert "linear" in Amnesic.__doc__
-    assert "0.13%" in Amnesic.__doc__
-    assert Amnesic([subject(Add(3))], "dec.1", concept="carries").notes() == []
-    assert Amnesic([subject(Mul(3))], "dec.1").notes() == []
 
 
 @pytest.mark.parametrize(
@@ -181,11 +154,6 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
         Amnesic([subject(Add(3), network)], **{"site": "dec.1"} | options)
 
 
-def test_more_iterations_than_the_embedding_has_directions():
-    with pytest.raises(UserError, match=r"probe\.iterations=30: expected from 0 to"):
-        list(Amnesic([subject(Add(3))], "dec.1", "value", "inlp", iterations=30).rows())
-
-
 def test_embeddings_that_are_not_finite():
     network = Reader(Add(3))
     network.table[3, 1, 2] = torch.nan
@@ -205,12 +173,6 @@ def test_figure_has_a_panel_for_each_site(read, sites):
     file = io.BytesIO()
     figure.savefig(file)
     assert file.tell() < 300_000
-
-
-def test_table_has_a_line_for_each_erasure(read):
-    table = Amnesic([subject(Add(3))], "dec.1").table(read)
-    assert len(table) == len(read)
-    assert table["accuracy"].iloc[2] == f"{read['seq_acc_after'].iloc[2]:.1%}"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import contextmanager
 
 import pytest
 
@@ -33,10 +32,6 @@ def test_weights_of_others_are_named():
     assert question(*OWN).items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
 
 
-def test_authors_weights_need_no_name():
-    assert set(question("checkpoint=add.pt", "task=add")) == {"folder"}
-
-
 def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
     """Not even when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
@@ -50,22 +45,3 @@ def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_p
     assert departs.str.contains("unfinished").all()
     ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "weights" not in json.loads((run.probe("errors") / "probe.json").read_text())["settings"]
-
-
-@pytest.mark.parametrize(("probe", "networks"), [("errors", True), ("dataset", False)])
-def test_threads_sleep_beside_others_while_networks_are_probed(trained_pack, tmp_path, monkeypatch, probe, networks):
-    """A question about a task needs no torch, whose threads these are."""
-    inside, asked = False, []
-
-    @contextmanager
-    def block():
-        nonlocal inside
-        inside = True
-        yield
-        inside = False
-
-    monkeypatch.setattr(ask, "sleeping_beside_others", block)
-    monkeypatch.setattr(ask, "ask", lambda job, question: asked.append(inside))
-    of = [f"run={trained_pack.path}"] if networks else ["task=add"]
-    ask.answer(compose("probe", [f"probe={probe}", *of, f"out={tmp_path}"]))
-    assert asked == [networks]

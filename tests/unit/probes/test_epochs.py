@@ -62,12 +62,6 @@ def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.Ca
     assert [line.split()[0] for line in table.splitlines()[:5]] == ["epoch", "1", "2", "3", "4"]
 
 
-def test_one_epoch_has_table_and_figure_of_the_probe_itself(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    answer(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=2"]))
-    assert "|value_error|" in capsys.readouterr().out
-    assert set(pd.read_csv(whole.probe("errors-epoch=2") / "rows.csv")["epoch"]) == {2}
-
-
 def test_course_of_errors_is_one_less_accuracy_and_zero_where_there_are_none(whole: Run) -> None:
     subject = load_run(whole.path, 1)
     probe = Errors([subject])
@@ -101,13 +95,3 @@ def test_epochs_that_are_not_there_are_refused(
     with pytest.raises(UserError, match=said):
         answer(compose("probe", ["probe=errors", f"run={whole.path}", *overrides, f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
-
-
-def test_all_epochs_of_a_run_that_kept_none_is_refused(trained_pack: Run) -> None:
-    with pytest.raises(UserError, match=r"epoch=all: .* has weights of epoch 4 alone; checkpoint\.keep=all, log or"):
-        answer(compose("probe", ["probe=errors", f"run={trained_pack.path}", "epoch=all"]))
-
-
-def test_epochs_without_a_run_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^epoch=all: expected with run="):
-        answer(compose("probe", ["probe=dataset", "epoch=all"]))

@@ -26,15 +26,6 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> No
     assert "…" not in text
 
 
-def test_table_that_fits_is_one_block() -> None:
-    table = pd.DataFrame({"epoch": ["1", "2"], "dec.1": ["1.0%", "2.0%"], "dec.2": ["3.0%", "-0.5"]})
-    assert shown(table) == ["epoch  dec.1  dec.2", "1      1.0%   3.0%", "2      2.0%   -0.5"]
-
-
-def test_single_column_that_is_too_wide_is_printed_whole() -> None:
-    assert shown(pd.DataFrame({"seed": ["1"], "nearest": ["7" * 100]}))[1] == "1     " + "7" * 100
-
-
 def test_sentences_are_wrapped() -> None:
     lines = shown(pd.DataFrame({"seed": ["1"], "distance": ["0.25"], "bits": ["7:carry " * 20]}))
     assert max(map(len, lines)) <= 80

@@ -29,16 +29,10 @@ def test_quarter_of_the_table_is_held_out(name, bits, tables):
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_4096_are_held_out_at_seven_bits(name, tables):
-    assert SPLITS[name](tables[7]).sum() == 4096
-
-
-@pytest.mark.parametrize("name", SPLITS)
-@pytest.mark.parametrize("bits", [3, 7])
-def test_split_depends_only_on_the_operands(name, bits, tables):
+def test_split_depends_only_on_the_operands(name, tables):
     """Neither the bit order that the model sees nor the task moves an example across."""
-    expected = SPLITS[name](tables[bits])
-    for task in (Add(bits, "plain", "plain"), Add(bits, "plain"), Mul(bits), RandomOutput(bits, seed=4)):
+    expected = SPLITS[name](tables[3])
+    for task in (Add(3, "plain", "plain"), Add(3, "plain"), Mul(3), RandomOutput(3, seed=4)):
         np.testing.assert_array_equal(SPLITS[name](task.examples()), expected)
 
 
@@ -59,7 +53,7 @@ def slow_ball(bits: int) -> tuple[set[tuple[int, int]], Counter[int]]:
     return set(members), Counter(rank(pair)[0] for pair in members)
 
 
-@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("bits", [2, 3, 7])
 def test_vs_t_breaks_ties_by_the_reversed_bit_prompt(bits, tables):
     members, _ = slow_ball(bits)
     held_out = TokenSplit()(tables[bits])
@@ -81,13 +75,6 @@ def test_vs_t_holds_out_the_published_number_at_each_distance(tables):
     assert slow_ball(7)[1] == Counter(distances)
 
 
-@pytest.mark.parametrize(("bits", "low", "high"), [(2, 1, 3), (3, 2, 6), (7, 32, 96), (9, 128, 384)])
-def test_vs_v_is_the_central_square(bits, low, high, tables):
-    square = np.zeros((2**bits, 2**bits), dtype=bool)
-    square[low:high, low:high] = True
-    np.testing.assert_array_equal(ValueSplit()(tables[bits]).reshape(square.shape), square)
-
-
 class Unary(Task):
     name, operator, operands = "unary", "", 1
     width = 3
@@ -99,6 +86,7 @@ class Unary(Task):
 @pytest.mark.parametrize(
     ("task", "low", "high", "held_out"),
     [
+        (Add(7), 32, 96, 4096),
         (Add(2, base=10), 25, 75, 50**2),
         (Add3(2), 1, 3, 2**3),
         (ModAdd(modulus=97), 24, 72, 48**2),
@@ -127,11 +115,6 @@ def test_vs_t_refuses_other_bases():
         TokenSplit()(Add(2, base=10).examples())
 
 
-@pytest.mark.parametrize("task", [Add(1, base=10), Add3(2), ModAdd(3, modulus=5), Unary(3)])
-def test_random_holds_out_a_quarter_of_any_table(task):
-    assert RandomSplit()(task.examples()).sum() == round(task.size / 4)
-
-
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.integers(2, 5), st.integers(0, 2**40))
 def test_random_holds_out_its_fraction_and_empties_neither_side(fraction, bits, seed):
     held_out = RandomSplit(fraction, seed)(Add(bits).examples())
@@ -146,18 +129,7 @@ def test_random_split_depends_on_its_seed(tables):
         assert abs((masks[0] & other).mean() - 1 / 16) < 0.01
 
 
-def test_random_split_covers_the_whole_plane(tables):
-    blocks = RandomSplit()(tables[7]).reshape(8, 16, 8, 16).mean(axis=(1, 3))
-    assert abs(blocks - 0.25).max() < 5 * (0.25 * 0.75 / 256) ** 0.5
-
-
 @pytest.mark.parametrize("fraction", [0, 1, 2, -0.1, 0.0, 1.0, float("nan"), float("inf"), "0.25", None, True])
 def test_bad_fraction_is_refused(fraction):
     with pytest.raises(UserError, match=rf"^split\.fraction={fraction}: expected a number between 0 and 1"):
         RandomSplit(fraction)
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "0", None, True])
-def test_bad_split_seed_is_refused(seed):
-    with pytest.raises(UserError, match=rf"^split\.seed={seed}: expected an integer"):
-        RandomSplit(seed=seed)
