@@ -2,7 +2,7 @@
 # Options go through ARGS:  make train ARGS="task=mul seed=0-4"   make test ARGS="-k dropout"
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint docs lock clean
+.PHONY: help train test lint docs numbers lock clean
 
 # A python3.x on the PATH may not work (a pyenv shim, for example), so each is tried. PYTHON=... is tried first.
 define find_python
@@ -13,7 +13,7 @@ endef
 pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
@@ -29,6 +29,9 @@ lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 docs: .venv/.installed-docs ## build the documentation into site/; a broken link fails (ARGS=--help: mkdocs' options)
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
 	@echo 'site/index.html'
+
+numbers: .venv/.installed-dev ## write the numbers in README and docs/found/ anew from results/ (ARGS=--check: only compare)
+	@.venv/bin/python benchmarks/page_numbers.py $(ARGS)
 
 # Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
 # repeated. Training needs only the first; tests and documentation add their own tools.

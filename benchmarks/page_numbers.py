@@ -1,0 +1,319 @@
+"""Write every measured number of the pages anew from ``results/``: ``make numbers``.
+
+A number stands between marks, ``<!--key-->99.9%<!--/-->``, a table between ``<!-- name:begin -->`` and
+``<!-- name:end -->``; the sentences around them are free. Keys are those of `facts`, and for each claim of
+``results/claims.csv`` also ``paper:ID``, ``ours:ID``, ``low:ID`` and ``high:ID``. With ``--check`` nothing is written:
+pages that would change are listed, and the exit status is 1.
+"""
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+from scipy.stats import fisher_exact
+
+from arith_erd.stats import hodges_lehmann_ratio
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
+Facts = dict[str, str]
+
+
+def joined(values: Iterable[object]) -> str:
+    """``a, b and c``."""
+    *first, last = map(str, values)
+    return f"{', '.join(first)} and {last}"
+
+
+def span(values: Iterable[float], form: str = ".2f", words: str = "{} to {}") -> str:
+    """``0.90 to 0.93``, or one number if both ends read alike."""
+    found = [*values]
+    low, high = (format(end, form) for end in (min(found), max(found)))
+    return low if low == high else words.format(low, high)
+
+
+def between(values: Iterable[float]) -> str:
+    return span(values, ".1%", "between {} and {}")
+
+
+def share(accuracy: float) -> str:
+    return "100%" if accuracy == 1 else f"{accuracy:.1%}"
+
+
+def claims() -> pd.DataFrame:
+    return pd.read_csv(RESULTS / "claims.csv", dtype=str, keep_default_na=False).set_index("id")
+
+
+def of_claims() -> Facts:
+    """The first word of what the paper and we say, and the ends of our interval as it is printed."""
+    found = {}
+    for name, row in claims().iterrows():
+        numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", row["ours_says"])
+        found |= {f"paper:{name}": (row["paper_says"].split() or [""])[0]}
+        found |= dict(zip((f"low:{name}", f"high:{name}"), numbers[1:], strict=False))
+        found |= {f"ours:{name}": row["ours_says"].split()[0]} if numbers else {}
+    return found
+
+
+def curves(pattern: str) -> list[pd.DataFrame]:
+    """``metrics.csv`` of runs, by epoch, in the order of their names."""
+    files = sorted(RESULTS.glob(f"runs/{pattern}-*/metrics.csv"))
+    return [pd.read_csv(file).set_index("epoch") for file in files]
+
+
+def first_95(curve: pd.DataFrame) -> str:
+    reached = curve.index[curve["val_seq_acc"] >= 0.95]
+    return str(reached[0]) if len(reached) else "never"
+
+
+def probe(name: str, run: str = "probes") -> pd.DataFrame:
+    """Rows of a probe: of the authors' addition weights, or of runs of ours with the column ``run``."""
+    if run == "probes":
+        (path,) = RESULTS.glob(f"runs/probes/{name}-add-*/rows.csv")
+        return pd.read_csv(path)
+    paths = sorted(RESULTS.glob(f"runs/{run}-*/probes/{name}/rows.csv"))
+    return pd.concat([pd.read_csv(path).assign(run=i) for i, path in enumerate(paths)])
+
+
+def correlations(rows: pd.DataFrame, space: str = "value", stack: str = "dec") -> pd.DataFrame:
+    """Pearson's, with the output: a row a layer, a column a run."""
+    chosen = rows.query("stack == @stack and space == @space and level == 'out' and method == 'pearson'")
+    return chosen.assign(run=chosen.get("run", 0)).pivot_table(index="layer", columns="run", values="correlation")
+
+
+def learning() -> Facts:
+    """Addition and nanoGPT's speed, now and at an older commit of which only the summary was kept."""
+    table = claims()
+    reached = sorted(map(int, table.loc["figE7-add-efficiency", "values"].split(" / ")[0].split()))
+    summary = json.loads(next(RESULTS.glob("older/add-random-nanogpt-*/summary.json")).read_text())
+    once = sorted(seed["epochs_to_95"] for seed in summary["seeds"])
+    large = [float(epoch) for epoch in table.loc["table3-add-none", "values"].split()]
+    (pooled, _), (low, high) = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
+    held = [curve for split in ("vs_v", "vs_t") for curve in curves(f"add-{split}-nanogpt-none")]
+    late = sum(curve.loc[50, "train_seq_acc"] < 1 for curve in held)
+    seen = len(reached) + len(once)
+    return {
+        "quick_start": f"{curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
+        "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
+        "nanogpt_epochs": joined(reached),
+        "nanogpt_last": str(reached[-1]),
+        "older_epochs": joined(once),
+        "older_last": str(once[-1]),
+        "pooled": f"{pooled:.2f}",
+        "pooled_low": f"{low:.2f}",
+        "pooled_high": f"{high:.2f}",
+        "late_by_chance": f"{fisher_exact([[late, len(held) - late], [0, seen]]).pvalue:.2f}",
+    }
+
+
+def multiplication() -> Facts:
+    found: Facts = {"mul_errors": joined(claims().loc["mul-mae", "values"].split())}
+    for model, form in (("transformer", ".1%"), ("nanogpt", ".2%")):
+        runs = curves(f"mul-random-{model}-none")
+        lead = max((curve["train_seq_acc"] - curve["val_seq_acc"]).max() for curve in runs)
+        spans = [between(curve.loc[201:, "val_seq_acc"]) for curve in runs]
+        found |= {
+            f"mul_{model}_epochs": joined(map(first_95, runs)),
+            f"mul_{model}_ends": joined(f"{curve.loc[250, 'val_seq_acc']:{form}}" for curve in runs),
+            f"mul_{model}_lead": f"{math.ceil(1000 * lead) / 10}",
+            f"mul_{model}_late": f"{', '.join(spans[:-1])}, and {spans[-1]}",
+        }
+    for region in ("vs_t", "vs_v"):
+        for model, form in (("transformer", ".1%"), ("nanogpt", ".2%" if region == "vs_t" else ".1%")):
+            (curve,) = curves(f"mul-{region}-{model}-none")
+            late, key = curve.loc[201:], f"mul_{region}_{model}"
+            found |= {
+                f"{key}_end": f"{curve.loc[250, 'val_seq_acc']:{form}}",
+                f"{key}_late": between(late["val_seq_acc"]),
+                f"{key}_late_trained": between(late["train_seq_acc"]),
+                f"{key}_least": f"{math.floor(1000 * late['val_seq_acc'].min()) / 10}",
+                f"{key}_least_trained": f"{late['train_seq_acc'].min():.1%}",
+                f"{key}_epoch": first_95(curve),
+            }
+    return found
+
+
+def regions() -> Facts:
+    """Addition with a region held out."""
+    square, small_square = (curves(f"add-vs_v-{model}-none") for model in ("transformer", "nanogpt"))
+    ball, small_ball = (curves(f"add-vs_t-{model}-none") for model in ("transformer", "nanogpt"))
+    below = max((curve["train_seq_acc"] - curve["val_seq_acc"]).max() for curve in ball)
+    gaps = [int((curve["train_seq_acc"] - curve["val_seq_acc"]).idxmax()) for curve in square]
+    apart = [curve.loc[gap] for curve, gap in zip(square, gaps, strict=True)]
+    late = {"square": [curve.loc[50] for curve in small_square], "ball": [curve.loc[50] for curve in small_ball]}
+    found = {
+        "ball_below": f"{math.ceil(1000 * below) / 10}",
+        "square_lowest": joined(share(curve.loc[41:, "val_seq_acc"].min()) for curve in square),
+        "square_ends": joined(share(curve.loc[50, "val_seq_acc"]) for curve in square),
+        "square_mean": f"{sum(curve.loc[50, 'val_seq_acc'] for curve in square) / len(square):.1%}",
+        "gap_epochs": joined(gaps),
+        "gap_trained": joined(share(row["train_seq_acc"]) for row in apart),
+        "gap_held_out": joined(share(row["val_seq_acc"]) for row in apart),
+        "square_nanogpt_ends": joined(share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] == 1),
+        "square_nanogpt_mean": f"{sum(row['val_seq_acc'] for row in late['square']) / len(late['square']):.0%}",
+    }
+    for region, ends in late.items():
+        for half, name in (("train", "trained"), ("val", "held_out")):
+            shares = [share(row[f"{half}_seq_acc"]) for row in ends if row["train_seq_acc"] < 1]
+            found[f"{region}_late_{name}"] = joined(shares)
+    return found
+
+
+def ablations() -> Facts:
+    table = claims()
+    *others, second, last = sorted(map(int, table.loc["table3-add-no_feed_forward", "values"].split()))
+    paper = {name: float(table.loc[f"table3-add-{name}", "paper"]) for name in ("squeezed_encoder", "none")}
+    authors = pd.read_csv(RESULTS / "authors-epochs.csv").query("what == 'add d_model=32' and seed == 23")
+    return {
+        "no_feed_forward_last": str(last),
+        "no_feed_forward_others": joined([*others, second]),
+        "paper_squeezing": f"{paper['squeezed_encoder'] / paper['none']:.1f}",
+        "authors_narrow": str(authors.loc[authors["val_seq_acc"] >= 0.95, "epoch"].min()),
+    }
+
+
+def not_run() -> Facts:
+    """Hours on two cores for the claims without a verdict."""
+    seconds = curves("mul-random-transformer-none-seed2")[0]["seconds"].median()
+    cuts = ("one_head", "squeezed_encoder", "no_feed_forward", "d_model_32")
+    epochs = {
+        "multiplication": 250 * (2 * 2 * 2 + 2 + 1),
+        "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
+        "never": 3 * 1000 * 4,
+        "random": 3 * 4000,
+        "orders": 5 * 3 * (150 + 1500),
+    }
+    hours = {name: number * seconds / 2 / 3600 for name, number in epochs.items()}
+    found = {"epoch_seconds": f"{seconds:.1f}", "days_to_run": f"{sum(hours.values()) / 24:.0f}"}
+    for name, number in epochs.items():
+        found |= {f"{name}_epochs": f"{number:,}", f"{name}_hours": f"{hours[name]:.0f}"}
+    return found
+
+
+def distances() -> Facts:
+    authors, ours = probe("distance_correlation"), probe("distance_correlation", "add-random-transformer-none")
+    value, token = (correlations(authors, space)[0] for space in ("value", "token"))
+    scaled = correlations(authors, stack="scaled bits")[0].max()
+    untrained = max(correlations(rows, stack="untrained dec").max(axis=None) for rows in (authors, ours))
+    highest = correlations(ours).max()
+    mul = probe("distance_correlation", "mul-random-transformer-none")
+    rows = pd.read_csv(RESULTS / "value-over-training.csv").query("space == 'value'")
+    course = rows.pivot_table(index="epoch", columns="layer", values="correlation")
+    (peak,) = set(course.idxmax())
+    (small,) = curves("add-random-nanogpt-none-seed2")
+    return {
+        "token_correlation": f"{token.min():.2f}",
+        "value_correlation": f"{value.max():.2f}",
+        "value_layer": str(value.idxmax()),
+        "scaled_bits": f"{scaled:.2f}",
+        "untrained_below": f"{math.ceil(10 * untrained) / 10}",
+        "value_beyond": span(highest[highest > scaled]),
+        "value_not_beyond": span(highest[highest <= scaled]),
+        "mul_value": span(correlations(mul).max()),
+        "mul_scaled_bits": f"{correlations(mul, stack='scaled bits').max(axis=None):.2f}",
+        "peak_epoch": str(peak),
+        "peak_value": span(course.loc[peak]),
+        "peak_accuracy": f"{small.loc[peak, 'val_seq_acc']:.1%}",
+        "peak_learned": first_95(small),
+        "final_value": span(course.loc[50]),
+    }
+
+
+def erasure() -> Facts:
+    rows = probe("amnesic", "add-random-transformer-none")
+    inlp, value, carries = (
+        rows.query("concept == @concept and method == @method")
+        for concept, method in (("value", "inlp"), ("value", "leace"), ("carries", "leace"))
+    )
+    authors = probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
+    right = pd.read_csv(RESULTS / "nullspace.csv").set_index("variant")["right"]
+    pairs = int(claims().loc["examples", "ours"].partition(".")[0])
+    two, many = right["INLP, 2 iterations"], right["INLP, 160 iterations"]
+    return {
+        "inlp_after": span(inlp["probe_error_after"]),
+        "inlp_before": span(inlp["probe_error_before"]),
+        "guessing_error": f"{value['probe_error_after'].mean():.1f}",
+        "without_value": span(value["seq_acc_after"], ".1%"),
+        "without_random": span(value["control_signs_mean"], ".1%"),
+        "without_carries": joined(f"{x:.1%}" for x in carries["seq_acc_after"]),
+        "without_random_carries": joined(f"{x:.1%}" for x in carries["control_signs_mean"]),
+        "right_before": f"{right['nothing erased']:,}",
+        "right_after_2": f"{two:,}",
+        "share_after_2": f"{two / pairs:.0%}",
+        "right_after_160": f"{many:,}",
+        "share_after_160": f"{many / pairs:.2%}",
+        "authors_error_before": f"{authors['probe_error_before']:.3f}",
+        "authors_error_after": f"{authors['probe_error_after']:.3f}",
+        "paper_right": str(round(float(claims().loc["appD-after", "paper"]) * pairs)),
+    }
+
+
+def calibration() -> Facts:
+    """How far the verdict on mechanisms can be trusted."""
+    fresh, before = (pd.read_csv(RESULTS / f"mechanism-calibration{name}.csv") for name in ("-fresh", ""))
+    return {
+        "verdicts": str(len(fresh)),
+        "verdicts_right": str((fresh["verdict"] == fresh["expected"]).sum()),
+        "verdicts_before": str(len(before)),
+        "verdicts_before_right": str((before["verdict"] == before["expected"]).sum()),
+        "candidate_distance": f"{fresh.loc[fresh['expected'] != 'none', 'distance'].max():.2f}",
+    }
+
+
+FACTS: tuple[Callable[[], Facts], ...] = (
+    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration,
+)  # fmt: skip
+PAGES = ("README.md", "docs/found/index.md", "docs/found/amnesic.md", "docs/found/mechanism.md")
+
+
+def facts() -> Facts:
+    """Every number of the pages by its key, as it is printed."""
+    return {key: text for function in FACTS for key, text in function().items()}
+
+
+def tables() -> Facts:
+    """Every generated table of the page on mechanisms, by the name of its marks."""
+    from cards import read, tables  # beside this file
+
+    return tables(read(RESULTS / "mechanism-cards.csv"))
+
+
+def renewed(text: str, found: Facts, generated: Facts) -> str:
+    """A page with the numbers and tables of today.
+
+    Raises:
+        KeyError: for a mark with an unknown key.
+        ValueError: for a mark at the start of a line, where Markdown takes it for a block of its own.
+    """
+    if at_start := re.search(r"^<!--[\w:.-]+-->", text, re.M):
+        raise ValueError(f"{at_start[0]} must not begin a line")
+    for name, table in generated.items():
+        begin, end = (f"<!-- {name}:{where} -->" for where in ("begin", "end"))
+        text = re.sub(rf"{begin}.*?{end}", lambda _, t=f"{begin}\n{table}\n{end}": t, text, flags=re.S)
+    return MARKED.sub(lambda mark: f"<!--{mark[1]}-->{found[mark[1]]}<!--/-->", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say which pages would change")
+    options = parser.parse_args()
+    found, generated, changed = facts(), tables(), 0
+    for page in PAGES:
+        old = (ROOT / page).read_text()
+        new = renewed(old, found, generated)
+        if new != old:
+            changed += 1
+            print(f"{page}: numbers differ from results/: make numbers")
+            if not options.check:
+                (ROOT / page).write_text(new)
+    return int(changed > 0 and options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
