@@ -187,7 +187,8 @@ def _moves(
         elif method == "centroids":
             yield method, centroids
         elif search is not None:
-            yield method, within(search.best(site, None, variable, (1, 2)), centroids)
+            directions = search.best(site, None, variable, (1, 2)).directions.to(white.axes)
+            yield method, lambda of, delta, way=directions @ directions.T: centroids(of, delta) @ way
 
 
 def slope(x: Whitened, values: Tensor) -> Move:
@@ -231,17 +232,6 @@ class Centroids:
     def __call__(self, of: Array, delta: int) -> Tensor:
         at = torch.as_tensor(of, device=self.means.device)
         return self.means[at + delta] - self.means[at]
-
-
-def within(subspace: Subspace, centroids: Centroids) -> Move:
-    """The moves between centroids, projected onto a subspace, such as one found by a search."""
-
-    def move(of: Array, delta: int) -> Tensor:
-        way = centroids(of, delta)
-        directions = subspace.directions.to(way)
-        return way @ directions @ directions.T
-
-    return move
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:

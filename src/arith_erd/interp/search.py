@@ -137,14 +137,13 @@ class Search:
         sizes = (self.config.train, self.config.validation, self.config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
         self.activations = Activations(model, causal_model, sites, np.concatenate(self.pools))
-        self._x: dict[tuple[str, Position], Whitened] = {}
+        self._place: tuple[str, Position] | None = None  # of `x`, real activations, whitened
 
     @cached_property
     def blank(self) -> "Search":
         """The same search in an untrained network."""
-        return Search(
-            untrained(self.model, self.seed), self.causal_model, self.sites, self.config, self.seed, self.rows
-        )
+        fresh = untrained(self.model, self.seed)
+        return Search(fresh, self.causal_model, self.sites, self.config, self.seed, self.rows)
 
     def at(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> list[Found]:
         """The best subspaces of the given ranks for a variable, with their controls.
@@ -157,12 +156,11 @@ class Search:
             ranks: of the subspaces.
 
         Raises:
-            UserError: for a variable that is not there or changes no answer, a site that does not vary at the position,
-                or ranks that are all above the number of directions in which it does.
+            UserError: for a variable that is not there, a site that does not vary at the position, or ranks all of them
+                above the number of directions in which it does.
         """
-        sets = train, validation, test = self.trials(site, position, variable)
-        searched = {rank: self._searched(sets, variable, rank) for rank in self._possible(ranks)}
-        best = self._choose(searched, validation).rank
+        train, validation, test = sets = self.trials(site, position, variable)
+        searched, best = self._chosen(sets, variable, ranks)
         return [
             Found(
                 rank=rank,
@@ -183,9 +181,8 @@ class Search:
 
     def best(self, site: str, position: Position, variable: str, ranks: Sequence[int]) -> Subspace:
         """The chosen subspace without its controls; arguments as in `at`."""
-        sets = self.trials(site, position, variable)
-        searched = {rank: self._searched(sets, variable, rank) for rank in self._possible(ranks)}
-        return self._choose(searched, sets[1])
+        searched, rank = self._chosen(self.trials(site, position, variable), variable, ranks)
+        return searched[rank]
 
     def score(self, site: str, position: Position, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
@@ -227,45 +224,33 @@ class Search:
 
     def trials(self, site: str, position: Position, variable: str, arbitrarily: bool = False) -> list[Trials]:
         """Training, validation and test pairs of a variable, or of an arbitrary digit of each example in its place."""
-        self.x = self._whitened(site, position)
-        rng = np.random.default_rng(self.seed + 1)
-        causal_model, variable = self.causal_model, variable
+        if (site, position) != self._place:
+            self.x, self._place = whiten(self.activations.flat(site, self.pools[0], position), SPREAD), (site, position)
+        rng, causal_model = np.random.default_rng(self.seed + 1), self.causal_model
         if arbitrarily:
-            causal_model, variable = arbitrary(self.causal_model, rng), "label"
+            causal_model, variable = arbitrary(causal_model, rng), "label"
         digits = [self.activations.digit(token) for token in self.activations.read_at(site, position)]
-        return [
-            Trials(
-                self.activations,
-                balanced_pairs(causal_model, variable, base, pool, rng, digits),
-                site,
-                position,
-                variable,
-            )
+        drawn = [
+            balanced_pairs(causal_model, variable, base, pool, rng, digits)
             for base, pool in zip(self.bases, self.pools, strict=True)
         ]
-
-    def _whitened(self, site: str, position: Position) -> Whitened:
-        if (site, position) not in self._x:
-            self._x = {(site, position): whiten(self.activations.flat(site, self.pools[0], position), SPREAD)}
-        return self._x[site, position]
+        return [Trials(self.activations, data, site, position, variable) for data in drawn]
 
     def _searched(self, sets: Sequence[Trials], variable: str, rank: int) -> Subspace:
         starts = start_directions(self.x, sets[0], rank, self.pools[0], variable)
         batches = sets[0].batches(self.config.batch)
         return best_of(batches, self.x, rank, starts, self.config.steps, self.seed, sets[1])
 
-    def _choose(self, searched: dict[int, Subspace], validation: Trials) -> Subspace:
-        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
-        return searched[min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)]
-
-    def _possible(self, ranks: Sequence[int]) -> list[int]:
-        """Those of the ranks that a subspace of the activations can have."""
-        ((site, position),) = self._x
-        if not self.x.rank:
-            raise bad_value("probe.site", site, f"a site that depends on the operands at position {position}")
-        if min(ranks) > self.x.rank:
-            raise bad_value("probe.rank", min(ranks), f"at most {self.x.rank}, the directions in which {site} varies")
-        return [rank for rank in ranks if rank <= self.x.rank]
+    def _chosen(self, sets: Sequence[Trials], variable: str, ranks: Sequence[int]) -> tuple[dict[int, Subspace], int]:
+        """The best subspaces of the ranks that are possible, and the smallest rank that is good enough."""
+        site, span = sets[0].site, self.x.rank
+        if not span:
+            raise bad_value("probe.site", site, f"a site that depends on the operands at position {sets[0].position}")
+        if min(ranks) > span:
+            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
+        searched = {rank: self._searched(sets, variable, rank) for rank in ranks if rank <= span}
+        scores = {rank: sets[1].accuracy(subspace) for rank, subspace in searched.items()}
+        return searched, min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
 
 
 @lru_cache(maxsize=64)
