@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config.compose import compose as compose
+    from .interp.causal_model import CausalModel as CausalModel
+    from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
+    from .interp.das import fit_das as fit_das
     from .interp.hooked import Hooked as Hooked
+    from .interp.interchange import interchange_accuracy as interchange_accuracy
+    from .interp.interventions import Interchange as Interchange
     from .interp.loading import load_pretrained as load_pretrained
     from .interp.loading import load_run as load_run
     from .models import Network as Network
@@ -24,18 +29,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CausalModel": "interp.causal_model",
+    "CounterfactualDataset": "interp.counterfactuals",
+    "Interchange": "interp.interventions",
     "Network": "models",
     "Probe": "probes.probe",
     "Split": "splits",
     "Hooked": "interp.hooked",
     "Task": "tasks",
     "compose": "config.compose",
+    "fit_das": "interp.das",
+    "interchange_accuracy": "interp.interchange",
     "load_pretrained": "interp.loading",
     "load_run": "interp.loading",
     "train": "training.train",
 }
 
 __all__ = [
+    *("CausalModel", "CounterfactualDataset", "Interchange", "fit_das", "interchange_accuracy"),
     *("Network", "Probe", "Split", "Hooked", "Task", "__version__"),
     *("compose", "load_pretrained", "load_run", "train"),
 ]
