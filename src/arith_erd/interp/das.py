@@ -21,7 +21,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import Whitened, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import tested_variable
+from .interchange import chosen_variable
 from .interventions import Position, Subspace
 from .trials import Activations, Trials
 
@@ -59,7 +59,7 @@ def fit_das(
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
     """
     train, validation = (replace(data, model=causal_model) for data in (train, validation or train))
-    variable = tested_variable(train, variable)
+    variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source, validation.base, validation.source]))
     activations = Activations(model, causal_model, [site], rows)
     x = whiten(activations.flat(site, rows, position), SPREAD)

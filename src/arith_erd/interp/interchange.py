@@ -1,11 +1,21 @@
 """Interchange interventions: does a network answer as a causal model predicts (Geiger et al., 2021)?
 
-::
+>>> import arith_erd as ae
+>>> model = ae.load_pretrained("add-nanogpt")
+>>> adder = ae.CausalModel(model.task, variables={
+...     "xor": lambda a, b: a ^ b,
+...     "carry": lambda a, b: (a + b) ^ a ^ b,
+...     "sum": lambda xor, carry: xor ^ carry,
+... })
+>>> data = ae.CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=40)
+>>> train, test = data.split(disjoint="operands")
+>>> found = ae.interchange_accuracy(model, adder, test, sites=["dec.1"], variable="carry")
+>>> found[["position", "n", "no_intervention"]].tail(2)
+  position   n  no_intervention
+7        7  20              0.5
+8      all  20              0.5
 
-    adder = CausalModel(model.task)
-    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
-    interchange_accuracy(model, adder, data, sites=["dec.3"])
-
+`das.fit_das` finds the directions that carry a variable, and ``ae.Interchange("dec.1", 4, space)`` interchanges them.
 Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change, at one
 position or at all, wholly or in a subspace.
 """
@@ -60,7 +70,7 @@ def interchange_accuracy(
             in the data.
     """
     data = replace(data, model=causal_model)
-    variable = tested_variable(data, variable)
+    variable = chosen_variable(data, variable)
     chosen = [intervention.site] if intervention else list(sites)
     activations = Activations(model, causal_model, chosen, np.concatenate([data.base, data.source]))
     predicted = data.expected(variable)
@@ -90,7 +100,7 @@ def interchange_accuracy(
     return pd.DataFrame(rows)
 
 
-def tested_variable(data: CounterfactualDataset, variable: str | None) -> str:
+def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
     """The variable to interchange, by default the one that the data vary.
 
     Raises:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import arith_erd as ae
 from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
@@ -101,6 +102,18 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[Hooked,
         "records"
     )
     assert other["accuracy"] < 0.7
+
+
+def test_public_names_do_it_on_a_network_and_with_variables_of_ones_own() -> None:
+    """The second snippet of the public API, as somebody types it."""
+    task, net = Double(), Mine()
+    model = ae.Hooked(net, sites={"h": net.blocks[1]}, task=task)
+    adder = ae.CausalModel(task, variables=VARIABLES, output="total")
+    data = ae.CounterfactualDataset.sample(adder, vary="carry", keep=["own_sum"], n=200)
+    train, test = data.split(disjoint="operands")
+    assert len(ae.interchange_accuracy(model, adder, test, sites=["h"], variable="carry")) == 5
+    space = ae.fit_das(model, adder, train, site="h", position=2, variable="carry", rank=1)
+    assert ae.interchange_accuracy(model, adder, test, ae.Interchange("h", 2, space))["accuracy"].item() == 1
 
 
 def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[Hooked, CausalModel]) -> None:
