@@ -27,6 +27,9 @@ LINES = {
     "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
     "local_remainder": "... with `local_remainder`",
     "graded_carry": "... with `graded_carry`",
+    "ties": "... ties, left out of the lines above",
+    "remainder_of_all": "all random prefixes, a tie counts one half: agreement with `remainder`",
+    "prompt_only_of_all": "... with a network that ignores the prefix",
     "mean_ablation": "mean ablation of r_(t-1): answers that change",
     "carry": "carry inverted: answers that follow, less random",
     "value": "sum shifted: answers that follow, less others",
@@ -88,9 +91,10 @@ def of(
 ) -> pd.Series:  # fmt: skip
     """Values by seed; of all sites or positions where None is given."""
     wanted = {"network": network, "test": test, "component": component, "control": control, "dose": dose}
-    wanted |= {key: value for key, value in (("site", site), ("position", position)) if value is not None}
-    chosen = (rows[[*wanted]] == pd.Series(wanted)).all(axis=1)
-    return rows[chosen].set_index("seed")["value"]
+    for column, value in (wanted | {"site": site, "position": position}).items():
+        if value is not None:
+            rows = rows[rows[column] == value]
+    return rows.set_index("seed")["value"]
 
 
 def seeds(rows: pd.DataFrame, network: str) -> int:
@@ -108,6 +112,8 @@ def by_bit(rows: pd.DataFrame, network: str) -> str:
     head = NAMES[network] + (f", {number} seed{'s' if number > 1 else ''}" if network != "authors" else "")
     lines = [[head, *(f"bit {t}" for t in BITS)]]
     for component, label in LINES.items():
+        if of(rows, network, "signature", component).index.nunique() < number:  # not measured in all seeds
+            continue
         form = ".2f" if component in ("carry", "value") else ".3f"
         lines.append([label, *(span(of(rows, network, "signature", component, position=str(t)), form) for t in BITS)])
     return markdown(*lines)

@@ -209,7 +209,7 @@ def make_card(
         Bit(
             position=t,
             nearest=near[t][0] if near else None,
-            follows_prefix=number(1 - components["prompt_only"][t]),
+            follows_prefix=number(1 - components["prompt_only_of_all"][t]),
             needs_prefix=number(components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if found.follows(name, t)),
             appears={name: evidence.appears(name, str(t)) for name in ("carry", "xor")},

@@ -13,6 +13,10 @@ Reported beside it, and not part of any distance::
     remainder_over_local_carry, remainder_over_prompt_only
                                     after random prefixes where these two hypotheses differ, how often the answer is
                                     what the first one expects
+    ties                            share of random prefixes after which a remainder is half-integral, so that machines
+                                    that round it tie; the agreements above leave these prefixes out
+    prompt_only_of_all, .. local_remainder_of_all
+                                    the same agreements after all random prefixes, where a tie counts as one half
 
 And for `POST_HOC`, two algorithms that were written after trained networks had been seen. They are no candidates for
 the verdict; the first three enter the distances to them::
@@ -55,7 +59,8 @@ RIVALS = {
     )
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-BESIDE = ("mean_ablation", "far", *RIVALS, *POST_HOC)
+OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
+BESIDE = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
 EFFECT = 0.5
 """Smallest informedness of a step, and smallest share of patched answers that change, that count as an effect."""
 Signature = dict[str, np.ndarray]
@@ -142,9 +147,10 @@ def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
             for stratum, inside in strata(sample, t).items():
                 found.setdefault((f"flip_{stratum}", t), []).append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
-            bits = reading.tokens - ZERO
-            for name, expected, counted in expectations(hypotheses(sample, reading.prefix)):
-                found.setdefault((name, t), []).append((bits == expected)[counted])
+            bits, of_prefix = reading.tokens - ZERO, hypotheses(sample, reading.prefix)
+            found.setdefault(("ties", t), []).append(~no_ties(of_prefix))
+            for name, expected, counted in expectations(of_prefix):
+                found.setdefault((name, t), []).append(agreement(bits, expected)[counted])
     components: Signature = {}
     for (name, t), shares in found.items():
         if name in (*COMPONENTS, *BESIDE) and len(together := np.concatenate(shares)):
@@ -153,13 +159,28 @@ def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
 
 
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
-    """Component, the bits (N,) that it expects, and where they count: no tie, and for `RIVALS` only a difference."""
-    clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
+    """Component, the bits (N,) that it expects, and where they count.
+
+    Ties, where a hypothesis expects -1, count in `OF_ALL` only; for `RIVALS` only differences count.
+    """
+    everywhere, clear = np.ones(len(expected["prompt_only"]), dtype=bool), no_ties(expected)
     for name, bits in expected.items():
         yield name, bits, clear
+        yield f"{name}_of_all", bits, everywhere
     for name, (first, second) in RIVALS.items():
         if {first, second} <= expected.keys():  # a multiplication has no carry
             yield name, expected[first], clear & (expected[first] != expected[second])
+
+
+def no_ties(expected: Mapping[str, Array]) -> Array:
+    """Where (N,) every hypothesis expects a bit."""
+    found: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
+    return found
+
+
+def agreement(bits: Array, expected: Array) -> np.ndarray:
+    """1 where bits (N,) are the expected ones, 0 where they are not, 1/2 where a hypothesis ties (-1)."""
+    return np.where(expected < 0, 0.5, bits == expected)
 
 
 def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
@@ -168,19 +189,19 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     One inverted token makes a ``remainder`` machine tie, so its ``flip`` components are NaN.
     """
     rng = np.random.default_rng(seed)
-    agreement = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
+    agreed = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
     nothing, everything = np.zeros(task.width), np.ones(task.width)
     no_carry = _where_measurable(task, 0.0)
     flips = {"flip_propagate": nothing, "flip_settled": nothing}
-    prompt = agreement["prompt_only"] | flips
+    prompt = agreed["prompt_only"] | flips
     followed = _followed(task, count, rng)
     carries = {"carry": no_carry + 1, "value": nothing, "value_of_remainder": nothing}
     unknown = np.full(task.width, np.nan)
     return {
         "erd": prompt | {"carry": no_carry} | followed["value"],
         "lookahead_carry": prompt | carries,
-        "prefix_carry": agreement["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
-        "remainder": agreement["remainder"]
+        "prefix_carry": agreed["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
+        "remainder": agreed["remainder"]
         | {"flip_propagate": unknown, "flip_settled": unknown, "carry": no_carry}
         | followed["remainder"],
     }
@@ -189,11 +210,11 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
     """The ideal signature of each algorithm in `POST_HOC`: steered like carry machines, with ties at ``flip``."""
     rng = np.random.default_rng(seed)
-    agreement = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
+    agreed = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
     nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
     flips = {"flip_propagate": unknown, "flip_settled": unknown}
     steered = {"carry": _where_measurable(task, 1.0), "value": nothing, "value_of_remainder": nothing}
-    return {name: agreement[name] | flips | steered for name in POST_HOC}
+    return {name: agreed[name] | flips | steered for name in POST_HOC}
 
 
 def _agreement(

@@ -90,10 +90,10 @@ def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
 
 def _agreement(ax: Axes, rows: pd.DataFrame) -> None:
     for name, (label, style) in HYPOTHESES.items():
-        _line(ax, rows.groupby("position")[name], label, style)
+        _line(ax, rows.groupby("position")[f"{name}_where_differ"], label, style)
     ax.set(xlabel="position t of the answer", xticks=sorted(rows["position"].unique()), ylabel="answers as expected")
     _percent(ax)
-    headline(ax, "All tokens random", "where hypotheses differ")
+    headline(ax, "All tokens random", "where hypotheses differ, without ties")
     _legend(ax)
 
 

@@ -22,6 +22,7 @@ from ..mechanism.prefixes import (
     require_embedding,
     strata,
 )
+from ..mechanism.signature import agreement, no_ties
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
 
@@ -39,10 +40,11 @@ class Prefix(Probe):
     one position, over a stratum of the pairs; ``changed`` is the share of its ``n`` answers that change.
 
     With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
-    the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together). They
-    distinguish the hypotheses (`mechanism.prefixes.hypotheses`): of the ``n_differ`` answers for which they expect
-    different bits, ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and ``local_remainder`` are the
-    shares that each expects.
+    the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together), and ``ties``
+    is the share of such prefixes. ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and
+    ``local_remainder`` are the shares of all ``n`` answers that each hypothesis expects (`mechanism.prefixes`), where a
+    tie counts as one half. The columns ``_where_differ`` are the same shares of the ``n_differ`` answers for which the
+    hypotheses expect different bits; no tie is among them.
 
     In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
     network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0
@@ -57,7 +59,8 @@ class Prefix(Probe):
         UserError: if the answer is written in plain order, or a network has no site ``dec.embed``.
     """
 
-    columns = ("seed", "position", "intervention", "stratum", "d", "n", "changed", "n_differ", *HYPOTHESES)
+    columns = ("seed", "position", "intervention", "stratum", "d", "n", "changed", "ties", *HYPOTHESES, "n_differ",
+               *(f"{name}_where_differ" for name in HYPOTHESES))  # fmt: skip
 
     def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
         task = subjects[0].task
@@ -84,23 +87,27 @@ class Prefix(Probe):
         cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.sample, t).items()}
         if readings[0].intervention != "random":
             for name, inside in cells.items():
-                yield name, None, int(inside.sum()), _share(changed[inside]), None, *(None for _ in HYPOTHESES)
+                yield name, None, int(inside.sum()), _share(changed[inside]), *([None] * (2 + 2 * len(HYPOTHESES)))
             return
         prefixes = [reading.prefix for reading in readings if reading.prefix is not None]
         d = np.concatenate([bins_of(distance(self.sample, prefix)) for prefix in prefixes])
         of_each = [hypotheses(self.sample, prefix) for prefix in prefixes]
         expected = {name: np.concatenate([one[name] for one in of_each]) for name in of_each[0]}
         answered = np.concatenate([reading.tokens for reading in readings]) - ZERO
-        right = {name: answered == bits for name, bits in expected.items()}
-        several = np.stack(list(expected.values()))  # (hypotheses, N)
-        differ = (several != several[0]).any(axis=0) & (several >= 0).all(axis=0)
+        right = {name: agreement(answered, bits) for name, bits in expected.items()}
+        several, clear = np.stack(list(expected.values())), no_ties(expected)  # (hypotheses, N), (N,)
+        differ = (several != several[0]).any(axis=0) & clear
         for stratum, inside in cells.items():
             for label, members in [(None, inside), *((name, inside & (d == i)) for i, name in enumerate(BINS))]:
                 if not members.any():
                     continue
-                apart = members & differ
-                agreement = [_share(right[name][apart]) if name in right else None for name in HYPOTHESES]
-                yield stratum, label, int(members.sum()), _share(changed[members]), int(apart.sum()), *agreement
+                shares = (_share(changed[members]), _share(~clear[members]))
+                of_all, where_differ = (
+                    [_share(right[name][which]) if name in right else None for name in HYPOTHESES]
+                    for which in (members, members & differ)
+                )
+                count = int((members & differ).sum())
+                yield stratum, label, int(members.sum()), *shares, *of_all, count, *where_differ
 
     def notes(self) -> list[str]:
         """What the rows cannot show."""

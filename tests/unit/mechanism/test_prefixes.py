@@ -1,6 +1,7 @@
 """Wrong prefixes, on networks that read them in a known way and on one whose positions nobody foresaw."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -179,6 +180,21 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
         if t < 5:
             outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0}
     assert outside == {-1.0, 4.0}
+
+
+def test_ties_are_a_column_of_their_own_and_agreement_counts_all_prefixes() -> None:
+    """At t = 2 prefixes with |d| = 1/2 are off by two: 4 of the 16 pairs of a right and a given prefix."""
+    network = Toy(True)
+    rows = pd.DataFrame(Prefix([Hooked(network, {"dec.embed": network.embedding}, task=TASK)], draws=50).rows())
+    random = rows[(rows["intervention"] == "random") & (rows["stratum"] == "all") & (rows["position"] == 2)]
+    parts = random.assign(d=random["d"].fillna("whole")).set_index("d")
+    whole, tied = parts.loc["whole"], parts.loc["1/2"]
+    assert whole["ties"] == pytest.approx(0.25, abs=0.03)
+    assert whole["ties"] == tied["n"] / whole["n"]
+    assert (tied["ties"], tied["remainder"], tied["n_differ"]) == (1, 0.5, 0)
+    assert whole["local_carry"] == 1
+    parts = parts.drop("whole")
+    assert whole["remainder"] == pytest.approx((parts["remainder"] * parts["n"]).sum() / whole["n"])
 
 
 def test_product_has_no_carry_of_one_bit_and_no_strata() -> None:

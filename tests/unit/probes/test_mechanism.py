@@ -32,7 +32,7 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
         return Evidence(list(patch(model, count=28)), pd.DataFrame(), [])
 
     monkeypatch.setattr("arith_erd.probes.mechanism.gather", only_patches)
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=128, steps=0)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, steps=0)
     rows = measured(probe)
     whole = Card.from_json(probe.files()["card.json"])
     assert whole == probe.card
