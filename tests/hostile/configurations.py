@@ -397,5 +397,14 @@ def _train(world: World, *words: str) -> Program:
 
 CAUSES: dict[str, Cause] = {
     cause.__name__: cause
-    for cause in (typing_mistake, typed_path, own_ablation, hydra_node, probe_mistake, foreign_class, foreign_text, foreign_value)
+    for cause in (
+        typing_mistake,
+        typed_path,
+        own_ablation,
+        hydra_node,
+        probe_mistake,
+        foreign_class,
+        foreign_text,
+        foreign_value,
+    )
 } | {"any_value": any_value}

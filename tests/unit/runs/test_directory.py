@@ -144,7 +144,9 @@ def test_log_keeps_eight_epochs_of_every_decade_and_no_rule_makes_a_long_list():
     assert len(Keep.read("checkpoint.keep", "all").until(2**31)) == 2**31
 
 
-@pytest.mark.parametrize("value", ["some", "every:0", "every:-1", "every:1.5", "every:", "every", 3, True, None, ["all"]])
+@pytest.mark.parametrize(
+    "value", ["some", "every:0", "every:-1", "every:1.5", "every:", "every", 3, True, None, ["all"]]
+)
 def test_other_rules_are_refused(value):
     with pytest.raises(UserError, match=r"^checkpoint\.keep=.*: expected none, all, log, or every:K"):
         Keep.read("checkpoint.keep", value)
