@@ -108,7 +108,7 @@ def markdown(*lines: Iterable[str]) -> str:
 
 def by_bit(rows: pd.DataFrame, network: str) -> str:
     """The signature, bit by bit; of several seeds the range."""
-    number = seeds(rows, network)
+    rows, number = rows[rows["test"] == "signature"], seeds(rows, network)
     head = NAMES[network] + (f", {number} seed{'s' if number > 1 else ''}" if network != "authors" else "")
     lines = [[head, *(f"bit {t}" for t in BITS)]]
     for component, label in LINES.items():
@@ -121,6 +121,7 @@ def by_bit(rows: pd.DataFrame, network: str) -> str:
 
 def in_range(rows: pd.DataFrame) -> str:
     """Answers after the random prefixes on which two algorithms differ: the range over bits 2 to 6 and seeds."""
+    rows = rows[rows["test"] == "signature"]
     lines = [["answers that the first one gives, where it and the second differ", *PAIRS]]
     for network, label in (NAMES | LATER | CONTROLS).items():
         found = ([x for t in BITS[:-1] for x in of(rows, network, "signature", pair, position=str(t))]
@@ -153,6 +154,7 @@ def at_prompt(rows: pd.DataFrame) -> str:
 
 def by_layer(rows: pd.DataFrame) -> str:
     """Patches after each attention: the mean over t, and of several seeds its range."""
+    rows = rows[rows["test"] == "interchange"]
     networks = {"authors": "authors", "transformer": "ours", "erd": "control, `erd`"}
     heads = [what if what != "carry" else f"{name}: carry" for name in networks.values() for what in CAUSES]
     lines = [["after layer", *heads]]
@@ -166,25 +168,25 @@ def by_layer(rows: pd.DataFrame) -> str:
     return markdown(*lines)
 
 
-def first_site(rows: pd.DataFrame, network: str, seed: int, bit: int) -> str:
-    """The first attention after which a bit changes with the carry, as in `Evidence.appears`; empty for none."""
-    for site in ATTENTIONS:
-        held, noise = (
-            of(rows, network, "interchange", name, site=site, position=str(bit)).get(seed)
-            for name in ("carry", "neither")
-        )
-        if held is not None and noise is not None and held - noise >= EFFECT:
-            return site
-    return ""
+def first_site(patched: pd.DataFrame, bit: int) -> str:
+    """The first attention after which a bit changes with the carry, as in `Evidence.appears`; empty for none.
+
+    Args:
+        patched: interchanges of one network.
+    """
+    shares = patched[patched["position"] == str(bit)].set_index(["component", "site"])["value"]
+    held = (shares.get(("carry", site), 0.0) - shares.get(("neither", site), 0.0) for site in ATTENTIONS)
+    return next((site for site, share in zip(ATTENTIONS, held, strict=True) if share >= EFFECT), "")
 
 
 def by_site(rows: pd.DataFrame) -> str:
     """After which attention each bit begins to change with the carry, of each network."""
     lines = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
     for network in ("authors", "transformer"):
-        for seed in sorted(rows.loc[rows["network"] == network, "seed"].unique()):
+        own = rows[(rows["test"] == "interchange") & (rows["network"] == network)]
+        for seed in sorted(own["seed"].unique()):
             label = NAMES[network] if network == "authors" else f"our Transformer, seed {seed}"
-            sites = [first_site(rows, network, seed, t) for t in range(1, 8)]
+            sites = [first_site(own[own["seed"] == seed], t) for t in range(1, 8)]
             lines.append([label, *(ATTENTIONS[site].removesuffix("-attention") if site else "" for site in sites)])
     return markdown(*lines)
 
