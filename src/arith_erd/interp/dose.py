@@ -187,8 +187,7 @@ def _moves(
         elif method == "centroids":
             yield method, centroids
         elif search is not None:
-            directions = search.best(site, None, variable, (1, 2)).directions.to(white.axes)
-            yield method, lambda of, delta, way=directions @ directions.T: centroids(of, delta) @ way
+            yield method, _within(search.best(site, None, variable, (1, 2)), centroids)
 
 
 def slope(x: Whitened, values: Tensor) -> Move:
@@ -232,6 +231,12 @@ class Centroids:
     def __call__(self, of: Array, delta: int) -> Tensor:
         at = torch.as_tensor(of, device=self.means.device)
         return self.means[at + delta] - self.means[at]
+
+
+def _within(subspace: Subspace, centroids: Centroids) -> Move:
+    """The moves between centroids, projected onto a subspace."""
+    way = (directions := subspace.directions.to(centroids.means)) @ directions.T
+    return lambda of, delta: centroids(of, delta) @ way
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:

@@ -105,9 +105,12 @@ class Dose(Probe):
                     mean = shown[shown["site"] == site].groupby("delta")["answer"].mean()
                     look = {"color": colormaps[shades](0.35 + 0.6 * i / len(sites)), "marker": "osv^Dx"[i % 6]}
                     ax.plot(mean.index, mean, dashes, label=site, ms=4.5, **look)
-            for column, style, colour in (("no_intervention", ":", GREY), ("random", "-.", INK)):
+            for column, style, colour, label in (
+                ("no_intervention", ":", GREY, "no intervention"),
+                ("random", "-.", INK, "random moves of the same length"),
+            ):
                 mean = shown.groupby("delta")[column].mean()
-                ax.plot(mean.index, mean, style, color=colour, linewidth=1.2, label=column.replace("_", " "))
+                ax.plot(mean.index, mean, style, color=colour, linewidth=1.2, label=label)
             tidy(ax)
             ax.set_xscale("log", base=2)
             ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
