@@ -30,6 +30,7 @@ from .interventions import Intervention, Rows
 from .sites import check_sites, layer_of, layers, owned
 
 BATCH = 2048
+CHECKED = 16  # examples
 Inputs = Examples | Sequence[Tensor]
 Cache = dict[str, Tensor]
 
@@ -194,7 +195,7 @@ class Hooked:
         self, batch: Sequence[Tensor], interventions: Sequence[Intervention], rows: Rows, count: int
     ) -> Tensor:
         with self.intervening(interventions, batch, rows, count):
-            return self.network(*batch)  # type: ignore[no-any-return]
+            return self.network(*batch)
 
     @contextmanager
     def _reading(self, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
@@ -287,18 +288,24 @@ class Resumed:
         layer = layer_of(model.sites, site)
         stack = [name for name in layers(model.sites) if layer and name[:4] == layer[:4]]
         self.below = stack[: stack.index(layer) + (site == layer)] if layer else []  # layers whose output is known
-        self.known: list[tuple[Tensor, Tensor] | None] = [self._before(batch) for _, _, batch in self.batches]
+        self.above = stack[len(self.below) :]
+        whole = not self.below or not isinstance(model.network, Network) or not self._runs_in_a_row()
+        self.known = [None if whole else self._before(batch) for _, _, batch in self.batches]
 
-    def _before(self, batch: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
-        """The input of `decode` and the output of the last known layer, if that is enough to go on from there."""
-        network = self.model.network
-        if not self.below or not isinstance(network, Network):
-            return None
-        with self.model._reading(self.below[-1:]) as outputs:
+    def _runs_in_a_row(self) -> bool:
+        """Whether the last known layer is enough to go on from there, tried on a few examples."""
+        batch = [x[:CHECKED] for x in self.batches[0][2]]
+        logits: Tensor = self.model.network(*batch)
+        return torch.allclose(self._on(batch, self._before(batch)), logits, rtol=1e-4, atol=1e-4)
+
+    def _before(self, batch: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The input of `decode` and the output of the last known layer."""
+        network, last = self.model.network, self.below[-1]
+        with self.model._reading([last]) as outputs, _stand_in({self.model.sites[name]: _skip for name in self.above}):
             memory = network.encode(batch[0])
-            logits = network.decode(memory, batch[1])
-        known = (batch[0] if self.encoder else memory), outputs[self.below[-1]]
-        return known if torch.allclose(self._on(batch, known), logits, rtol=1e-4, atol=1e-4) else None
+            if not self.encoder:
+                network.decode(memory, batch[1])
+        return (batch[0] if self.encoder else memory), outputs[last]
 
     def _on(self, batch: Sequence[Tensor], known: tuple[Tensor, Tensor]) -> Tensor:
         network = self.model.network
@@ -306,7 +313,7 @@ class Resumed:
         stand_ins: dict[nn.Module, Callable[..., Tensor]] = {self.model.sites[name]: _skip for name in self.below[:-1]}
         stand_ins[self.model.sites[self.below[-1]]] = lambda *context, **options: output
         with _stand_in(stand_ins):
-            return network.decode(network.encode(memory) if self.encoder else memory, batch[1])  # type: ignore[no-any-return]
+            return network.decode(network.encode(memory) if self.encoder else memory, batch[1])
 
     def __call__(self, interventions: Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.

@@ -18,7 +18,8 @@ from ..errors import UserError
 class HasSites(Protocol):
     """A network as `Hooked` sees it."""
 
-    sites: Mapping[str, nn.Module]
+    @property
+    def sites(self) -> Mapping[str, nn.Module]: ...
 
 
 def layers(sites: Iterable[str]) -> list[str]:
