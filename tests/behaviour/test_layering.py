@@ -102,13 +102,13 @@ def test_library_is_imported_only_where_allowed(library, source):
 
 
 def test_rooms_without_torch_load_none(cli, source):
-    """Nor Lightning, nor W&B; and only `config` and `launch` load Hydra."""
+    """Nor Lightning, nor W&B; and only `config`, `launch` and the report, which reads `config`, load Hydra."""
     names = [
         ".".join(path.relative_to(source.parent).with_suffix("").parts)
         for path in modules(source)
         if room_of(path, source) not in WITH_TORCH and path not in users_of("wandb", source)
     ]
-    with_hydra = tuple(f"{PACKAGE}.{room}" for room in ONLY_IN["hydra"])
+    with_hydra = tuple(f"{PACKAGE}.{room}" for room in (*ONLY_IN["hydra"], "report"))
     names.sort(key=lambda name: name.startswith(with_hydra))  # the others first
     code = f"""
 import importlib, sys
