@@ -133,7 +133,7 @@ def hydra_over_conf() -> Iterator[None]:
 
 
 def _sets_a_value(override: str) -> bool:
-    """Whether an override sets a key inside a group, or adds or deletes one: most runs only choose options and seeds."""
+    """Whether an override sets a key inside a group, or adds or deletes one. Most only choose options and seeds."""
     key = override.partition("=")[0]
     return "." in key or key.startswith(("+", "~"))
 

@@ -1,7 +1,7 @@
 """What files may say to Hydra itself, and which packages the command line trusts.
 
 Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
-logs, changes folders, and sets variables of the environment. So that node is checked file by file, while it is composed.
+logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.
 """
 
 import re
@@ -73,7 +73,7 @@ def _hydra_keys(config: Any) -> list[str]:
     """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
     plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
     node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
-    found = []
+    found: list[str] = []
     for inner in ("sweeper", "params"):
         if not isinstance(node, dict):
             return [*found, path]

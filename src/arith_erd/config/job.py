@@ -165,11 +165,11 @@ class Job(Common):
             capacity: how many replicas the device holds; asked only where ``max_replicas`` is ``auto`` and no run
                 that began earlier decides. Without it, the device is taken to hold all of them.
         """
-        whole = len(self.seeds)
-        size = self.pack.max_replicas
-        if isinstance(size, str):
+        size = whole = len(self.seeds)
+        if isinstance(self.pack.max_replicas, int):
+            size = self.pack.max_replicas
+        else:
             sizes = [2**power for power in reversed(range((whole - 1).bit_length()))]  # below the number of seeds
-            size = whole
             if whole > 1 and not self._begun(whole):
                 begun = next((n for n in sizes if self._begun(n)), 0)
                 fit = begun or (capacity(self) if capacity else whole)

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Iterator
 from typing import IO, Any
 
-from ..errors import UserError, first_line, printable
+from ..errors import UserError, excerpt, first_line, printable
 from .lock import InUseError
 from .requeue import requeue
 from .signals import Preempted, signals_caught
@@ -42,7 +42,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
         safe = "files that were complete before are intact"
-        return printable(f"{error.filename}: {error.strerror or first_line(error)}; {safe}"), FAILED
+        return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
     seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
     where = seen[-1] if seen else _keep_traceback(error)
     line = printable(first_line(error))  # type: ignore[arg-type]

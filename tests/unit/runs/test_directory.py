@@ -1,4 +1,4 @@
-"""A run directory: rows, weights over time, when it is finished, what is said of it, and its replacement by a new run."""
+"""A run directory: rows, weights over time, when it is finished, and its replacement by a new run."""
 
 import math
 from dataclasses import replace
