@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from arith_erd.loggers.csv import Csv
+from arith_erd.loggers import Csv
 from arith_erd.system.signals import signals_caught
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.module import LitPack

@@ -3,15 +3,11 @@
 import os
 import re
 import textwrap
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pandas as pd
 
@@ -66,35 +62,32 @@ class Wandb(Logger):
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):
-            self._go_online(folder)
+            self._begin(folder)
             for place, seed in enumerate(seeds):
-                run = self._open(name, seed, folder, len(seeds) - place, config={**config, "seed": seed})
+                run = self._open(name, seed, len(seeds) - place, config={**config, "seed": seed})
                 self.runs[seed] = run
                 run.define_metric("*", step_metric="epoch")
 
-    def _go_online(self, folder: Path) -> None:
-        """Start the clock for ``timeout``, and stay offline without a key or an answer."""
+    def _begin(self, folder: Path) -> None:
+        """Start the clock for ``timeout``, and stay offline without a key: W&B would ask for one."""
         self.folder = folder
         self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
             self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
-        if self.mode == "online" and not _answers(wandb.setup().settings.base_url, self.timeout):
-            self._stay_offline(f"no answer within {self.timeout:g} s")
 
-    def _open(self, name: str, seed: int, folder: Path, sharing: int, config: dict[str, Any] | None = None) -> Any:
-        """The W&B run of one seed. Its id is fixed, so that a resumed run or a probe continues it."""
-        with _lean_start():
-            try:
-                return self._init(name, seed, folder, sharing, config)
-            except (wandb.Error, OSError) as error:
-                if self.mode != "online":
-                    raise
-                self._stay_offline("the server refused the API key" if "401" in str(error) else _reason(error))
-                return self._init(name, seed, folder, sharing, config)
+    def _open(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None = None) -> Any:
+        """The W&B run of one seed."""
+        try:
+            return self._init(name, seed, sharing, config)
+        except (wandb.Error, OSError) as error:
+            if self.mode != "online":
+                raise
+            self._stay_offline("the server refused the API key" if "401" in str(error) else _reason(error))
+            return self._init(name, seed, sharing, config)
 
-    def _init(self, name: str, seed: int, folder: Path, sharing: int, config: dict[str, Any] | None) -> Any:
+    def _init(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None) -> Any:
         online = self.mode == "online"
-        run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")
+        run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")  # fixed, so that a resumed run or a probe continues it
         left = max(self.until - time.monotonic(), 0.1)
         return wandb.init(
             project=self.project,
@@ -105,7 +98,7 @@ class Wandb(Logger):
             resume="allow" if online else None,
             config=config,
             tags=None if config is None else _tags(config),
-            dir=str(folder),
+            dir=str(self.folder),
             mode=self.mode,
             reinit="create_new",
             settings=wandb.Settings(
@@ -137,8 +130,27 @@ class Wandb(Logger):
             if run := self.runs.get(summary["seed"]):
                 with self._never_in_the_way():
                     run.summary.update(summary)
-                    self._log_files(summary["seed"])
+                    self._log_files(run, summary["seed"])
         self._close(0 if summaries else 1)
+
+    def _log_files(self, run: Any, seed: int) -> None:
+        """The curves, and with ``artifacts`` the weights, which are read where they lie and not copied."""
+        files = Run(self.folder)
+        if files.curves.is_file():
+            run.log({"curves": wandb.Image(str(files.curves))})
+        if self.artifacts and files.weights(seed).is_file():
+            artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
+            for path in (files.weights(seed), files.config_file):
+                artifact.add_file(str(path), policy="immutable", skip_cache=True)
+            run.log_artifact(artifact)
+
+    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
+        with self._never_in_the_way("the files of the probe are complete without it"):
+            self._begin(folder)
+            self.runs[seed] = self._open(run, seed, 1)
+            found = {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
+            self.runs[seed].log(found)
+        self._close(0)
 
     def _close(self, exit_code: int) -> None:
         for run in self.runs.values():
@@ -148,17 +160,6 @@ class Wandb(Logger):
             self.told = True
             print(f"W&B: logged offline. To upload: {self._sync('offline-run')}")
         self.runs = {}
-
-    def _log_files(self, seed: int) -> None:
-        """The curves, and with ``artifacts`` the weights, which are read where they lie and not copied."""
-        run, files = self.runs[seed], Run(self.folder)
-        if files.curves.is_file():
-            run.log({"curves": wandb.Image(str(files.curves))})
-        if self.artifacts and files.weights(seed).is_file():
-            artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
-            for path in (files.weights(seed), files.config_file):
-                artifact.add_file(str(path), policy="immutable", skip_cache=True)
-            run.log_artifact(artifact)
 
     @contextmanager
     def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
@@ -171,15 +172,6 @@ class Wandb(Logger):
                 print(f"W&B: {_reason(error)}; {outcome}")
             self.failed = True
 
-    def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
-        with self._never_in_the_way("the files of the probe are complete without it"):
-            self._go_online(folder)
-            self.runs[seed] = self._open(run, seed, folder, 1)
-            self.runs[seed].log(
-                {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
-            )
-        self._close(0)
-
 
 def _tags(config: Mapping[str, Any]) -> list[str]:
     """``["add", "random", "nanogpt", "7 bits"]``, to filter by; the ablation too, if there is one."""
@@ -189,45 +181,9 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
     return [*dict.fromkeys(names), *([] if bits is None else [f"{bits} bits"])]
 
 
-@contextmanager
-def _lean_start() -> Iterator[None]:
-    """Start W&B runs quickly, and its service without our terminal, where its panics would appear.
-
-    Every start looks for inputs of W&B Launch, which nobody stages here: the import alone takes 0.5 s of CPU time.
-    """
-    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)  # the service inherits it
-        with patch.object(wandb.Run, "_detect_and_apply_job_inputs", lambda self: None, create=True):
-            yield
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
-        os.close(nowhere)
-
-
 def _reason(error: Exception) -> str:
     """``ValidationError: 1 validation error for Settings mode Input should be 'online', ...``, one line."""
     return printable(textwrap.shorten(f"{type(error).__name__}: {error}", 240, placeholder=" ..."))
-
-
-def _answers(url: str, timeout: float) -> bool:
-    """Whether a server answers at all; wandb itself would keep trying for minutes."""
-    answered = []
-
-    def ask() -> None:
-        try:
-            urllib.request.urlopen(url, timeout=timeout).close()
-        except urllib.error.HTTPError:
-            pass
-        except (OSError, ValueError):
-            return
-        answered.append(True)
-
-    asking = threading.Thread(target=ask, daemon=True)  # a silent name server ignores the timeout
-    asking.start()
-    asking.join(timeout)
-    return bool(answered)
 
 
 def _has_key() -> bool:

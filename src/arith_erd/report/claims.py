@@ -63,11 +63,6 @@ class Result:
         return self.claim.compare == "value"
 
     @property
-    def counted(self) -> bool:
-        """Whether the claim is a result of its own, not a set-up check or the same fact as another claim."""
-        return self.claim.kind == "result" and not self.claim.same_as
-
-    @property
     def censored(self) -> int:
         return sum(int((sample["low"] != sample["high"]).sum()) for sample in self.samples)
 

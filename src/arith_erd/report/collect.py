@@ -10,14 +10,13 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
-from ..plots.sheet import INTEGER, TEXT, Sheet, tamed, typed
+from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, Replicas, read_replicas
 from ..system.files import read_text
 from .cards import ShownCard
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
-UNRECORDED = "settings that its folder does not record (no probe.json)"
 DTYPES = {TEXT: str, INTEGER: int}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
@@ -107,7 +106,7 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
     for folder, run, name in runs.probes:
         for path in sorted(folder.glob("*/rows.csv")):
             try:
-                rows, sheet, recorded = _read_rows(path, setup)
+                rows, sheet = _read_rows(path, setup)
                 if "epoch" in rows:  # of networks still in training: no result of the run
                     continue
                 if (card := path.with_name("card.json")).exists():
@@ -120,25 +119,18 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
-            found.sheets[sheet.name] = sheet if recorded else found.sheets.get(sheet.name, sheet)
+            found.sheets[sheet.name] = sheet
             seen = {replica for table in tables.get(sheet.name, []) for replica in set(table["replica"])} - {-1}
             tables.setdefault(sheet.name, []).append(rows[~rows["replica"].isin(seen)])
     for probe, parts in tables.items():
         found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
-def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Sheet, bool]:
-    """The rows with ``departs``, their description, and whether the probe left one. Older versions left none.
-
-    Whatever text is in them can be printed, and is not long.
-    """
-    text, beside = io.StringIO(read_text(path)), path.with_name("probe.json")
-    if not beside.exists():
-        rows = typed(tamed(pd.read_csv(text, dtype=str))).drop(columns="replica", errors="ignore")
-        name = excerpt(path.parent.name.split("-")[0])
-        return rows.assign(departs=UNRECORDED), Sheet.of(name, rows, {}), False
-    sheet = Sheet.from_json(read_text(beside, 2**18))
-    rows = pd.read_csv(text, dtype={column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()})
+def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Sheet]:
+    """The rows with ``departs``, and their description, ``probe.json``. Texts in them can be printed, and are short."""
+    sheet = Sheet.from_json(read_text(path.with_name("probe.json"), 2**18))
+    dtypes = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
+    rows = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
@@ -146,12 +138,11 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
     orders = [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
     weights = [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
     departing = departures(settings(sheet.settings), setup) + orders + weights
-    return rows.assign(departs=", ".join(departing)), sheet, True
+    return rows.assign(departs=", ".join(departing)), sheet
 
 
 def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Rows about trained networks. Their task and split are those of the run, whose settings are always recorded."""
-    rows = rows.assign(departs=rows["departs"].where(rows["departs"] != UNRECORDED, ""))
+    """Rows about trained networks. Their task and split are those of the run."""
     rows = rows.merge(replicas[["seed", "replica"]], on="seed", how="inner")
     of_replica = known.loc[rows["replica"]]
     task, split, key = (of_replica[column].to_numpy() for column in ("task", "split", "key"))
@@ -160,8 +151,6 @@ def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame
 
 def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
     """Rows about a task alone, or about weights that came without a run."""
-    named: dict[str, str] = dict(zip(("task", "split"), folder.split("-")[1:], strict=False))
-    if sheet.settings:
-        named = {group: str(sheet.settings[group]["name"]) for group in ("task", "split") if group in sheet.settings}
+    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-    return rows.assign(source=source, **{"task": "", "split": ""} | named, replica=-1, experiment=folder)
+    return rows.assign(source=source, **named, replica=-1, experiment=folder)

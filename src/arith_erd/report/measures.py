@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from ..bits import VOCAB_SIZE
 from ..splits import RandomSplit, TokenSplit, ValueSplit
@@ -16,6 +18,7 @@ from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]
 """Options by which runs are chosen; what is not named has its default."""
+CLOSED = ConfigDict(extra="forbid")
 
 
 class Measure(ABC):
@@ -64,13 +67,13 @@ class OfRuns(Measure):
             return f"the run of {describe(loose)} is at epoch {replicas['epochs'].max()}, unfinished"
         if (longest := finished["epochs"].max()) < needed:
             return f"the longest run of {describe(runs)} has {longest} of {needed} epochs"
-        return self.lacking(finished, runs)
+        return self.lacking(finished, describe(runs))
 
     def epochs(self, runs: Runs) -> int:
         """How long a run has to be."""
         return int(runs.get("min_epochs", 0))
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+    def lacking(self, finished: pd.DataFrame, what: str) -> str:
         """What finished replicas that are long enough still lack."""
         return ""
 
@@ -88,7 +91,7 @@ def _one(value: float) -> pd.DataFrame:
     return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).iloc[: int(known)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class Metrics(OfRuns):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
@@ -100,7 +103,7 @@ class Metrics(OfRuns):
     until: int | None = None
     minus_column: str = ""
     reduce: Literal["first", "max", "min", "fall"] = "first"
-    shortest = True
+    shortest: ClassVar[bool] = True
 
     @property
     def last(self) -> int:
@@ -119,7 +122,7 @@ class Metrics(OfRuns):
         return self.last
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class Summary(OfRuns):
     """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
 
@@ -131,20 +134,20 @@ class Summary(OfRuns):
         column = ended[self.column].astype(float)
         return column, column
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        return "" if self.epoch is None else f"no run of {describe(runs)} ended at epoch {self.epoch}"
+    def lacking(self, finished: pd.DataFrame, what: str) -> str:
+        return "" if self.epoch is None else f"no run of {what} ended at epoch {self.epoch}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class EpochsTo(OfRuns):
     """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
 
     Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
-    succeed, and would bias the seeds.
+    succeed, and would bias the seeds. Unsaid, it is the last epoch that counts as reproduced.
     """
 
     accuracy: float
-    planned: int
+    planned: int = 0
     column: str = "val_seq_acc"
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -156,9 +159,9 @@ class EpochsTo(OfRuns):
             first = first.where(have == replicas["epochs"], replicas["epochs_to_95"])
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
+    def lacking(self, finished: pd.DataFrame, what: str) -> str:
         most = finished["max_epochs"].max()
-        return f"the longest run of {describe(runs)} was to end at epoch {most}" if most < self.planned else ""
+        return f"the longest run of {what} was to end at epoch {most}" if most < self.planned else ""
 
     def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
         """The first epoch at which the mean over the seeds gets there; None if it does not while all of them train."""
@@ -170,7 +173,7 @@ class EpochsTo(OfRuns):
         return int(reached[0]) if complete and len(reached) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
@@ -214,10 +217,10 @@ class ProbeColumn(OfRuns):
         rows = found.probes.get(self.probe, pd.DataFrame(columns=["source", "task", "departs"]))
         asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"]) & (rows["departs"] != "")]
         but = f" (but one departs in {asked['departs'].min()})" if len(asked) else ""
-        return f"probe={self.probe} has not been asked about {describe(runs)}{but}"
+        return f"{self.lacking(rows, describe(runs))}{but}"
 
-    def lacking(self, finished: pd.DataFrame, runs: Runs) -> str:
-        return f"probe={self.probe} has not been asked about {describe(runs)}"
+    def lacking(self, finished: pd.DataFrame, what: str) -> str:
+        return f"probe={self.probe} has not been asked about {what}"
 
     def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
         rows = found.probes.get(self.probe)
@@ -246,13 +249,13 @@ class ProbeColumn(OfRuns):
         return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class OfExamples(Measure):
     """A number that follows from the definition of a task and a split: no run is needed."""
 
     count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
     subset: Literal["", "train", "validation"] = ""
-    source = EXACT
+    source: ClassVar[str] = EXACT
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))

@@ -25,9 +25,8 @@ from .paper import Paper, PaperFigure
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
 
 MAX_PANELS, MAX_CARDS, MAX_TITLES = 24, 12, 100
-SHARE, ANY = (0.0, 1.0), (-np.inf, np.inf)
-FINAL = {"train_seq_acc": ("accuracy", SHARE), "val_seq_acc": ("accuracy", SHARE), "val_mae": ("value", ANY)}
-"""Columns of `Collection.replicas` that the page opens with, their units, and what the numbers can be."""
+FINAL = {"train_seq_acc": "accuracy", "val_seq_acc": "accuracy", "val_mae": "value", "epochs_to_95": "epochs"}
+"""Columns of `Collection.replicas` that the page opens with, and their units."""
 
 
 def render(
@@ -44,7 +43,7 @@ def render(
         runs: the folder that was read, for the commands.
     """
     about = ("device", "torch", "lightning", "python", "arith_erd", "commit")
-    verdicts_on = {name: tally(r.verdict for r in results if r.counted and r.claim.figure == name) for name in figures}
+    verdicts_on = {name: tally(r.verdict for r in results if r.claim.counted and r.claim.figure == name) for name in figures}
     return _fill(
         "page.html.j2",
         paper,
@@ -91,7 +90,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         runs=runs,
         version=__version__,
         total=len(results),
-        counts={verdict: sum(r.counted and r.verdict == verdict for r in results) for verdict in VERDICTS},
+        counts={verdict: sum(r.claim.counted and r.verdict == verdict for r in results) for verdict in VERDICTS},
         verdicts={verdict: sum(r.verdict == verdict for r in results) for verdict in VERDICTS},
         summary=summary(results),
         sections={name: [r for r in results if r.claim.section == name] for name in paper.sections},
@@ -118,7 +117,7 @@ def _experiments(found: Collection) -> list[dict[str, Any]]:
     """A row per experiment: runs that differ only in the seed."""
     rows = []
     for key, part in found.replicas.groupby("key", sort=False):
-        minutes = part["minutes"].mean()
+        minutes, finished = part["minutes"].mean(), part[part["finished"]]
         rows.append(
             {
                 "what": experiment_text(found, str(key), task=True),
@@ -126,7 +125,7 @@ def _experiments(found: Collection) -> list[dict[str, Any]]:
                 "seeds": format_seeds(tuple(part["seed"])),
                 "epochs": f"{part['epochs'].max()} of {part['max_epochs'].iloc[0]}",
                 "finished": bool(part["finished"].all()),
-                "numbers": _final(part[part["finished"]]),
+                "numbers": [_estimated(_final(finished, column), unit) for column, unit in FINAL.items()],
                 "minutes": "" if np.isnan(minutes) else f"{minutes:.3g}",
                 **{name: ", ".join(sorted(set(part[name].dropna()))) for name in ("device", "commit")},
             }
@@ -134,19 +133,21 @@ def _experiments(found: Collection) -> list[dict[str, Any]]:
     return rows
 
 
-def _final(finished: pd.DataFrame) -> list[tuple[str, str]]:
-    """The mean over seeds of each column of `FINAL` and the median epochs to 95%, each with its interval."""
+def _final(finished: pd.DataFrame, column: str) -> Estimate | None:
+    """Of finished replicas, the mean of an accuracy or error, or the median of the epochs to 95%."""
+    known = finished[column].astype(float)
+    if column == "epochs_to_95":  # who never got there counts as later than the end
+        bounds = known.fillna(finished["epochs"]), known.fillna(np.inf)
+        return Estimate.of_median(bounds) if len(finished) else None
+    span = (0.0, 1.0) if FINAL[column] == "accuracy" else (-np.inf, np.inf)
+    return Estimate.of_means([Mean.of(known.dropna())], span) if known.notna().any() else None
 
-    def cell(estimate: Estimate, unit: str) -> tuple[str, str]:
-        return estimated(estimate, unit).removesuffix(" epochs"), interval_text(estimate.interval, unit)
 
-    cells = []
-    for column, (unit, span) in FINAL.items():
-        known = finished[column].dropna()
-        cells.append(cell(Estimate.of_means([Mean.of(known)], span), unit) if len(known) else ("", ""))
-    to_95 = finished["epochs_to_95"].astype(float)
-    bounds = to_95.fillna(finished["epochs"]), to_95.fillna(np.inf)  # who never got there counts as later than the end
-    return [*cells, cell(Estimate.of_median(bounds), "epochs") if len(finished) else ("", "")]
+def _estimated(estimate: Estimate | None, unit: str) -> tuple[str, str]:
+    """An estimate and its interval as text, without the name of the unit."""
+    if estimate is None:
+        return "", ""
+    return estimated(estimate, unit).removesuffix(" epochs"), interval_text(estimate.interval, unit)
 
 
 def _more(result: Result) -> list[str]:

@@ -3,33 +3,37 @@
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
+from pydantic import ConfigDict, Field, Strict, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ..config.rules import as_text
 from ..errors import UserError
 from ..plots.numbers import UNITS, number
 from .collect import OURS
-from .measures import MEASURES, EpochsTo, Measure, OfExamples, ProbeColumn, Runs
+from .measures import CLOSED, MEASURES, EpochsTo, Measure, ProbeColumn, Runs
 
 PAPER = Path(__file__).with_name("paper.yaml")
-KINDS = ("result", "setup")
 VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
+ARMS = ("runs", "minus", "over", "more_than")  # keys of ``measure`` that choose runs
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Compare: TypeAlias = Literal["value", "mean", "median", "ratio", "votes"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True))
 class Claim:
     """One published number.
 
     Attributes:
         value: the paper's, in ``unit``.
-        lowest, highest: of the values that count as reproduced; infinite where there is no such bound.
+        tolerance: how far from it a number may be that counts as reproduced, a percentage of it if it is text; or
+            ``bound``: on which side of it.
         runs: what was trained.
         minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
         more_than: options of runs whose own difference is subtracted again.
@@ -40,24 +44,52 @@ class Claim:
 
     id: str
     section: str
-    place: str
-    statement: str
-    value: float
-    unit: str
+    place: Text
+    statement: Text
+    value: Annotated[float, Strict()]
+    unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    lowest: float
-    highest: float
     runs: Runs
+    tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
+    bound: Literal["at_most", "at_least", "above"] | None = None
     minus: Runs | None = None
     over: Runs | None = None
     more_than: Runs | None = None
     make: str = ""
-    kind: str = "result"
+    kind: Literal["result", "setup"] = "result"
     same_as: str = ""
     paper: str = ""
     figure: str = ""
     erratum: str = ""
     cause: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.tolerance is None) == (self.bound is None):
+            raise ValueError("expected either a tolerance or a bound")
+        if "task" not in self.runs:
+            raise ValueError("expected measure.runs: a task")
+        if isinstance(self.measure, EpochsTo) and not self.measure.planned:
+            planned = math.ceil(self.highest) if math.isfinite(self.highest) else 1
+            object.__setattr__(self, "measure", replace(self.measure, planned=planned))
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The smallest and the largest value that count as reproduced; infinite where there is no such bound."""
+        if self.bound:
+            low, high = BOUNDS[self.bound]
+            return self.value + low, self.value + high
+        percent = isinstance(self.tolerance, str)
+        margin = float(str(self.tolerance).removesuffix("%"))
+        margin = abs(self.value) * margin / 100 if percent else margin
+        return self.value - margin, self.value + margin
+
+    @property
+    def lowest(self) -> float:
+        return self.span[0]
+
+    @property
+    def highest(self) -> float:
+        return self.span[1]
 
     @property
     def arms(self) -> list[tuple[float, Runs]]:
@@ -65,6 +97,11 @@ class Claim:
         other = self.minus or self.over
         arms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
         return arms + [(-weight, {**runs, **self.more_than}) for weight, runs in arms if self.more_than]
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a result of its own, not a set-up check or the same fact as another claim."""
+        return self.kind == "result" and not self.same_as
 
     @property
     def compare(self) -> Compare:
@@ -82,7 +119,7 @@ class Claim:
         return self.paper or bound + number(self.value, self.unit, brief=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class PaperFigure:
     """One of the paper's figures or tables.
 
@@ -98,9 +135,9 @@ class PaperFigure:
     curves: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class Paper:
-    """``paper.yaml``."""
+    """``paper.yaml``; ``sections`` says where each stands in the paper, by title."""
 
     title: str
     authors: str
@@ -109,11 +146,9 @@ class Paper:
     setup: Mapping[str, Any]
     commands: Mapping[str, str]
     ablations: Mapping[str, str]
-    """Names of those in table 3, for people."""
     figures: tuple[PaperFigure, ...]
     sections: Mapping[str, str]
-    """Where each stands in the paper, by title."""
-    claims: tuple[Claim, ...]
+    claims: tuple[Any, ...]
 
     def __getitem__(self, claim: str) -> Claim:
         return next(c for c in self.claims if c.id == claim)
@@ -137,56 +172,31 @@ def load_paper(path: Path = PAPER) -> Paper:
     """
     raw = yaml.safe_load(path.read_text())
     sections = raw.pop("sections")
-    claims = [_claim(entry, section["title"], raw["commands"]) for section in sections for entry in section["claims"]]
-    if len({claim.id for claim in claims}) < len(claims):
-        raise UserError(f"{path.name}: two claims have the same id")
+    claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]
     heads = {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
+        if [other.id for other in claims].count(claim.id) > 1:
+            raise UserError(f"{path.name}: two claims have the id {claim.id}")
+        if claim.make not in {*raw["commands"], ""}:
+            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(raw['commands'])}")
         if claim.same_as and claim.same_as not in heads:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
-    figures = (PaperFigure(name, **figure | {"make": (*figure["make"],)}) for name, figure in raw["figures"].items())
+    figures = tuple(PaperFigure(name, **figure) for name, figure in raw["figures"].items())
     where = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw | {"figures": (*figures,), "sections": where, "claims": (*claims,)})
+    return Paper(**raw | {"figures": figures, "sections": where, "claims": tuple(claims)})
 
 
-def _claim(entry: Mapping[str, Any], section: str, commands: Mapping[str, str]) -> Claim:
-    """One entry of ``claims``; ``measure`` holds the keys of the measure and of the runs."""
-    told = {key: value for key, value in entry.items() if key not in ("measure", "tolerance", "bound")}
-    measure = dict(entry.get("measure", {}))
-    runs = {key: measure.pop(key) for key in ("runs", "minus", "over", "more_than") if key in measure}
-    way = MEASURES.get(measure.pop("from", ""))
-    keys = {f.name for f in fields(way)} if way else set()  # type: ignore[arg-type]
-    internal = {"section", "lowest", "highest", "runs", "minus", "over", "more_than"}
-    unknown = set(told) - ({f.name for f in fields(Claim)} - internal)
-    for wrong, what in (
-        (bool(unknown), f"no such key: {', '.join(sorted(unknown))}"),
-        (isinstance(entry.get("value"), bool) or not isinstance(entry.get("value"), int | float), "value: a number"),
-        (entry.get("unit") not in UNITS, f"unit: one of {', '.join(UNITS)}"),
-        (entry.get("kind", "result") not in KINDS, f"kind: one of {', '.join(KINDS)}"),
-        (("bound" in entry) == ("tolerance" in entry), "either a tolerance or a bound"),
-        (entry.get("bound", "above") not in BOUNDS, f"bound: one of {', '.join(BOUNDS)}"),
-        (way is None, f"measure.from: one of {', '.join(MEASURES)}"),
-        (not set(measure) <= keys, f"measure: keys among {', '.join(sorted(keys))}"),
-        ("task" not in runs.get("runs", {}), "measure.runs: a task"),
-        (entry.get("make", "" if way is OfExamples else None) not in {*commands, ""}, f"make: {', '.join(commands)}"),
-        (not entry.get("statement") or not entry.get("place"), "a statement and its place in the paper"),
-    ):
-        if wrong:
-            raise UserError(f"{PAPER.name}: claim {entry.get('id', '?')}: expected {what}")
-    assert way is not None
-    lowest, highest = _bounds(entry)
-    if way is EpochsTo:
-        measure.setdefault("planned", math.ceil(highest) if math.isfinite(highest) else 1)
-    told |= {"value": float(entry["value"]), "section": section, "measure": way(**measure)}
-    return Claim(**told, **runs, lowest=lowest, highest=highest)
-
-
-def _bounds(entry: Mapping[str, Any]) -> tuple[float, float]:
-    """The smallest and the largest value that count as reproduced."""
-    value = float(entry["value"])
-    if "tolerance" in entry:
-        margin = entry["tolerance"]
-        margin = abs(value) * float(margin[:-1]) / 100 if isinstance(margin, str) else float(margin)
-        return value - margin, value + margin
-    low, high = BOUNDS[entry["bound"]]
-    return value + low, value + high
+def _claim(entry: Mapping[str, Any], section: str, file: str) -> Claim:
+    """One entry of ``claims``; its ``measure`` holds the keys of the measure and of the runs."""
+    where, said = f"{file}: claim {entry.get('id', '?')}", dict(entry.get("measure", {}))
+    way = said.pop("from", None)
+    if way not in MEASURES:
+        raise UserError(f"{where}: measure.from={way}: expected {', '.join(MEASURES)}")
+    runs = {key: said.pop(key) for key in ARMS if key in said}
+    try:
+        return Claim(**{**entry, "section": section, "measure": MEASURES[way](**said), **runs})
+    except ValidationError as error:
+        first = error.errors()[0]
+        given = "" if first["type"] == "missing" else f"={first['input']}"
+        key = "".join(f"{part}{given}: " for part in first["loc"][:1])
+        raise UserError(f"{where}: {key}{first['msg']}") from error

@@ -1,7 +1,7 @@
 """Bring ``results/`` up to date with finished runs: ``python -m arith_erd.report.publish runs/ --results results``.
 
 ``results/runs/`` keeps what every published number is computed from, in the layout of run directories: ``config.yaml``,
-``metrics.csv``, ``summary.json``, the weights and the rows of probes, without pictures and checkpoints.
+``metrics.csv``, ``summary.json``, the weights of seed 0 and the rows of probes, without pictures and checkpoints.
 `load_pretrained` finds the networks there. ``results/older/`` keeps runs of earlier commits, without weights; a seed
 that is in both counts as in ``results/runs/``. From them come ``claims.csv``, ``claims.md``, ``runs.csv``, the figures,
 and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
@@ -12,7 +12,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +24,6 @@ from .__main__ import build
 from .claims import tally
 from .page import cell
 
-WEIGHTS, BOX = 3_000_000, 40_000_000  # bytes of one file of weights, and of all of them
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
 HEADLINES = r"fig(1|E7)-\w+|fig(3|E8)-\w+-vs_[tv]|fig4-\w+-m\w+imum|table3-\w+-none|appD-after"  # claims by their id
 SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
@@ -36,40 +34,25 @@ AMNESIC |= {"control_variance_mean": "random, same variance", "control_signs_mea
 
 def keep(runs: Path, results: Path) -> list[str]:
     """Copy the light files of every finished run, and of every probe; the names of what was copied."""
-    copied = []
-    for run in map(Run, sorted(runs.iterdir())):
-        if run.has_summary:
-            target = results / "runs" / run.name
-            _copy(run.path, target, ["metrics.csv", "summary.json"])
-            config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
-            write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-            weights = run.path.glob("weights/seed=*.safetensors")
-            _copy(run.path / "weights", target / "weights", [w.name for w in weights if w.stat().st_size <= WEIGHTS])
-            copied.append(run.name)
-    for folder in [runs, *(runs / name for name in copied)]:
+    finished = [run for run in map(Run, sorted(runs.iterdir())) if run.has_summary]
+    for run in finished:
+        target = results / "runs" / run.name
+        _copy(run.path, target, "metrics.csv", "summary.json", "weights/seed=0.safetensors")
+        config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
+        write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    for folder in [runs, *(run.path for run in finished)]:
         for rows in sorted(folder.glob("probes/*/rows.csv")):
             if rows.stat().st_size <= LARGEST:
                 target = results / "runs" / rows.parent.relative_to(runs)
-                _copy(rows.parent, target, ["rows.csv", "probe.json", "card.json"])
-    sizes = {path: path.stat().st_size for path in results.glob("runs/*/weights/*.safetensors")}
-    while sum(sizes.values()) > BOX:
-        last = max(sizes, key=_rank)
-        last.unlink()
-        del sizes[last]
-    return copied
+                _copy(rows.parent, target, "rows.csv", "probe.json", "card.json")
+    return [run.name for run in finished]
 
 
-def _rank(weights: Path) -> tuple[bool, int, str]:
-    """Smallest for what is kept first: all seeds of whole networks on the random split, seed 0 of everything else."""
-    run, seed = weights.parts[-3], int(weights.stem.removeprefix("seed="))
-    return seed > 0 and not fnmatch(run, "*-random-*-none-*"), seed, run
-
-
-def _copy(folder: Path, target: Path, names: Sequence[str]) -> None:
+def _copy(folder: Path, target: Path, *names: str) -> None:
     """Copy those of the files that are there."""
-    target.mkdir(parents=True, exist_ok=True)
     for name in names:
         if (folder / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, target / name)
 
 
@@ -78,8 +61,8 @@ def publish(results: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         build([path for name in ("runs", "older") if (path := results / name).is_dir()], out, named=Path("runs"))
-        _copy(out, results, ["claims.csv", "claims.md", "runs.csv"])
-        _copy(out / "figures", results, [path.name for path in (out / "figures").glob("*.png")])
+        _copy(out, results, "claims.csv", "claims.md", "runs.csv")
+        _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 
 
 def results_table(results: Path) -> str:

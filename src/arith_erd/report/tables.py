@@ -1,9 +1,8 @@
 """What the report says as tables: ``claims.csv``, ``runs.csv``, and what probes found; and a result in words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -21,39 +20,23 @@ OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
 
 def claims_table(results: Sequence[Result], found: Collection, paper: Paper, runs: Path) -> pd.DataFrame:
     """``claims.csv``: one row per claim; numbers are in the claim's unit and empty where there are none."""
-    return pd.DataFrame([_row(result, found, paper, runs) for result in results])
-
-
-def _row(result: Result, found: Collection, paper: Paper, runs: Path) -> dict[str, Any]:
-    claim, estimate = result.claim, result.estimate
-    used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
-    low, high = (estimate and estimate.interval) or (None, None)
-    return {
-        **{key: getattr(claim, key) for key in OF_CLAIM},
-        "paper": claim.value,
-        "paper_says": claim.text,
-        "lowest": claim.lowest,
-        "highest": claim.highest,
-        "ours": estimate and estimate.value,
-        "low": low,
-        "high": high,
-        "method": estimate.method if estimate else "",
-        "n": "exact" if result.exact and result.n else result.n,
-        "seeds": result.seeds,
-        "ours_says": ours_text(result),
-        "values": values_text(result),
-        "averaged_curve": result.averaged,
-        "censored": result.censored,
-        "unfinished": result.unfinished,
-        "verdict": result.verdict,
-        "seeds_needed": result.seeds_needed,
-        "cause": result.cause,
-        "erratum": claim.erratum,
-        "measured_on": result.source if result.n else "",
-        "authors_weights": result.theirs,
-        **{key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS},
-        "command": paper.command(claim.make, runs),
-    }
+    rows = []
+    for result in results:
+        claim, estimate = result.claim, result.estimate
+        used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
+        low, high = (estimate and estimate.interval) or (None, None)
+        row: dict[str, Any] = {key: getattr(claim, key) for key in OF_CLAIM}
+        row |= {"paper": claim.value, "paper_says": claim.text, "lowest": claim.lowest, "highest": claim.highest}
+        row |= {"ours": estimate and estimate.value, "low": low, "high": high}
+        row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
+        row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
+        row |= {"averaged_curve": result.averaged, "censored": result.censored, "unfinished": result.unfinished}
+        row |= {"verdict": result.verdict, "seeds_needed": result.seeds_needed, "cause": result.cause}
+        row |= {"erratum": claim.erratum, "measured_on": result.source if result.n else ""}
+        row |= {"authors_weights": result.theirs}
+        row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS}
+        rows.append(row | {"command": paper.command(claim.make, runs)})
+    return pd.DataFrame(rows)
 
 
 def replicas_table(found: Collection) -> pd.DataFrame:
@@ -72,7 +55,7 @@ def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
 
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
-    own = [result.verdict for result in results if result.counted]
+    own = [result.verdict for result in results if result.claim.counted]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
     linked = sum(bool(result.claim.same_as) for result in results)
     return (
@@ -88,51 +71,50 @@ def ours_text(result: Result) -> str:
 
 def estimate_text(result: Result) -> str:
     """``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
-    unit, estimate = result.claim.unit, result.estimate
-    if estimate is None:
-        return ""
+    unit = result.claim.unit
     if result.votes:
         return ", ".join(f"{number(layer, unit)}: {count}" for layer, count in result.votes.items())
-    return estimated(estimate, unit)
+    return estimated(result.estimate, unit) if result.estimate else ""
 
 
 def spread_text(result: Result) -> str:
     """The interval, or for votes the share of the published layer with its interval."""
-    estimate = result.estimate
     if result.votes:
         hits, interval = votes_share(result)
         share = interval_text(interval, "accuracy")
         return f"({hits} of {result.n} for {number(result.claim.value, result.claim.unit)}, {share}%)"
-    return "" if estimate is None or result.exact else interval_text(estimate.interval, result.claim.unit)
+    known = result.estimate is not None and not result.exact
+    return interval_text(result.estimate.interval, result.claim.unit) if known else ""  # type: ignore[union-attr]
 
 
 def values_text(result: Result) -> str:
     """The value of every seed, ``27 37 34 >50``; of several kinds of run, one list after the other."""
     if result.exact or not result.n:
         return ""
-    unit = {"ratio": "epochs", "points": "accuracy"}.get(result.claim.unit) if len(result.samples) > 1 else None
-    return " / ".join(
-        " ".join(
-            f"{'' if low == high else '>'}{bare(low, unit or result.claim.unit)}"
-            for low, high in zip(sample["low"], sample["high"], strict=True)
-        )
+    unit = result.claim.unit
+    if len(result.samples) > 1:
+        unit = {"ratio": "epochs", "points": "accuracy"}.get(unit, unit)
+    texts = (
+        [f"{'' if low == high else '>'}{bare(low, unit)}" for low, high in sample[["low", "high"]].values.tolist()]
         for sample in result.samples
     )
+    return " / ".join(map(" ".join, texts))
 
 
 def notes(result: Result) -> list[str]:
     """Whatever has to be said beside the numbers."""
-    claim = result.claim
-    kind = f"the same fact as {claim.same_as}, not counted" if claim.same_as else ""
-    kind = "set-up" if claim.kind == "setup" else kind
-    averaged = f"epoch {result.averaged} on the averaged curve" if result.averaged is not None else ""
-    authors = None if result.source == GIVEN else result.theirs
-    theirs = "" if authors is None else f"{number(authors, claim.unit)} on the authors' weights"
-    return [note for note in (kind, result.cause, averaged, theirs, claim.erratum) if note]
+    claim, authors = result.claim, None if result.source == GIVEN else result.theirs
+    return [
+        *(["set-up"] if claim.kind == "setup" else []),
+        *([f"the same fact as {claim.same_as}, not counted"] if claim.same_as and claim.kind != "setup" else []),
+        *filter(None, [result.cause]),
+        *([] if result.averaged is None else [f"epoch {result.averaged} on the averaged curve"]),
+        *([] if authors is None else [f"{number(authors, claim.unit)} on the authors' weights"]),
+        *filter(None, [claim.erratum]),
+    ]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """What the page shows of a probe."""
 
     title: str
@@ -162,8 +144,7 @@ def _task(row: "pd.Series[Any]") -> str:
 
 def experiment_text(found: Collection, key: str, task: bool = False) -> str:
     """``transformer, vs_v, 50 epochs``: what sets an experiment apart, without the defaults."""
-    replicas = found.replicas[found.replicas["key"] == key]
-    first = replicas.iloc[0]
+    first = found.replicas[found.replicas["key"] == key].iloc[0]
     words = [*([_task(first)] if task else []), first["model"]]
     words += [first[key] for key, default in (("split", "random"), ("ablation", "none")) if first[key] != default]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
