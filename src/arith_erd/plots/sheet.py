@@ -1,13 +1,14 @@
 """The description of a probe's rows: measures, units, and the layout of their table."""
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ..errors import excerpt
 from ..stats import MIN_SEEDS, mean_interval
@@ -50,12 +51,10 @@ class Sheet:
             ValueError: if the text is no such description.
         """
         try:
-            found = json.loads(text)
-            across, counted = (tuple(map(str, found.get(key, ()))) for key in ("across", "counted"))
-            columns = {str(key): str(kind) for key, kind in found["columns"].items()}
-            return cls(excerpt(str(found["name"])), columns, across, counted, dict(found.get("settings", {})))
-        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            raise ValueError(f"not the description of a probe ({type(error).__name__})") from error
+            sheet = TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"not the description of a probe ({error.errors()[0]['msg']})") from error
+        return replace(sheet, name=excerpt(sheet.name))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -71,9 +70,7 @@ class Sheet:
 
     def within(self, rows: pd.DataFrame) -> "Sheet":
         """This sheet without the columns that the rows lack or leave empty."""
-        columns = {
-            column: kind for column, kind in self.columns.items() if column in rows and rows[column].notna().any()
-        }
+        columns = {c: kind for c, kind in self.columns.items() if c in rows and rows[c].notna().any()}
         across, counted = (tuple(c for c in chosen if c in columns) for chosen in (self.across, self.counted))
         return replace(self, columns=columns, across=across, counted=counted)
 
@@ -93,20 +90,7 @@ def tamed(rows: pd.DataFrame) -> pd.DataFrame:
     if bad := [column for column in map(str, rows) if excerpt(column) != column]:
         raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
     texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]
-    escaped = {c: rows[c].map(lambda x: excerpt(x) if isinstance(x, str) else x) for c in texts}
-    return rows.assign(**escaped)
-
-
-def typed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Convert text columns to numbers if all entries are numbers without leading zeros."""
-
-    def convert(values: "pd.Series[Any]") -> "pd.Series[Any]":
-        if values.str.match(r"0\d", na=False).any():
-            return values
-        numbers = pd.to_numeric(values, errors="coerce")
-        return numbers if numbers.isna().equals(values.isna()) else values
-
-    return rows.apply(convert)
+    return rows.assign(**{c: rows[c].map(lambda x: excerpt(x) if isinstance(x, str) else x) for c in texts})
 
 
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
@@ -118,50 +102,44 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
     if sheet.counted:
-        return _count(rows, sheet)
-    groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
+        return _bounded(_count(rows.groupby([*sheet.counted], sort=False), sheet))
+    keys = [column for column in sheet.keys if column not in sheet.across]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     places: dict[str, tuple[Any, ...]] = {}
-    cut = False
+    groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
     for values, part in groups:
         where = dict(zip(sheet.keys, values, strict=True))
         place = tuple(where.pop(column) for column in sheet.across)
         heading = " ".join(map(str, place))
         line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
         if len(lines) > MAX_ROWS:
-            del lines[tuple(where.values())]
-            cut = True
             break
         for measure in sheet.measures:
             name = heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()
-            if name not in places and len(places) == MAX_COLUMNS:
-                cut = True
-                continue
             line[name] = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
             places[name] = place
-    keys = [column for column in sheet.keys if column not in sheet.across]
     columns = [*keys, *sorted(places, key=lambda n: places[n])]
-    table = pd.DataFrame([*lines.values()], columns=columns).fillna("")
-    return pd.concat([table, _cut(columns)]) if cut else table
+    return _bounded(pd.DataFrame([*lines.values()], columns=columns).fillna(""))
 
 
-def _cut(columns: Sequence[str]) -> pd.DataFrame:
-    """The last row of a table of which the rest is left out."""
+def _bounded(table: pd.DataFrame) -> pd.DataFrame:
+    """The table as far as it is shown; the last row says so if something is left out."""
+    if len(table) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS:
+        return table
+    shown = table.iloc[:MAX_ROWS, :MAX_COLUMNS]
     text = f"... at most {MAX_ROWS} rows and {MAX_COLUMNS} columns are shown"
-    return pd.DataFrame([[text, *[""] * (len(columns) - 1)]], columns=[*columns])
+    return pd.concat([shown, pd.DataFrame([{shown.columns[0]: text}])]).fillna("")
 
 
-def _count(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
+def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
     """The number of cases, the mean absolute value of each measure, and the first case as an example."""
     others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
     lines = []
-    groups = rows.groupby([*sheet.counted], sort=False)
-    for values, part in itertools.islice(groups, MAX_ROWS):
+    for values, part in groups:
         line = {**dict(zip(sheet.counted, map(str, values), strict=True)), "cases": f"{len(part):,}"}
         line |= {f"mean |{measure}|": f"{part[measure].abs().mean():.2f}" for measure in sheet.measures}
         lines.append(line | {f"first {column}": str(part[column].iloc[0]) for column in others})
-    table = pd.DataFrame(lines)
-    return pd.concat([table, _cut([*table])]) if groups.ngroups > MAX_ROWS else table
+    return pd.DataFrame(lines)
 
 
 def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:

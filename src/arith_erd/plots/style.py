@@ -1,10 +1,13 @@
-"""How figures look: no box, a faint grid, readable in black and white.
+"""How figures look: no box, a faint grid, readable in black and white; and their files, PNG and SVG.
 
 Lines differ in dashes and points differ in shape, so no reader depends on colour.
 """
 
+import base64
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -13,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from PIL import Image
 
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
@@ -94,3 +98,27 @@ def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: floa
     """Write into a cell of an image. The layout engine ignores the text, which saves most of its time."""
     color = "white" if on_dark else "black"
     ax.text(j, i, text, ha="center", va="center", fontsize=size, color=color).set_in_layout(False)
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure in 256 colours: a third of the bytes, and the same to the eye."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    Image.open(file).convert("RGB").quantize(dither=Image.Dither.NONE).save(path, "PNG", optimize=True)
+
+
+def svg_of(figure: Figure, name: str) -> str:
+    """A figure as SVG, the same text for the same data.
+
+    Args:
+        name: of the figure; the ids inside depend on it.
+    """
+    file = io.StringIO()
+    with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def embedded(svg: str | None) -> str | None:
+    """SVG as the address of an image; None without one."""
+    return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

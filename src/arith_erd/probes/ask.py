@@ -14,7 +14,7 @@ from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
-from ..plots.png import save_png
+from ..plots.style import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically

@@ -9,8 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from ..plots.png import save_png
-from ..plots.svg import svg_of
+from ..plots.style import save_png, svg_of
 from ..system.boundary import one_line_errors
 from ..system.files import naming, require_writable
 from . import claims, page, tables

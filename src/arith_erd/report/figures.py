@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 
 from ..plots import correlations, discontinuities, erasures
 from ..plots.ablation import Cell, draw_ablations
-from ..plots.compared import Line, draw_compared
-from ..plots.curves import thinned
+from ..plots.curves import Line, draw_compared, thinned
 from ..plots.style import TASKS, plain_text
 from .claims import Result, Results
 from .collect import EXACT, GIVEN, OURS, Collection

@@ -15,8 +15,7 @@ from ..errors import printable
 from ..plots.curves import small_multiples
 from ..plots.numbers import estimated, interval_text
 from ..plots.strip import strip
-from ..plots.style import TASKS, plain_text
-from ..plots.svg import embedded, svg_of
+from ..plots.style import TASKS, embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from .claims import VERDICTS, Result, missing, tally
@@ -43,7 +42,9 @@ def render(
         runs: the folder that was read, for the commands.
     """
     about = ("device", "torch", "lightning", "python", "arith_erd", "commit")
-    verdicts_on = {name: tally(r.verdict for r in results if r.claim.counted and r.claim.figure == name) for name in figures}
+    verdicts_on = {
+        name: tally(r.verdict for r in results if r.claim.counted and r.claim.figure == name) for name in figures
+    }
     return _fill(
         "page.html.j2",
         paper,

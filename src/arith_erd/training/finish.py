@@ -6,7 +6,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..models.decoding import answers
 from ..plots.curves import learning_curves
-from ..plots.png import save_png
+from ..plots.style import save_png
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
 from .conditions import Conditions

@@ -8,8 +8,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from PIL import Image
 
-from arith_erd.plots.png import save_png
-from arith_erd.plots.style import canvas
+from arith_erd.plots.style import canvas, save_png
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
-import contextlib
 import copy
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +17,7 @@ from matplotlib.figure import Figure
 from arith_erd.config.compose import CONF, compose
 from arith_erd.plots.sheet import Sheet
 from arith_erd.report import figures as report_figures
-from arith_erd.report.__main__ import build, main
+from arith_erd.report.__main__ import build
 from arith_erd.report.claims import Result
 from arith_erd.report.collect import Collection
 from arith_erd.report.paper import Paper, PaperFigure
@@ -305,25 +303,6 @@ class Report:
     results: list[Result]
     figures: dict[str, Figure | None]
     out: Path
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What ``python -m arith_erd.report`` prints and writes of a folder without runs."""
-
-    text: str
-    out: Path
-
-
-@pytest.fixture(scope="session")
-def empty_report(tmp_path_factory: pytest.TempPathFactory) -> Printed:
-    """The report of nothing. For reading only."""
-    folder = tmp_path_factory.mktemp("nothing")
-    (folder / "runs").mkdir()
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        main([str(folder / "runs"), "--out", str(folder / "report")])
-    return Printed(printed.getvalue(), folder / "report")
 
 
 @pytest.fixture(scope="session")

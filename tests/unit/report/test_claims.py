@@ -235,14 +235,6 @@ def test_probe_of_another_task_matches_no_claim(synthetic, options: dict) -> Non
     assert "but one departs in" in departing.cause
 
 
-def test_rows_without_recorded_settings_meet_no_claim(synthetic) -> None:
-    synthetic.tables("add")
-    (synthetic.root / "probes" / "discontinuity-add" / "probe.json").unlink()
-    result = one(synthetic, "appendixA-cell")
-    assert result.verdict == "not run"
-    assert "does not record (no probe.json)" in result.cause
-
-
 def test_known_cause_is_given_with_the_device(synthetic) -> None:
     synthetic.run()
     result = one(synthetic, "add-minutes")

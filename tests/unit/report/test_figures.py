@@ -26,18 +26,12 @@ def drawn(whole_report) -> dict[str, Figure | None]:
     return whole_report.figures
 
 
-def test_every_figure_is_there(drawn) -> None:
+def test_every_figure_is_there_and_its_files_are_light(whole_report, drawn) -> None:
     assert tuple(drawn) == PAPERS
     assert all(figure is not None for figure in drawn.values())
-    paper = load_paper()
-    assert all((about.curves is None) == (about.name in DRAWN) for about in paper.figures)
-    assert {make for figure in paper.figures for make in figure.make} <= set(paper.commands)
-
-
-@pytest.mark.parametrize("name", PAPERS)
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_files_stay_below_300_kilobytes(whole_report, name: str, kind: str) -> None:
-    assert 5_000 < (whole_report.out / "figures" / f"{name}.{kind}").stat().st_size < 300_000
+    assert all((about.curves is None) == (about.name in DRAWN) for about in load_paper().figures)
+    for file in (whole_report.out / "figures").iterdir():
+        assert 5_000 < file.stat().st_size < 300_000, file.name
 
 
 @pytest.mark.parametrize("name", ["fig1", "fig3", "figC6", "figE7", "figE8"])
@@ -47,70 +41,47 @@ def test_lines_differ_without_colour(drawn, name: str) -> None:
         assert len(set(dashes)) == len(dashes) > 1
 
 
-def test_figure_3_has_a_line_a_split_and_the_papers_number_at_its_end(drawn) -> None:
+def test_the_papers_numbers_are_marked(drawn) -> None:
     for ax, numbers in zip(drawn["fig3"].axes, ((1.0, 1.0, 0.937), (0.989, 0.975, 0.943)), strict=True):
-        diamonds = [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "D"]
-        assert diamonds == list(numbers)
-
-
-def test_table_3_writes_what_was_never_reached(drawn) -> None:
-    texts = {text.get_text() for ax in drawn["table3"].axes for text in ax.texts}
-    assert {"2.4%", "1.8%", "0.9%", "1.7%"} <= texts
-
-
-def test_appendix_a_writes_the_papers_cell(drawn) -> None:
+        assert [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "D"] == list(numbers)
+    never = {text.get_text() for ax in drawn["table3"].axes for text in ax.texts}
+    assert {"2.4%", "1.8%", "0.9%", "1.7%"} <= never
     assert "27.9" in {text.get_text() for text in drawn["appendixA"].axes[0].texts}
 
 
-def test_line_is_the_median_over_seeds(synthetic) -> None:
+def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None:
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
-    figure = draw(collect(synthetic.root, load_paper().setup), "fig1")["fig1"]
-    line = next(line for line in figure.axes[0].lines if line.get_label() == "validation")
-    assert line.get_ydata()[-1] == pytest.approx(0.98)
-
-
-def test_panel_says_if_one_of_its_lines_has_fewer_seeds(synthetic) -> None:
-    synthetic.run(seeds="0-2")
     synthetic.run("split=vs_v", seeds="0")
-    figure = draw(collect(synthetic.root, load_paper().setup), "fig3")["fig3"]
-    assert figure.axes[0].get_title(loc="right") == "1 to 3 seeds"
-
-
-def test_panel_is_left_out_where_only_lines_for_comparison_would_be(synthetic) -> None:
-    synthetic.run(seeds="0")
-    synthetic.run("split=vs_v", seeds="0")
-    synthetic.run("task=mul", seeds="0", epochs=250)
     figures = draw(collect(synthetic.root, load_paper().setup), "fig1", "fig3")
-    titles = {name: [ax.get_title(loc="left") for ax in figure.axes] for name, figure in figures.items()}
-    assert titles == {"fig1": ["Addition", "Multiplication"], "fig3": ["Addition"]}
+    line = next(line for line in figures["fig1"].axes[0].lines if line.get_label() == "validation")
+    assert line.get_ydata()[-1] == pytest.approx(0.98)
+    assert figures["fig3"].axes[0].get_title(loc="right") == "1 to 3 seeds"
 
 
-def test_comparison_runs_alone_draw_no_figure(synthetic) -> None:
+def test_lines_for_comparison_alone_draw_no_panel_and_no_figure(synthetic) -> None:
     synthetic.run(seeds="0")
     figures = draw(collect(synthetic.root, load_paper().setup))
     assert {name for name, figure in figures.items() if figure is not None} == {"fig1", "table3"}
+    synthetic.run("split=vs_v", seeds="0")
+    synthetic.run("task=mul", seeds="0", epochs=250)
+    (panel,) = draw(collect(synthetic.root, load_paper().setup), "fig3")["fig3"].axes
+    assert panel.get_title(loc="left") == "Addition"
 
 
-def test_curves_come_from_finished_runs_that_got_there(synthetic) -> None:
+def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synthetic) -> None:
     synthetic.run(seeds="0-1", epochs=50)
     synthetic.run(seeds="2", epochs=20, reach=None, final=0.3)
     synthetic.run(seeds="3", epochs=40, reach=None, final=0.3, finished=False)
-    synthetic.run(seeds="4", epochs=150)
+    synthetic.run(seeds="4", epochs=1000)
     found = collect(synthetic.root, load_paper().setup)
     rows = curves(found, 50, task="add")
     assert sorted(set(rows["seed"])) == [0, 1, 4]
     assert rows["epoch"].max() == 50
-    assert sorted(set(curves(found, 1000, task="add")["seed"])) == [4]
-
-
-def test_long_curve_is_thinned_and_keeps_its_ends(synthetic) -> None:
-    synthetic.run("task=random_output", seeds="0", epochs=1000, reach=None, final=0.3)
-    epochs = curves(collect(synthetic.root, load_paper().setup), 4000, task="random_output")["epoch"].to_numpy()
-    assert epochs[0] == 1
-    assert epochs[-1] == 1000
-    assert len(epochs) <= 402
-    assert np.diff(epochs).max() <= 3
+    long = curves(found, 1000, task="add")["epoch"].to_numpy()
+    assert (long[0], long[-1]) == (1, 1000)
+    assert len(long) <= 402
+    assert np.diff(long).max() <= 3
 
 
 def test_figures_of_probes_fall_back_to_the_authors_weights(synthetic) -> None:

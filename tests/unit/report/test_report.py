@@ -1,7 +1,6 @@
 """``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
 
 import re
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,12 +12,10 @@ from arith_erd.report.__main__ import build, main
 from arith_erd.report.paper import load_paper
 from tests.cards import seed_card, table, whole
 
-FILES = ("claims.md", "claims.csv", "runs.csv", "index.html")
-
 
 def test_everything_is_written(whole_report) -> None:
     out, found, results = whole_report.out, whole_report.found, whole_report.results
-    for name in FILES:
+    for name in ("claims.md", "claims.csv", "runs.csv", "index.html"):
         assert (out / name).stat().st_size > 1000
     assert len(list((out / "figures").iterdir())) == 20
     runs = pd.read_csv(out / "runs.csv")
@@ -26,22 +23,22 @@ def test_everything_is_written(whole_report) -> None:
     assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "departs"} <= set(runs)
     claims = pd.read_csv(out / "claims.csv")
     assert claims["id"].tolist() == [result.claim.id for result in results]
-    assert {"ours", "low", "high", "method", "n", "values", "censored", "seeds_needed"} <= set(claims)
     of_runs = claims[(claims["measured_on"] == "our runs") & (claims["censored"] == 0)]
     assert of_runs[["ours", "low", "high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
-def test_empty_folder_gives_a_report_that_says_what_to_run(empty_report) -> None:
+def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsys) -> None:
+    (tmp_path / "runs").mkdir()
+    main([str(tmp_path / "runs"), "--out", str(tmp_path / "report")])
+    printed, page = capsys.readouterr().out, (tmp_path / "report" / "index.html").read_text()
     claims = load_paper().claims
-    total = sum(claim.kind == "result" and not claim.same_as for claim in claims)
-    checks = sum(claim.kind == "setup" for claim in claims)
-    assert f"Of {total} results: {total} not run. " in empty_report.text
-    assert f"Set-up checks: 13 of {checks} as published" in empty_report.text  # those that need no run
-    assert "python train.py -m experiment=fig3" in empty_report.text
-    page = (empty_report.out / "index.html").read_text()
-    assert "python train.py -m experiment=fig3" in page
+    total = sum(claim.counted for claim in claims)
+    assert f"Of {total} results: {total} not run. " in printed
+    assert f"Set-up checks: 13 of {sum(claim.kind == 'setup' for claim in claims)} as published" in printed
+    for text in (printed, page):
+        assert "python train.py -m experiment=fig3" in text
     assert "There is no run in" in page
-    assert not list((empty_report.out / "figures").iterdir())
+    assert not list((tmp_path / "report" / "figures").iterdir())
 
 
 def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, capsys) -> None:
@@ -72,17 +69,15 @@ def test_cards_are_shown_with_their_figures_and_the_others_are_named(synthetic, 
     page = (tmp_path / "report" / "index.html").read_text()
     section = page[page.index('<section id="cards">') : page.index('<section id="probes">')]
     assert section.count("<img src=") == 1
-    assert "<td>none</td>" in section
-    assert "carry: bits 2-3; value: no bit" in section
     assert "Cards that are not drawn: &lt;b&gt;named&lt;/b&gt;: none." in section
-    assert not re.search(r"\bnan\b|<td></td>|<td class=\"wrap\"></td>", page[page.index('<section id="cards">') :])
+    assert not re.search(r"\bnan\b|<td></td>", section)
 
 
 @pytest.mark.parametrize(
     ("runs", "out", "says"),
     [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out=")],
 )
-def test_unreadable_or_unwritable_files_are_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
+def test_unreadable_or_unwritable_folders_are_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit, match="1"):
@@ -104,30 +99,26 @@ def small(tmp_path_factory: pytest.TempPathFactory, synthetic_in) -> tuple[Path,
     return folder / "runs", folder / "report"
 
 
-def test_nothing_in_a_run_is_taken_for_html(small) -> None:
-    page = (small[1] / "index.html").read_text()
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert "<script>alert" not in page
-
-
 class Addresses(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         loads = {"src", "srcset", "poster", "data"} | ({"href"} if tag != "a" else set())
         self.found += [value or "" for key, value in attrs if key in loads]
 
 
-def test_page_loads_nothing(small) -> None:
+def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
     page = (small[1] / "index.html").read_text()
-    addresses = Addresses()
-    addresses.feed(page)
-    assert addresses.found
-    assert all(address.startswith("data:") for address in addresses.found)
+    addresses = Addresses(page).found
+    assert addresses
+    assert all(address.startswith("data:") for address in addresses)
     assert "@import" not in page
     assert "url(" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert" not in page
 
 
 def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
@@ -143,37 +134,8 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
 
 def test_page_opens_with_the_runs_that_are_there(small) -> None:
     page = (small[1] / "index.html").read_text()
-    runs, claims = page.index('<section id="runs">'), page.index('<section id="claims">')
-    assert runs < claims
-    opening = page[runs:claims]
+    opening = page[page.index('<section id="runs">') : page.index('<section id="claims">')]
     assert "addition, nanogpt" in opening
     assert 'alt="Learning curves of the runs"' in opening
-    assert "<small>[39, 39]</small>" not in opening  # three seeds have no range of the median
+    assert "<small>[39, 39]</small>" not in opening  # three seeds have no interval of the median
     assert ">39<" in opening
-
-
-@pytest.mark.slow
-def test_500_seeds_take_less_than_20_seconds(synthetic, tmp_path: Path) -> None:
-    for task, split in (("add", "random"), ("add", "vs_t"), ("add", "vs_v"), ("mul", "random"), ("mul", "vs_v")):
-        for seeds in ("0-49", "50-99"):
-            synthetic.run(f"task={task}", f"split={split}", seeds=seeds, epochs=50, reach=39.0)
-    start = time.process_time()  # on one thread; what else runs here does not count
-    found, _ = build(synthetic.root, tmp_path / "report")
-    assert len(found.replicas) == 500
-    assert time.process_time() - start < 20
-
-
-def test_closed_pipe_is_not_an_error(cli, tmp_path: Path) -> None:
-    """``| head``: standard output is a pipe that nobody reads."""
-    code = """
-import os, sys
-reader, writer = os.pipe()
-os.close(reader)
-os.dup2(writer, 1)
-from arith_erd.report.__main__ import main
-main(sys.argv[1:])
-"""
-    (tmp_path / "runs").mkdir()
-    result = cli("-c", code, str(tmp_path / "runs"), f"--out={tmp_path / 'report'}")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert (tmp_path / "report" / "index.html").is_file()
