@@ -17,6 +17,8 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # at least, of order statistics: at five seeds no more than 93.75% can be had
+EXACTLY = "exact"
+"""The method of an estimate that no seed can change."""
 PREDICTED = 0.96  # so that skewed seeds are still covered at 92% with three of them
 EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
 
@@ -130,6 +132,7 @@ def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool =
     return float(low[depth - 1]), float(high[n - depth])
 
 
+@cache
 def clopper_pearson(hits: int, n: int) -> Interval:
     """The exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
     found = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
@@ -229,7 +232,7 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float) -> "Estimate":
-        return cls(value, value, "exact", lambda n: (value, value))
+        return cls(value, value, EXACTLY, lambda n: (value, value))
 
     @classmethod
     def of_means(cls, terms: Sequence[Mean], span: Interval = (-math.inf, math.inf)) -> "Estimate":

@@ -1,4 +1,4 @@
-"""What a network without a component can get right at most, whatever it learns: the cells of table 3 that never learn."""
+"""What a network without a component can get right at most, whatever it learns: table 3's cells without epochs."""
 
 import numpy as np
 
