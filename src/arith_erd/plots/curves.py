@@ -17,16 +17,21 @@ STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "reference": (INK, "--
 MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
 
 
+def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
+    """A column as a table (epochs, seeds); a seed that stopped keeps its last value until the longest one ends."""
+    return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
+
+
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
     """Draw the median over seeds as a line and the range between the lowest and the highest seed as a band.
 
     Dashed lines are drawn above solid ones, so both are visible where they coincide.
     """
-    by_epoch = rows.groupby("epoch")[column]
-    median = by_epoch.median()
+    by_epoch = carried(rows, column)
+    median = by_epoch.median(axis=1)
     order = 2 if linestyle == "-" else 3
     if rows["seed"].nunique() > 1:
-        ax.fill_between(median.index, by_epoch.min(), by_epoch.max(), color=color, alpha=0.18, linewidth=0)
+        ax.fill_between(median.index, by_epoch.min(axis=1), by_epoch.max(axis=1), color=color, alpha=0.18, linewidth=0)
     ax.plot(median.index, median, label=label, color=color, linestyle=linestyle, linewidth=1.8, zorder=order)
 
 

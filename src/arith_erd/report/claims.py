@@ -1,30 +1,27 @@
 """What the paper claims beside what we measured: an estimate over seeds, and a verdict from its interval alone.
 
-The rules are those of ``docs/verdicts.md``.
+The rules are those of ``docs/verdicts.md``. A claim is also judged by the rules before 2026-11-24, on the same runs.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean, clopper_pearson
+from . import verdicts
 from .collect import EXACT, GIVEN, Collection
-from .measures import ProbeColumn
+from .measures import Ceiling, Metrics, ProbeColumn
 from .paper import Claim, Paper
+from .verdicts import VERDICTS, Modes, Verdict
 
-Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
-ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
-LAYERS = 6
-LEVEL = 0.05
 SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
+SPANS: Mapping[str, Interval] = {"accuracy": (0, 1), "value": (0, np.inf), "minutes": (0, np.inf)}  # of single means
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,9 @@ class Result:
         averaged: epochs at which the curve averaged over the seeds gets there; reported beside the median.
         seeds_needed: per kind of run, for a verdict, if further seeds are like these; None if no number would do.
         votes: seeds by the layer that they name, the layer with most first.
+        behind: by how much the published layer is behind the best one.
+        modes: of each kind of run, if some seed of any does not learn.
+        before: the verdict by the rules before 2026-11-24.
     """
 
     claim: Claim
@@ -51,6 +51,9 @@ class Result:
     averaged: int | None = None
     seeds_needed: int | None = None
     votes: Mapping[int, int] = field(default_factory=dict)
+    behind: Estimate | None = None
+    modes: Sequence[Modes] = ()
+    before: Verdict = "not run"
 
     @property
     def n(self) -> int:
@@ -84,13 +87,20 @@ Results: TypeAlias = Mapping[str, Result]
 
 def evaluate(paper: Paper, found: Collection) -> list[Result]:
     """Every claim of the paper, in its order."""
-    return [judge(claim, found) for claim in paper.claims]
+    results = {claim.id: judge(claim, found) for claim in paper.claims}
+    for name, result in results.items():
+        if result.modes and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
+            of = results[result.claim.same_as]
+            results[name] = replace(result, verdict=of.verdict, cause=of.cause, seeds_needed=of.seeds_needed)
+    return [*results.values()]
 
 
 def judge(claim: Claim, found: Collection) -> Result:
     """Measure one claim and compare."""
     measure, kinds = claim.measure, [runs for _, runs in claim.arms]
     result = Result(claim, "not run", measure.source, [measure.values(found, runs) for runs in kinds])
+    if claim.before:
+        result = replace(result, before=judge(claim.before, found).verdict)
     if isinstance(measure, ProbeColumn):
         given = [measure.theirs(found, runs) for runs in kinds]
         if all(map(len, given)):
@@ -100,17 +110,11 @@ def judge(claim: Claim, found: Collection) -> Result:
                 result = replace(result, samples=given, source=GIVEN)
     if measure.source != EXACT:
         result = replace(result, unfinished=sum(_training(found, runs) for runs in kinds))
-    if result.n == 0:
+    if result.n == 0 and claim.compare != "ceiling":
         lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
         return replace(result, cause="; ".join(lacking))
-    votes = result.samples[0]["low"].value_counts() if claim.compare == "votes" else pd.Series(dtype=int)
-    result = replace(
-        result,
-        estimate=_estimate(claim, result.samples),
-        votes={int(layer): int(count) for layer, count in votes.items()},
-        averaged=measure.of_average(found, result.samples[0]) if claim.compare == "median" else None,  # type: ignore
-    )
-    result = replace(result, verdict=_verdict(result))
+    result = replace(result, **_measured(result, found))
+    result = replace(result, verdict=_verdict(result, result.estimate.interval if result.estimate else None))
     if result.verdict == "inconclusive":
         result = replace(result, seeds_needed=_seeds_needed(result))
     return replace(result, cause=_cause(result, found))
@@ -122,67 +126,93 @@ def _training(found: Collection, runs: Mapping[str, object]) -> int:
     return len(wanted[~wanted["finished"]].drop_duplicates(["trajectory", "seed"]))
 
 
-def _estimate(claim: Claim, samples: list[pd.DataFrame]) -> Estimate:
-    bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in samples]
+def _measured(result: Result, found: Collection) -> dict[str, Any]:
+    """The estimate, and what stands beside it: votes, modes, the averaged curve."""
+    claim, measure = result.claim, result.claim.measure
+    bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
+    if isinstance(measure, Ceiling):
+        return {"estimate": Estimate.exact(measure.of(claim.runs))}
     if claim.compare == "median":
-        return Estimate.of_median(bounds[0])
+        estimate = Estimate.of_median(bounds[0], whole_range=claim.old)
+        return {"estimate": estimate, "averaged": measure.of_average(found, result.samples[0])}  # type: ignore[attr-defined]
     if claim.compare == "ratio":
-        return Estimate.of_ratio(*bounds)
+        return {"estimate": Estimate.of_ratio(*bounds)}
     terms = [Mean.of(low, weight) for (low, _), (weight, _) in zip(bounds, claim.arms, strict=True)]
     if claim.compare == "value":
-        return Estimate.exact(sum(term.weight * term.mean for term in terms))
-    farthest = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
-    spans = {"accuracy": (0.0, 1.0), "points": (-farthest, farthest)}
-    return Estimate.of_means(terms, spans.get(claim.unit, (-np.inf, np.inf)))
+        return {"estimate": Estimate.exact(sum(term.weight * term.mean for term in terms))}
+    if modes := _modes(claim, found):
+        # Of one above another, what is left of the costs is their sign: a cost is training minus validation.
+        signs = [1.0] if len(modes) == 1 else [-weight for weight, _ in claim.arms]
+        shares = [(sign, of.learning, of.n) for sign, of in zip(signs, modes, strict=True)]
+        return {"estimate": Estimate.of_shares(shares), "modes": modes}
+    reach = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
+    spans = SPANS if len(terms) == 1 else {}
+    span = spans.get(claim.unit, (-reach, reach) if claim.unit == "points" else (-np.inf, np.inf))
+    if claim.unit == "correlation" and isinstance(measure, ProbeColumn):
+        reach = len(terms) * (2 if measure.reduce in ("dip", "bump") else 1)
+        span = (-reach, reach)
+    if claim.compare == "prediction":
+        return {"estimate": Estimate.of_prediction(terms[0], claim.mean_of, span)}
+    about: dict[str, Any] = {"estimate": Estimate.of_means(terms, span)}
+    if claim.compare == "votes" and isinstance(measure, ProbeColumn):
+        votes = result.samples[0]["low"].value_counts()
+        about["votes"] = {int(layer): int(count) for layer, count in votes.items()}
+        distance = replace(measure, reduce=measure.reduce.replace("arg", "behind_"), at=claim.value)
+        behind = (distance.theirs if result.source == GIVEN else distance.values)(found, claim.runs)["low"]
+        about["behind"] = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
+    return about
 
 
-def _verdict(result: Result) -> Verdict:
-    """Reproduced or differs if the whole interval lies on one side of the tolerance, or the votes say so."""
-    if result.votes:
-        return _of_votes(result.claim, result.votes)
-    interval = result.estimate.interval if result.estimate else None
-    if interval is None or (result.source == GIVEN and result.claim.kind == "result"):
+def _modes(claim: Claim, found: Collection) -> list[Modes]:
+    """How many seeds learn, if some do not and the claim is about networks that do."""
+    measure = claim.measure
+    about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(claim.arms) > 1
+    if claim.old or not isinstance(measure, Metrics) or not measure.tail or not about:
+        return []
+    accuracy = Metrics(column="val_seq_acc", epoch=measure.epoch, tail="median")
+    modes = [Modes.of(accuracy.values(found, runs)["low"].to_numpy()) for _, runs in claim.arms]
+    return modes if any(of.learning < of.n for of in modes) else []
+
+
+def _verdict(result: Result, interval: Interval | None) -> Verdict:
+    """The verdict if the interval of the estimate were this one."""
+    claim, estimate = result.claim, result.estimate
+    if estimate is None or (result.source == GIVEN and claim.kind == "result"):
         return "inconclusive"
-    return _side(result.claim, interval)
-
-
-def _side(claim: Claim, interval: Interval) -> Verdict:
-    slack = ROUNDING * max(1.0, abs(claim.value))
-    if interval[0] >= claim.lowest - slack and interval[1] <= claim.highest + slack:
-        return "reproduced"
-    return "differs" if interval[1] < claim.lowest - slack or interval[0] > claim.highest + slack else "inconclusive"
-
-
-def _of_votes(claim: Claim, votes: Mapping[int, int]) -> Verdict:
-    """Exact binomial tests: against one layer in six for the published layer, and against a majority for it."""
-    n, hits = sum(votes.values()), votes.get(int(claim.value), 0)
-    others = max((count for layer, count in votes.items() if layer != claim.value), default=0)
-    if n < MIN_SEEDS:
+    if isinstance(claim.measure, Ceiling):
+        limit = claim.measure.of(claim.runs, "validation")
+        return verdicts.of_ceiling(claim.span, estimate.low, limit, result.samples[0]["low"].to_numpy())
+    if claim.compare == "votes":
+        if claim.old:
+            return verdicts.of_votes(int(claim.value), result.votes)
+        return verdicts.of_layer(int(claim.value), result.votes, result.behind.interval if result.behind else None)
+    if len(result.modes) == 1:
+        return verdicts.of_share(claim.value, result.modes[0], interval or (0.0, 1.0))
+    if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
-    if hits > others and binomtest(hits, n, 1 / LAYERS, "greater").pvalue <= LEVEL:
-        return "reproduced"
-    return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= LEVEL else "inconclusive"
+    if claim.compare == "prediction":
+        return verdicts.near(claim.value, claim.value - claim.lowest, estimate.low, interval)
+    return verdicts.side(claim.span, interval)
 
 
-def _least(claim: Claim) -> int:
+def _least(result: Result) -> int:
     """Seeds that a verdict takes."""
-    return MIN_FOR_MEDIAN if claim.compare == "median" else MIN_SEEDS
+    return MIN_FOR_MEDIAN if result.claim.compare == "median" or result.modes else MIN_SEEDS
 
 
 def _seeds_needed(result: Result) -> int | None:
     """The fewest seeds that decide, were further ones like these; None from too few of them, or if no number would."""
-    claim, estimate, votes = result.claim, result.estimate, result.votes
-    if result.n < _least(claim) or not estimate:
+    if result.n < _least(result) or not result.estimate or result.claim.compare == "ceiling":
         return None
     for n in (n for n in SEEDS_TRIED if n > result.n):
-        if votes:
-            scaled = {layer: int(count * n / sum(votes.values())) for layer, count in votes.items()}
+        like = result
+        if result.votes:
+            scaled = {layer: int(count * n / result.n) for layer, count in result.votes.items()}
             scaled[max(scaled, key=lambda layer: scaled[layer])] += n - sum(scaled.values())
-            decided = _of_votes(claim, scaled) != "inconclusive"
-        else:
-            interval = estimate.again(n)
-            decided = interval is not None and _side(claim, interval) != "inconclusive"
-        if decided:
+            like = replace(result, votes=scaled)
+        if result.modes:
+            like = replace(result, modes=[m._replace(learning=round(m.learning * n / m.n), n=n) for m in result.modes])
+        if _verdict(like, result.estimate.of_seeds(n)) != "inconclusive":
             return n
     return None
 
@@ -193,16 +223,24 @@ def _cause(result: Result, found: Collection) -> str:
     why = ""
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
+        outside = "the published number lies outside the prediction interval"
+        outside = outside if claim.compare == "prediction" else "the whole interval lies outside the tolerance"
         by_votes = "too few seeds name the published layer for a majority"
-        why = by_votes if result.votes else "" if result.exact else "the whole interval lies outside the tolerance"
+        by_modes = "the share of seeds that learn is not the published one"
+        why = by_votes if result.votes else "" if result.exact else by_modes if result.modes else outside
         why = claim.cause.format(device=devices or "another device") or why
     if result.verdict == "inconclusive":
         few = result.estimate is None or result.estimate.interval is None
         why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
         enough = f"about {needed} seeds like these would" if needed else "more seeds like these would not"
         why = "; ".join(filter(None, (why, f"{enough} decide it")))
-        if result.n < (least := _least(claim)):
-            why = f"{result.n} seed{'s' if result.n > 1 else ''}, and a verdict takes {least}"
+        if result.n < (least := _least(result)):
+            why = f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {least}"
+        elif claim.compare == "ceiling":
+            why = "a seed exceeds the ceiling of its validation set, so the argument is wrong"
+    if isinstance(claim.measure, Ceiling):
+        limit = claim.measure.of(claim.runs, "validation")
+        why = "; ".join(filter(None, (why, f"exact ceiling; that of the validation set is {limit:.2%}")))
     censored = _censoring(result) if result.censored else ""
     given = "measured on the authors' weights only" if result.source == GIVEN else ""
     training = f"{result.unfinished} more still training" if result.unfinished else ""
@@ -227,13 +265,13 @@ def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, li
     """The claims without data, by the command that makes them, in the paper's order."""
     commands: dict[str, list[Result]] = {}
     for result in results:
-        if result.verdict == "not run":
+        if result.verdict == "not run" or (result.claim.compare == "ceiling" and result.n == 0):
             commands.setdefault(paper.command(result.claim.make, runs), []).append(result)
     return commands
 
 
-def tally(verdicts: Iterable[str]) -> str:
+def tally(given: Iterable[str]) -> str:
     """``16 reproduced, 2 differ, 19 not run``."""
-    many = Counter(verdicts)
+    many = Counter(given)
     words = {verdict: "differ" if verdict == "differs" and many[verdict] > 1 else verdict for verdict in VERDICTS}
     return ", ".join(f"{many[verdict]} {words[verdict]}" for verdict in VERDICTS if many[verdict])

@@ -12,13 +12,16 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from ..bits import VOCAB_SIZE
+from ..plots.curves import carried
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
+from ..tasks.ceilings import ceiling
 from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]
 """Options by which runs are chosen; what is not named has its default."""
 CLOSED = ConfigDict(extra="forbid")
+TAIL = 10  # epochs at the end of training
 
 
 class Measure(ABC):
@@ -95,7 +98,8 @@ def _one(value: float) -> pd.DataFrame:
 class Metrics(OfRuns):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
-    ``reduce: fall`` is the largest fall below an accuracy that was reached before.
+    ``reduce: fall`` is the largest fall below an accuracy that was reached before. ``tail`` is the median or the mean of
+    the last ten epochs up to ``epoch``; a run must have all ten.
     """
 
     column: str
@@ -103,6 +107,7 @@ class Metrics(OfRuns):
     until: int | None = None
     minus_column: str = ""
     reduce: Literal["first", "max", "min", "fall"] = "first"
+    tail: Literal["", "median", "mean"] = ""
     shortest: ClassVar[bool] = True
 
     @property
@@ -110,16 +115,46 @@ class Metrics(OfRuns):
         return self.until or self.epoch or 0
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        first = 1 if self.until else self.last + 1 - (TAIL if self.tail else 1)
         rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.last])]
-        rows = rows[rows["epoch"] <= self.last] if self.until else rows[rows["epoch"] == self.last]
+        rows = rows[rows["epoch"].between(first, self.last)]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
-        reduced = column.groupby(rows["replica"]).agg("max" if self.reduce == "fall" else self.reduce)
+        groups = column.groupby(rows["replica"])
+        reduced = groups.agg(self.tail or ("max" if self.reduce == "fall" else self.reduce))
+        reduced = reduced[groups.size() == TAIL] if self.tail else reduced
         return reduced, reduced
 
     def epochs(self, runs: Runs) -> int:
         return self.last
+
+    def lacking(self, finished: pd.DataFrame, what: str) -> str:
+        return f"metrics.csv of {what} lacks some of the last {TAIL} epochs" if self.tail else ""
+
+
+@dataclass(frozen=True, config=CLOSED)
+class Ceiling(OfRuns):
+    """The exact ceiling of an ablation; of each run of ``epochs`` or more, the largest validation accuracy.
+
+    The networks cannot exceed the ceiling of their validation set, so they confirm that the argument holds.
+    """
+
+    epochs_at_least: int
+
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.epochs_at_least])]
+        reached = rows.groupby("replica")["val_seq_acc"].max()
+        return reached, reached
+
+    def epochs(self, runs: Runs) -> int:
+        return self.epochs_at_least
+
+    def of(self, runs: Runs, subset: str = "") -> float:
+        """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
+        examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
+        chosen = held_out if subset else held_out | True
+        return ceiling(examples.prompt[chosen], examples.completion[chosen], str(runs["ablation"]))
 
 
 @dataclass(frozen=True, config=CLOSED)
@@ -164,12 +199,10 @@ class EpochsTo(OfRuns):
         return f"the longest run of {what} was to end at epoch {most}" if most < self.planned else ""
 
     def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
-        """The first epoch at which the mean over the seeds gets there; None if it does not while all of them train."""
-        rows = found.metrics[found.metrics["replica"].isin(values["replica"])]
-        curve = rows.groupby("epoch")[self.column].agg(["mean", "size"])
-        curve = curve[curve["size"] == len(values)]
-        complete = len(curve) > 0 and len(curve) == curve.index.max()
-        reached = curve.index[curve["mean"] >= self.accuracy]
+        """The first epoch at which the mean over the seeds gets there; a seed that stopped keeps its last value."""
+        curves = carried(found.metrics[found.metrics["replica"].isin(values["replica"])], self.column, "replica")
+        complete = len(curves) > 0 and len(curves) == curves.index.max()
+        reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
         return int(reached[0]) if complete and len(reached) else None
 
 
@@ -178,15 +211,17 @@ class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` brings several rows to one value. ``argmin`` and ``argmax`` give the place ``along`` another column;
-    ``dip`` is how far the lowest inner place lies below the lower end, ``bump`` how far the highest inner one lies
-    above the higher end; ``weighted`` is the mean of the column with the weights in ``along``.
+    ``behind_max`` is by how much the place ``at`` falls short of the largest, ``behind_min`` by how much it exceeds the
+    smallest; ``dip`` is how far the lowest inner place lies below the lower end, ``bump`` how far the highest inner one
+    lies above the higher end; ``weighted`` is the mean of the column with the weights in ``along``.
     """
 
     probe: str
     column: str
     where: Mapping[str, Any] = field(default_factory=dict)
-    reduce: Literal["", "max", "min", "argmin", "argmax", "dip", "bump", "weighted"] = ""
+    reduce: Literal["", "max", "min", "argmin", "argmax", "behind_min", "behind_max", "dip", "bump", "weighted"] = ""
     along: str = ""
+    at: float | None = None
     of: Literal["runs", "task"] = "runs"
 
     @property
@@ -245,6 +280,8 @@ class ProbeColumn(OfRuns):
             return np.nan
         if self.reduce.startswith("arg"):
             return float(by_place.agg(self.reduce.replace("arg", "idx")))
+        if self.reduce.startswith("behind"):
+            return float(abs(by_place.agg(self.reduce.removeprefix("behind_")) - by_place.get(self.at, np.nan)))
         ends, inner = by_place.iloc[[0, -1]], by_place.iloc[1:-1]
         return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
 
@@ -275,6 +312,7 @@ def _table(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
 
 MEASURES: Mapping[str, type[Measure]] = {
     "metrics": Metrics,
+    "ceiling": Ceiling,
     "summary": Summary,
     "epochs_to": EpochsTo,
     "probe": ProbeColumn,

@@ -16,14 +16,14 @@ from ..config.explain import as_text
 from ..errors import UserError
 from ..plots.numbers import UNITS, number
 from .collect import OURS
-from .measures import CLOSED, MEASURES, EpochsTo, Measure, ProbeColumn, Runs
+from .measures import CLOSED, MEASURES, Ceiling, EpochsTo, Measure, Metrics, ProbeColumn, Runs
 
 PAPER = Path(__file__).with_name("paper.yaml")
 VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 ARMS = ("runs", "minus", "over", "more_than")  # keys of ``measure`` that choose runs
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Compare: TypeAlias = Literal["value", "mean", "median", "ratio", "votes"]
+Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True))
@@ -32,11 +32,13 @@ class Claim:
 
     Attributes:
         value: the paper's, in ``unit``.
-        tolerance: how far from it a number may be that counts as reproduced, a percentage of it if it is text; or
-            ``bound``: on which side of it.
+        tolerance: how far from it a number may be that counts as reproduced, a percentage of it if it is text; and
+            ``bound``: on which side of it it may be at any distance.
         runs: what was trained.
         minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
         more_than: options of runs whose own difference is subtracted again.
+        mean_of: runs of which the published number is a mean, where it is judged as one.
+        before: the same claim as it was judged before 2026-11-24; ``old`` is true of that one.
         kind: a result, or a check of the set-up: a definition, or a number that cannot fail.
         same_as: the claim that states the same fact; only that one is counted.
         paper: the number in the paper's own words.
@@ -55,6 +57,9 @@ class Claim:
     minus: Runs | None = None
     over: Runs | None = None
     more_than: Runs | None = None
+    mean_of: int = 0
+    old: bool = False
+    before: "Claim | None" = None
     make: str = ""
     kind: Literal["result", "setup"] = "result"
     same_as: str = ""
@@ -64,8 +69,8 @@ class Claim:
     cause: str = ""
 
     def __post_init__(self) -> None:
-        if (self.tolerance is None) == (self.bound is None):
-            raise ValueError("expected either a tolerance or a bound")
+        if self.tolerance is None and self.bound is None:
+            raise ValueError("expected a tolerance or a bound")
         if "task" not in self.runs:
             raise ValueError("expected measure.runs: a task")
         if isinstance(self.measure, EpochsTo) and not self.measure.planned:
@@ -75,13 +80,10 @@ class Claim:
     @property
     def span(self) -> tuple[float, float]:
         """The smallest and the largest value that count as reproduced; infinite where there is no such bound."""
-        if self.bound:
-            low, high = BOUNDS[self.bound]
-            return self.value + low, self.value + high
-        percent = isinstance(self.tolerance, str)
-        margin = float(str(self.tolerance).removesuffix("%"))
-        margin = abs(self.value) * margin / 100 if percent else margin
-        return self.value - margin, self.value + margin
+        margin = float(str(self.tolerance or 0).removesuffix("%"))
+        margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
+        low, high = BOUNDS[self.bound] if self.bound else (0.0, 0.0)
+        return self.value + low - margin, self.value + high + margin
 
     @property
     def lowest(self) -> float:
@@ -110,12 +112,14 @@ class Claim:
             return "value"
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce.startswith("arg"):
             return "votes"
-        return "ratio" if self.over else "median" if isinstance(self.measure, EpochsTo) else "mean"
+        if isinstance(self.measure, EpochsTo):
+            return "ratio" if self.over else "median"
+        return "ceiling" if isinstance(self.measure, Ceiling) else "prediction" if self.mean_of else "mean"
 
     @property
     def text(self) -> str:
         """The paper's number as people write it: ``93.7%``, ``4.6 points``, ``701K``; or its own words."""
-        bound = "≤ " if self.lowest == -math.inf else "≥ " if self.highest == math.inf else ""
+        bound = {"at_most": "≤ ", "at_least": "≥ "}.get(self.bound or "", "") if self.tolerance is None else ""
         return self.paper or bound + number(self.value, self.unit, brief=True)
 
 
@@ -188,6 +192,14 @@ def load_paper(path: Path = PAPER) -> Paper:
 
 def _claim(entry: Mapping[str, Any], section: str, file: str) -> Claim:
     """One entry of ``claims``; its ``measure`` holds the keys of the measure and of the runs."""
+    said = dict(entry)
+    changed = said.pop("before", {})
+    before = _read(said | changed, section, file)
+    measure = replace(before.measure, tail="") if isinstance(before.measure, Metrics) else before.measure
+    return replace(_read(said, section, file), before=replace(before, measure=measure, mean_of=0, old=True))
+
+
+def _read(entry: Mapping[str, Any], section: str, file: str) -> Claim:
     where, said = f"{file}: claim {entry.get('id', '?')}", dict(entry.get("measure", {}))
     way = said.pop("from", None)
     if way not in MEASURES:

@@ -9,6 +9,7 @@ import pandas as pd
 from ..plots.numbers import bare, estimated, interval_text, number
 from ..plots.sheet import seeds_note, tabulate
 from ..plots.style import TASKS
+from ..stats import EXACTLY
 from .claims import Result, tally, votes_share
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper
@@ -31,7 +32,12 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
         row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
         row |= {"averaged_curve": result.averaged, "censored": result.censored, "unfinished": result.unfinished}
-        row |= {"verdict": result.verdict, "seeds_needed": result.seeds_needed, "cause": result.cause}
+        row |= {
+            "verdict": result.verdict,
+            "verdict_before": result.before,
+            "seeds_needed": result.seeds_needed,
+            "cause": result.cause,
+        }
         row |= {"erratum": claim.erratum, "measured_on": result.source if result.n else ""}
         row |= {"authors_weights": result.theirs}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS}
@@ -57,9 +63,11 @@ def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
     own = [result.verdict for result in results if result.claim.counted]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
+    before = tally(result.before for result in results if result.claim.counted)
     linked = sum(bool(result.claim.same_as) for result in results)
     return (
-        f"Of {len(own)} results: {tally(own)}. {linked} more claims state the same facts and are not counted. "
+        f"Of {len(own)} results: {tally(own)} (by the rules before 2026-11-24: {before}). "
+        f"{linked} more claims state the same facts and are not counted. "
         f"Set-up checks: {checks.count('reproduced')} of {len(checks)} as published."
     )
 
@@ -72,6 +80,8 @@ def ours_text(result: Result) -> str:
 def estimate_text(result: Result) -> str:
     """``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
     unit = result.claim.unit
+    if len(result.modes) == 1:
+        return f"{result.modes[0].learning} of {result.modes[0].n} seeds learn"
     if result.votes:
         return ", ".join(f"{number(layer, unit)}: {count}" for layer, count in result.votes.items())
     return estimated(result.estimate, unit) if result.estimate else ""
@@ -83,8 +93,12 @@ def spread_text(result: Result) -> str:
         hits, interval = votes_share(result)
         share = interval_text(interval, "accuracy")
         return f"({hits} of {result.n} for {number(result.claim.value, result.claim.unit)}, {share}%)"
-    known = result.estimate is not None and not result.exact
-    return interval_text(result.estimate.interval, result.claim.unit) if known else ""  # type: ignore[union-attr]
+    if result.estimate is None or result.estimate.method == EXACTLY:
+        return ""
+    if len(result.modes) == 1:
+        share = interval_text(result.estimate.interval, "accuracy")
+        return f"{share}%, with {number(result.modes[0].right, 'accuracy')}"
+    return interval_text(result.estimate.interval, result.claim.unit)
 
 
 def values_text(result: Result) -> str:
@@ -92,7 +106,7 @@ def values_text(result: Result) -> str:
     if result.exact or not result.n:
         return ""
     unit = result.claim.unit
-    if len(result.samples) > 1:
+    if len(result.samples) > 1 and not getattr(result.claim.measure, "minus_column", ""):
         unit = {"ratio": "epochs", "points": "accuracy"}.get(unit, unit)
     texts = (
         [f"{'' if low == high else '>'}{bare(low, unit)}" for low, high in sample[["low", "high"]].values.tolist()]
@@ -107,6 +121,16 @@ def notes(result: Result) -> list[str]:
     return [
         *(["set-up"] if claim.kind == "setup" else []),
         *([f"the same fact as {claim.same_as}, not counted"] if claim.same_as and claim.kind != "setup" else []),
+        *([f"by the rules before 2026-11-24: {result.before}"] if result.before != result.verdict else []),
+        *(["shares of seeds that learn are compared"] if len(result.modes) > 1 else []),
+        *(
+            [
+                f"the published layer is behind the best by {estimated(behind, 'correlation')} "
+                f"{interval_text(behind.interval, 'correlation')}"
+            ]
+            if (behind := result.behind)
+            else []
+        ),
         *filter(None, [result.cause]),
         *([] if result.averaged is None else [f"epoch {result.averaged} on the averaged curve"]),
         *([] if authors is None else [f"{number(authors, claim.unit)} on the authors' weights"]),

@@ -1,0 +1,60 @@
+"""What could a network without a component get right at most? (paper, table 3)"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ..plots.style import BLUE, LIGHT, canvas, headline, legend_below, tidy
+from ..splits import Split
+from ..tasks import Task
+from ..tasks.ceilings import ceiling
+from .probe import Probe
+
+ABLATIONS = ("none", "no_positional_encoding", "no_attention")
+
+
+class Ceilings(Probe):
+    """The exact share of examples that the best answer to what is left of each prompt gets right.
+
+    Without attention the Transformer's decoder sees nothing of the prompt, so one constant answer is the best. Without
+    positions a prompt is a bag of tokens, so one answer for each bag is. All other ablations leave it whole. A
+    decoder-only network without positions can count positions by its causal mask: there the ceiling does not hold.
+
+    A row is an ablation and a subset: ``all`` pairs, or those that the split holds out or trains on, with the answers
+    chosen for these.
+    """
+
+    columns = ("task", "ablation", "subset", "ceiling")
+    units: ClassVar[dict[str, str]] = {"ceiling": "accuracy"}
+    across = ("subset",)
+
+    def __init__(self, task: Task, split: Split) -> None:
+        self.task = task
+        self.split = split
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        examples = self.task.examples()
+        held_out = self.split(examples)
+        for ablation in ABLATIONS:
+            for subset, chosen in (("all", held_out | True), ("validation", held_out), ("train", ~held_out)):
+                prompt, completion = examples.prompt[chosen], examples.completion[chosen]
+                if len(prompt):
+                    yield self.row(self.task.name, ablation, subset, ceiling(prompt, completion, ablation))
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """Bars on a logarithmic axis, all pairs beside the validation set."""
+        figure = canvas(6, 2.8)
+        ax = figure.subplots()
+        for offset, (subset, colour) in enumerate((("all", BLUE), ("validation", LIGHT))):
+            part = rows[rows["subset"] == subset]
+            places = [ABLATIONS.index(name) + 0.35 * offset - 0.175 for name in part["ablation"]]
+            bars = ax.barh(places, part["ceiling"], height=0.33, color=colour, label=f"{subset} pairs")
+            ax.bar_label(bars, [f"{share:.2%}" for share in part["ceiling"]], padding=4, fontsize=8.5)
+        tidy(ax)
+        ax.set(xscale="log", xlim=(1e-3, 5), xlabel="sequence accuracy at most")
+        ax.set_yticks(range(len(ABLATIONS)), [name.replace("_", " ") for name in ABLATIONS])
+        legend_below(figure)
+        headline(ax, f"{self.task.name} at {self.task.bits} {self.task.digits}: exact ceilings")
+        return figure

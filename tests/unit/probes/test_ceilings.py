@@ -1,0 +1,52 @@
+"""Exact ceilings: against guessing by brute force, and the numbers of table 3."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arith_erd.errors import UserError
+from arith_erd.probes.ceilings import Ceilings
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add, Mul, Sub
+from arith_erd.tasks.ceilings import ceiling
+
+
+@pytest.mark.parametrize("task", [Add(3), Mul(3), Sub(3), Add(2, base=3)])
+def test_ceiling_is_the_best_answer_to_each_visible_prompt(task) -> None:
+    examples = task.examples()
+    bags: dict[tuple, Counter] = {}
+    for prompt, answer in zip(examples.prompt.tolist(), examples.answer.tolist(), strict=True):
+        bags.setdefault(tuple(sorted(prompt)), Counter())[answer] += 1
+    best = sum(max(counts.values()) for counts in bags.values()) / len(examples)
+    constant = Counter(examples.answer.tolist()).most_common(1)[0][1] / len(examples)
+    tokens = examples.prompt, examples.completion
+    assert ceiling(*tokens, "no_positional_encoding") == pytest.approx(best)
+    assert ceiling(*tokens, "no_attention") == pytest.approx(constant)
+    assert ceiling(*tokens, "one_head") == 1.0
+
+
+@pytest.mark.parametrize(("task", "percent"), [(Add(), (2.33, 0.78)), (Mul(), (1.82, 1.56))])
+def test_rows_hold_the_ceilings_of_the_cells_that_never_learn(task, percent) -> None:
+    rows = pd.DataFrame(Ceilings(task, RandomSplit()).rows()).set_index(["subset", "ablation"])["ceiling"]
+    names = ["no_positional_encoding", "no_attention"]
+    assert (100 * rows["all"][names]).round(2).tolist() == [*percent]
+    assert rows["validation"]["none"] == 1.0
+    held_out = RandomSplit()(task.examples())
+    chosen = np.flatnonzero(held_out)
+    examples = task.examples()
+    assert rows["validation"]["no_attention"] == ceiling(
+        examples.prompt[chosen], examples.completion[chosen], "no_attention"
+    )
+
+
+def test_figure_names_every_ablation() -> None:
+    probe = Ceilings(Add(3), RandomSplit())
+    (ax,) = probe.figure(pd.DataFrame(probe.rows())).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["none", "no positional encoding", "no attention"]
+
+
+def test_other_types_of_a_task_are_refused() -> None:
+    with pytest.raises(UserError, match="probe"):
+        Ceilings("add", RandomSplit())
