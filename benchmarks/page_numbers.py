@@ -52,7 +52,7 @@ def claims() -> pd.DataFrame:
 
 def of_claims() -> Facts:
     """The first word of what the paper and we say, and the ends of our interval as it is printed."""
-    found = {}
+    found: Facts = {}
     for name, row in claims().iterrows():
         numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", row["ours_says"])
         found |= {f"paper:{name}": (row["paper_says"].split() or [""])[0]}
@@ -94,7 +94,7 @@ def learning() -> Facts:
     summary = json.loads(next(RESULTS.glob("older/add-random-nanogpt-*/summary.json")).read_text())
     once = sorted(seed["epochs_to_95"] for seed in summary["seeds"])
     large = [float(epoch) for epoch in table.loc["table3-add-none", "values"].split()]
-    (pooled, _), (low, high) = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
+    (pooled, _), interval = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
     held = [curve for split in ("vs_v", "vs_t") for curve in curves(f"add-{split}-nanogpt-none")]
     late = sum(curve.loc[50, "train_seq_acc"] < 1 for curve in held)
     seen = len(reached) + len(once)
@@ -106,8 +106,7 @@ def learning() -> Facts:
         "older_epochs": joined(once),
         "older_last": str(once[-1]),
         "pooled": f"{pooled:.2f}",
-        "pooled_low": f"{low:.2f}",
-        "pooled_high": f"{high:.2f}",
+        "pooled_interval": span(interval or ()),
         "late_by_chance": f"{fisher_exact([[late, len(held) - late], [0, seen]]).pvalue:.2f}",
     }
 
@@ -295,7 +294,9 @@ def renewed(text: str, found: Facts, generated: Facts) -> str:
         raise ValueError(f"{at_start[0]} must not begin a line")
     for name, table in generated.items():
         begin, end = (f"<!-- {name}:{where} -->" for where in ("begin", "end"))
-        text = re.sub(rf"{begin}.*?{end}", lambda _, t=f"{begin}\n{table}\n{end}": t, text, flags=re.S)
+        before, mark, rest = text.partition(begin)
+        if mark:
+            text = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
     return MARKED.sub(lambda mark: f"<!--{mark[1]}-->{found[mark[1]]}<!--/-->", text)
 
 

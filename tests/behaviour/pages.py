@@ -1,4 +1,4 @@
-"""Where pages and results are, and the script that writes the tables of mechanisms."""
+"""Where results are, and the script that reads the cards of mechanisms."""
 
 import runpy
 from functools import cache

@@ -1,19 +1,11 @@
-"""The tables of the page about mechanisms and our own claims are those of cards and calibrations in ``results/``."""
+"""Our own claims about mechanisms are those of cards and calibrations in ``results/``."""
 
 import pandas as pd
 import pytest
 import yaml
 
 from arith_erd.mechanism.signature import POST_HOC
-from tests.behaviour.pages import RESULTS, ROOT, cards
-
-
-def test_tables_of_the_page_are_those_of_the_cards() -> None:
-    text = (ROOT / "docs" / "found" / "mechanism.md").read_text()
-    tables = cards()["tables"](cards()["read"](RESULTS / "mechanism-cards.csv"))
-    for name, table in tables.items():
-        if f"<!-- {name}:begin -->" in text:
-            assert f"<!-- {name}:begin -->\n{table}\n<!-- {name}:end -->" in text, name
+from tests.behaviour.pages import RESULTS, cards
 
 
 def test_own_claims_are_those_of_the_cards() -> None:

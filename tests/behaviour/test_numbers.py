@@ -13,7 +13,7 @@ def script() -> dict[str, Any]:
 
 
 def test_making_the_numbers_anew_changes_no_page(root, cli):
-    result = cli("benchmarks/page_numbers.py", "--check")
+    result = cli("benchmarks/page_numbers.py", "--check", timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -148,6 +148,7 @@ def world(fresh) -> World:
     return fresh()
 
 
+@pytest.mark.slow
 @settings(max_examples=4, database=None)
 @given(texts=st.fixed_dictionaries({place: st.sampled_from(TEXTS) for place in PLACES}))
 def test_whatever_is_said_stays_text(fresh, texts: dict[str, str]) -> None:
@@ -157,6 +158,7 @@ def test_whatever_is_said_stays_text(fresh, texts: dict[str, str]) -> None:
     inert(world.folder / "report")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> None:
     for probe, rows in PROBES.items():

@@ -70,12 +70,6 @@ def test_item_that_the_sweep_does_not_have_is_refused(item, sweep, capsys):
     assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
-def test_item_of_no_sweep_is_refused(sweep, capsys):
-    with pytest.raises(AssertionError):
-        sweep("seed=0-4", "item=0")
-    assert "item=0: expected -m too" in capsys.readouterr().err
-
-
 def test_pods_can_write_their_runs_and_nothing_else(manifests, container):
     pod = manifests["Job"]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]

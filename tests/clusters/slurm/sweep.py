@@ -1,26 +1,17 @@
-"""Kill jobs of a sweep under a real Slurm, submit the same command again, and compare with a sweep that had peace.
+"""A sweep under a real Slurm whose jobs are killed, and the same sweep without Slurm."""
 
-    python -m tests.clusters.slurm.sweep --packs 12 --kills 4
-
-The first victim is taken away by ``scancel``, the next by SIGKILL, and so on in turn, each in the middle of its run.
-"""
-
-import argparse
 import csv
 import itertools
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.tiny import TINY
-
-from .one_node import missing, slurm
 
 ROOT = Path(__file__).parents[3]
 EPOCHS = 40
@@ -170,29 +161,3 @@ def preempt(job: Job) -> None:
 
 def kills(number: int) -> list[Blow]:
     return list(itertools.islice(itertools.cycle((slurm_command("scancel"), sigkill)), number))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packs", type=int, default=12)
-    parser.add_argument("--kills", type=int, default=4)
-    arguments = parser.parse_args()
-    if reason := missing():
-        sys.exit(f"error: {reason}")
-    started = time.monotonic()
-    with slurm() as conf, tempfile.TemporaryDirectory() as folder:
-        sweep = Sweep(conf, Path(folder), arguments.packs)
-        sweep.submit(kills(arguments.kills))
-        at_first = sweep.finished
-        sweep.submit()
-        print((Path(folder) / "output.txt").read_text())
-        equals = sweep.equal_to_local()
-        print(
-            f"{arguments.packs} packs, {arguments.kills} killed: {at_first} finished after the first submission, "
-            f"{sweep.finished} after the second, {equals} equal to a local run; {time.monotonic() - started:.0f} s"
-        )
-    sys.exit(int(equals != arguments.packs or at_first != arguments.packs - arguments.kills))
-
-
-if __name__ == "__main__":
-    main()

@@ -155,16 +155,6 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path, container: str) -> No
     assert trace.is_dir()
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_truncated_file_is_refused_in_one_line(tmp_path: Path, kept: float) -> None:
-    path = saved(tmp_path, synthetic_state())
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole))])
-    with pytest.raises(UserError) as raised:
-        load_official(path, TASK)
-    assert "\n" not in str(raised.value)
-
-
 @torch.no_grad()
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_add_without_error() -> None:

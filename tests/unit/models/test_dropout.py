@@ -54,13 +54,6 @@ def test_rate_and_scale(p):
         assert set(mask.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
 
 
-@pytest.mark.parametrize("shape", [(1,), (2,), (7, 3), (4, 5, 6)])
-def test_compiled_mask_equals_eager_mask(shape):
-    compiled = torch.compile(keep_mask, backend="eager", dynamic=False)
-    for place in PLACES[:3]:
-        assert torch.equal(compiled(place, torch.Size(shape), 0.3), keep_mask(place, torch.Size(shape), 0.3))
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_mask_is_the_same_wherever_the_examples_are(axis: int, compiled: bool) -> None:

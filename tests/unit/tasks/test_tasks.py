@@ -114,22 +114,6 @@ def test_every_row_of_the_papers_tables(task_class, prompt_order, completion_ord
     assert task.vocab_size == 5
 
 
-@pytest.mark.parametrize(
-    ("task", "operands", "prompt", "completion"),
-    [
-        (Add(3), (3, 5), "110+101", "0001"),
-        (Add(2, base=10), (47, 85), "74+58", "231"),
-        (Mul(2, base=10), (47, 85), "74x58", "5993"),
-        (Sub(3), (3, 5), "110-101", "010"),
-        (ModAdd(3, modulus=5), (3, 4), "110+001", "010"),
-        (Add3(3), (3, 5, 7), "110+101+111", "11110"),
-        (Add(2, "plain", "plain", base=16), (0xAB, 0xFF), "ab+ff", "1aa"),
-    ],
-)
-def test_examples_of_the_docstrings(task, operands, prompt, completion):
-    assert rows(task, task.examples(*([x] for x in operands))) == [(prompt, completion)]
-
-
 @given(tasks_with_operands())
 def test_decode_inverts_the_completion(case):
     task, operands = case
@@ -252,3 +236,6 @@ def test_column_sums_leave_the_digits_of_the_product(task):
     sums = task.column_sums(a, b)
     assert (sums % task.base == to_digits(a * b, task.width, task.base)).all()
     assert (sums[:, -1] < task.base).all()
+    variables = task.variables()
+    columns = variables["column_sum"](task.examples().operands)
+    assert (sums == columns + variables["carry"](columns)).all()
