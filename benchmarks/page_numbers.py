@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
+from mechanism_numbers import mechanism  # beside this file
 from scipy.stats import fisher_exact
 
 from arith_erd.stats import hodges_lehmann_ratio
@@ -266,9 +267,9 @@ def calibration() -> Facts:
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
-    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration,
+    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration, mechanism,
 )  # fmt: skip
-PAGES = ("README.md", "docs/found/index.md", "docs/found/amnesic.md", "docs/found/mechanism.md")
+PAGES = ("README.md", *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "appendix")))
 
 
 def facts() -> Facts:
