@@ -57,7 +57,15 @@ def draw_ablations(tasks: Mapping[str, Mapping[str, Cell]]) -> Figure:
         PAPER,
         Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
         Line2D([], [], color=BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
-        Line2D([], [], color=INK, marker=">", linestyle="", markersize=5, label="never (accuracy then; ours: the exact ceiling)"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker=">",
+            linestyle="",
+            markersize=5,
+            label="never (accuracy then; ours: the exact ceiling)",
+        ),
     )
     return figure
 

@@ -3,7 +3,6 @@
 import io
 from dataclasses import replace
 from functools import cache, partial
-from itertools import product
 
 import pytest
 import torch
@@ -64,7 +63,7 @@ def option(group: str, name: str) -> Factory | None:
     arguments = yaml.safe_load(text.replace("${trainer.max_epochs}", "2"))
     if "_target_" not in arguments:
         return None
-    return Factory.read(group, arguments, metadata=("interval",))
+    return Factory.read(group, arguments, None, "interval")
 
 
 @cache
@@ -106,7 +105,11 @@ def trained(recipe: tuple[str, str, str], seeds: tuple[int, ...], first: int, la
     return {name: value.detach().clone() for name, value in pack.named_parameters()}, whole.getvalue()
 
 
-@pytest.mark.parametrize("recipe", list(product(OPTIMIZERS, SCHEDULERS, LOSSES)), ids=" ".join)
+RECIPES = [(optimizer, "warmup_cosine", LOSSES[-1]) for optimizer in OPTIMIZERS]
+RECIPES += [("adam", scheduler, loss) for scheduler in SCHEDULERS for loss in LOSSES[:1]]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=" ".join)
 def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
     packed, _ = trained(recipe, (5, 0), 0, STEPS)
     alone, _ = trained(recipe, (5,), 0, STEPS)

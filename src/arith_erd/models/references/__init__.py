@@ -47,9 +47,9 @@ def reference(name: str, seed: int = 0) -> Reference:
     """A network that runs a known algorithm, and the directions of its features.
 
     Args:
-        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`, since they were
-            written after trained networks had been looked at. A decoy runs the algorithm in its name, and stores a variable of
-            another algorithm that no weight reads.
+        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`, since
+            they were written after trained networks had been looked at. A decoy runs the algorithm in its name, and
+            stores a variable of another algorithm that no weight reads.
         seed: draws the variant.
 
     Raises:
