@@ -63,7 +63,7 @@ HALF = "task.bits=4 trainer.max_epochs=8 trainer.accelerator=cpu seed=0-1 ablati
 ALGORITHMS = ("erd", "prefix_carry", "lookahead_carry", "remainder", "mixed", "graded_carry", "local_remainder")
 CALIBRATED = [(name, seed) for seed in (2000, 2001, 2002) for name in ALGORITHMS]
 CALIBRATED += [(f"{name}_decoy", 2000) for name in ALGORITHMS[:3]]
-CALIBRATION = {"verdict": "verdict", "verdict  all": "distance", "right  all": "accuracy"}
+CALIBRATION = {"verdict": "verdict", "accuracy all": "accuracy"}
 CARDS = ("transformer", "nanogpt")
 
 
@@ -80,15 +80,15 @@ for line in sys.stdin.read().split("\\n"):
 
 
 def of_card(path: Path, network: str = "") -> Values:
-    """``component, stage, position`` of the rows of one card -> value; the verdict is a value too."""
+    """What tells the rows of one card apart -> value; the verdict is a value too."""
     found = {}
     for row in table(path):
         if network and (row["network"], row["seed"]) != (network, "0"):  # in a table of several cards
             continue
-        component, _, verdict = row["component"].partition(": ")
-        found[f"{component} {row['stage']} {row['position']}"] = row["value"]
-        if verdict:
-            found[component] = verdict
+        if row["test"] == "verdict":
+            found["verdict"] = row["component"]
+        parts = [row["test"], row["component"], row["control"], row["dose"], row["site"], row["position"]]
+        found[" ".join(part for part in parts if part)] = row["value"]
     return found
 
 
@@ -218,7 +218,9 @@ def record_calibration(work: Path, _: argparse.Namespace) -> Values:
         for key, value in of_card(card).items():
             if key in CALIBRATION:
                 found[f"{name} {seed}, {CALIBRATION[key]}"] = value
-            elif of_bit := re.fullmatch(r"(\w+)  (\d)", key):  # of no stage
+            elif key.startswith("verdict "):
+                found[f"{name} {seed}, distance"] = value
+            elif of_bit := re.fullmatch(r"signature (\w+) (\d)", key):
                 found[f"{name} {seed}, {of_bit[1]}_{of_bit[2]}"] = value
     return found
 
