@@ -71,7 +71,7 @@ def put(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def learning_curve(epochs: int, reach: float | None, final: float) -> np.ndarray:
-    """Accuracies (epochs,): 95% first at epoch ``reach`` or never, ``final`` at the end."""
+    """Accuracies (epochs,): 95% first at epoch ``reach`` or never, ``final`` in the last ten epochs."""
     epoch = np.arange(1, epochs + 1)
     middle = 0.8 * (reach or epochs)
     rise = 1 / (1 + np.exp(-(epoch - middle) / (0.06 * middle + 0.1)))
@@ -80,7 +80,7 @@ def learning_curve(epochs: int, reach: float | None, final: float) -> np.ndarray
     else:
         climb = 0.9499 * rise / rise[min(int(reach), epochs) - 1]
         curve = np.where(epoch < reach, climb, final - (final - 0.95) * np.exp((reach - epoch) / (0.1 * reach)))
-    curve[-1] = final
+    curve[-10 if epochs >= 10 + (reach or 10) else -1 :] = final
     return curve
 
 

@@ -1,4 +1,4 @@
-"""Verdicts come from the data alone."""
+"""Estimates and verdicts come from the data alone. What the rules say of numbers is in ``test_verdicts.py``."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,10 @@ from arith_erd.report.claims import Result, evaluate, judge, missing, tally
 from arith_erd.report.collect import EXACT, collect
 from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
-from arith_erd.report.tables import claims_table, estimate_text, ours_text, values_text
-from arith_erd.stats import Mean, contrast
+from arith_erd.report.tables import claims_table, estimate_text, notes, ours_text, summary, values_text
+from arith_erd.stats import Mean, contrast, prediction_interval
+
+VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 
 
 def one(runs, claim: str) -> Result:
@@ -20,20 +22,17 @@ def one(runs, claim: str) -> Result:
     return judge(paper[claim], collect(runs.root, paper.setup))
 
 
-def set_accuracy(run, epoch: int, seed: int, value: float) -> None:
+def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -> None:
+    run = synthetic.run("split=vs_v", reach=None, final=VS_V)
     rows = pd.read_csv(run.path / "metrics.csv")
-    rows.loc[(rows["epoch"] == epoch) & (rows["seed"] == seed), "val_seq_acc"] = value
+    rows.loc[rows["epoch"] == 50, "val_seq_acc"] = 0.5  # the last epoch wobbles
     rows.to_csv(run.path / "metrics.csv", index=False)
-
-
-def test_verdict_follows_the_numbers_in_metrics_csv(synthetic) -> None:
-    run = synthetic.run("split=vs_v", reach=None, final=0.93)
-    assert one(synthetic, "fig3-add-vs_v").verdict == "reproduced"
-    for seed in range(5):
-        set_accuracy(run, 50, seed, 0.90)
-    changed = one(synthetic, "fig3-add-vs_v")
-    assert changed.verdict == "differs"
-    assert changed.estimate.value == pytest.approx(0.90)
+    result = one(synthetic, "fig3-add-vs_v")
+    assert (result.n, result.seeds) == (5, "0-4")
+    assert result.estimate.interval == pytest.approx(prediction_interval(Mean.of(VS_V)))
+    assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
+    assert (result.before, result.verdict) == ("differs", "reproduced")
+    assert "by the rules before 2026-11-24: differs" in notes(result)
 
 
 def test_verdict_follows_the_numbers_in_summary_json(synthetic) -> None:
@@ -51,78 +50,115 @@ def test_verdict_follows_the_rows_of_a_probe(synthetic) -> None:
     path = synthetic.erasures(run.path, range(5))
     assert one(synthetic, "appD-before").verdict == "reproduced"
     rows = pd.read_csv(path)
-    rows["seq_acc_before"] = 0.4
+    rows["seq_acc_before"], rows["probe_error_before"] = 0.4, 0.01
     rows.to_csv(path, index=False)
     assert one(synthetic, "appD-before").verdict == "differs"
+    rmse = one(synthetic, "appD-rmse")  # a smaller error is no failure
+    assert (rmse.before, rmse.verdict) == ("differs", "reproduced")
 
 
-def test_accuracy_is_the_mean_with_students_t_interval(synthetic) -> None:
-    values = [0.92, 0.93, 0.94, 0.95, 0.96]
-    synthetic.run("split=vs_v", reach=None, final=values)
-    result = one(synthetic, "fig3-add-vs_v")
-    assert (result.n, result.seeds) == (5, "0-4")
-    assert result.estimate.value == pytest.approx(0.94)
-    half = 2.776445 * np.std(values, ddof=1) / 5**0.5
-    assert result.estimate.interval == pytest.approx((0.94 - half, 0.94 + half), abs=1e-6)
-    assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
-
-
-def test_interval_of_an_accuracy_is_clipped_at_one(synthetic) -> None:
-    synthetic.run(reach=39.0, final=[1.0, 1.0, 1.0, 1.0, 0.99])
-    assert one(synthetic, "fig1-add").estimate.interval[1] == 1.0
-
-
-def test_verdict_needs_the_whole_interval(synthetic) -> None:
-    synthetic.run("split=vs_v", reach=None, final=[0.91, 0.92, 0.93, 0.94, 0.95])  # the mean is within two points
+def test_number_of_seeds_that_would_decide_is_said(synthetic) -> None:
+    synthetic.run("split=vs_v", reach=None, final=[0.90, 0.92, 0.94, 0.96, 0.98])
     crossing = one(synthetic, "fig3-add-vs_v")
-    assert (crossing.verdict, crossing.seeds_needed) == ("inconclusive", 9)
-    assert "about 9 seeds like these would decide it" in crossing.cause
-    synthetic.run("split=vs_t", reach=None, final=[0.90, 0.90, 0.91, 0.92, 0.91])
-    assert one(synthetic, "fig3-add-vs_t").verdict == "differs"
-
-
-def test_number_of_seeds_that_would_decide_is_the_smallest_one() -> None:
-    from scipy.stats import t
-
-    deviation, margin = np.std([0.91, 0.92, 0.93, 0.94, 0.95], ddof=1), 0.013
-
-    def half(n: int) -> float:
-        return t.ppf(0.975, n - 1) * deviation / n**0.5
-
-    assert half(8) > margin >= half(9)
+    assert crossing.verdict == "inconclusive"
+    assert f"about {crossing.seeds_needed} seeds like these would decide it" in crossing.cause
+    for n, decides in ((crossing.seeds_needed, True), (crossing.seeds_needed - 1, False)):
+        low, high = crossing.estimate.of_seeds(n)
+        assert (low >= 0.937 - 0.04 and high <= 0.937 + 0.04) == decides
 
 
 def test_two_seeds_are_inconclusive_whatever_they_say(synthetic) -> None:
     synthetic.run("split=vs_v", seeds="0-1", reach=None, final=0.937)
-    synthetic.run("split=vs_t", seeds="0-1", reach=None, final=0.2)
-    for claim in ("fig3-add-vs_v", "fig3-add-vs_t"):
-        result = one(synthetic, claim)
-        assert result.estimate.interval is None
-        assert (result.verdict, result.seeds_needed) == ("inconclusive", None)
-        assert result.cause == "2 seeds, and a verdict takes 3"
+    result = one(synthetic, "fig3-add-vs_v")
+    assert result.estimate.interval is None
+    assert (result.verdict, result.seeds_needed) == ("inconclusive", None)
+    assert result.cause == "2 seeds, and a verdict takes 3"
 
 
-def test_range_of_a_median_takes_five_seeds(synthetic) -> None:
+def test_interval_of_a_median_takes_five_seeds_and_narrows_with_eight(synthetic) -> None:
     synthetic.run(seeds="0-3", reach=39.0)
     result = one(synthetic, "table3-add-none")
     assert (result.estimate.value, result.verdict) == (39, "inconclusive")
     assert result.cause == "4 seeds, and a verdict takes 5"
-    synthetic.run(seeds="4", reach=44.0)
+    synthetic.run(seeds="4", reach=25.0)
     result = one(synthetic, "table3-add-none")
-    assert (result.estimate.interval, result.verdict) == ((39, 44), "reproduced")
+    assert (result.estimate.interval, result.verdict) == ((25, 39), "inconclusive")
+    synthetic.run(seeds="5-7", reach=40.0)
+    result = one(synthetic, "table3-add-none")
+    assert (result.estimate.interval, result.verdict, result.before) == ((39, 40), "reproduced", "inconclusive")
 
 
-def test_replica_in_two_packs_counts_once(synthetic) -> None:
+def test_some_seeds_that_do_not_learn_are_counted_and_not_averaged(synthetic) -> None:
+    ends = [1.0] * 15 + [0.3] * 5
+    reaches = [8.0] * 15 + [None] * 5
+    synthetic.run("split=vs_v", "model=nanogpt", seeds="0-19", reach=reaches, final=ends)
+    synthetic.run("split=vs_t", "model=nanogpt", seeds="0-19", reach=8.0)
+    paper = load_paper()
+    results = {result.claim.id: result for result in evaluate(paper, collect(synthetic.root, paper.setup))}
+    accuracy = results["figE8-add-vs_v"]
+    assert ours_text(accuracy) == "15 of 20 seeds learn [50.90, 91.34]%, with 100%"
+    assert (accuracy.verdict, accuracy.estimate.value) == ("reproduced", 0.75)
+    assert results["figE8-add-vs_v-loss"].verdict == "reproduced"  # follows the accuracy
+    more = results["figE8-add-vs_v-more"]
+    assert more.estimate.value == pytest.approx(0.25)  # 20 of 20 learn with VS_t held out
+    assert "shares of seeds that learn are compared" in notes(more)
+
+
+def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic) -> None:
+    trained = [1.0, 0.999, 0.998, 0.997, 0.996]
+    for split, ends in (("vs_t", 0.99), ("vs_v", VS_V)):
+        synthetic.run(f"split={split}", reach=None, final=ends, train_final=trained)
+    loss = one(synthetic, "fig3-add-vs_v-loss")
+    costs = np.array(trained) - VS_V
+    assert loss.estimate.interval == pytest.approx(prediction_interval(Mean.of(costs)), abs=1e-6)
+    more = one(synthetic, "fig3-add-vs_v-more")
+    expected = contrast([Mean.of(costs), Mean.of(np.array(trained) - 0.99, -1.0)])
+    assert more.estimate.interval == pytest.approx(expected, abs=1e-6)
+    assert more.verdict == "reproduced"
+    assert values_text(more).startswith("8.00 6.90 5.80 4.70 3.60 / 1.00 0.90")
+
+
+def test_difference_of_differences_uses_four_kinds_of_run(synthetic) -> None:
+    for model, ends in (("nanogpt", (0.999, 0.82)), ("transformer", (0.999, 0.937))):
+        for split, end in zip(("vs_t", "vs_v"), ends, strict=True):
+            finals = [end - 0.002, end - 0.001, end, end + 0.0005, end + 0.001]
+            synthetic.run(f"split={split}", f"model={model}", reach=None, final=finals, train_final=1.0)
+    result = one(synthetic, "figE8-add-gap")
+    assert result.estimate.value == pytest.approx(0.937 - 0.82)
+    assert (result.verdict, len(result.samples)) == ("reproduced", 4)
+
+
+def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> None:
+    alone = one(synthetic, "table3-add-no_attention")
+    assert (estimate_text(alone), alone.verdict, alone.before) == ("0.78%", "inconclusive", "not run")
+    synthetic.run("ablation=no_attention", seeds="0-2", epochs=100, reach=None, final=[0.008, 0.009, 0.0085])
+    result = one(synthetic, "table3-add-no_attention")
+    assert (ours_text(result), values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
+    assert (result.verdict, result.n) == ("reproduced", 3)
+    assert "that of the validation set is 0.95%" in result.cause
+    synthetic.run("ablation=no_attention", seeds="3", epochs=100, reach=None, final=0.02)
+    assert "the argument is wrong" in one(synthetic, "table3-add-no_attention").cause
+
+
+def test_layer_that_is_near_the_best_one_counts(synthetic) -> None:
+    run = synthetic.run()
+    path = synthetic.correlations(run.path, range(5))
+    rows = pd.read_csv(path)
+    of = (rows["stack"] == "dec") & (rows["space"] == "value") & (rows["level"] == "out")
+    rows.loc[of & (rows["layer"] == 2), "correlation"] = 0.9
+    rows.loc[of & (rows["layer"] == 3), "correlation"] = 0.89
+    rows.to_csv(path, index=False)
+    result = one(synthetic, "fig4-value-maximum")
+    assert (result.votes, result.before, result.verdict) == ({2: 5}, "differs", "reproduced")
+    assert result.behind.interval == pytest.approx((0.01, 0.01))
+
+
+def test_replica_in_two_packs_counts_once_and_the_exact_length_is_preferred(synthetic) -> None:
     synthetic.run("split=vs_v", seeds="0-4", reach=None, final=0.93)
     synthetic.run("split=vs_v", seeds="0", reach=None, final=0.93)
-    assert one(synthetic, "fig3-add-vs_v").n == 5
-
-
-def test_run_of_the_exact_length_is_preferred(synthetic) -> None:
     synthetic.run("split=vs_v", seeds="0", epochs=150, reach=100.0, final=1.0)
-    synthetic.run("split=vs_v", seeds="0", epochs=50, reach=None, final=0.93)
     result = one(synthetic, "fig3-add-vs_v")
-    assert (result.n, result.estimate.value) == (1, pytest.approx(0.93))
+    assert (result.n, result.estimate.value) == (5, pytest.approx(0.93))
 
 
 def test_longer_run_is_used_when_no_exact_one_exists(synthetic) -> None:
@@ -137,26 +173,25 @@ def test_censored_seed_enters_the_median_as_a_bound(synthetic) -> None:
     assert (result.n, result.censored) == (5, 1)
     assert result.estimate.value == 40  # the third of five, whatever the fifth is
     assert result.estimate.interval == (38, np.inf)
-    assert result.verdict == "inconclusive"
     assert "1 of 5 seeds censored: below 0.95 when their runs ended, at epoch 100" in result.cause
     assert values_text(result) == "38 39 40 41 >100"
 
 
-def test_with_most_seeds_censored_the_median_is_a_bound(synthetic) -> None:
-    synthetic.run(epochs=100, reach=[60.0, 70.0, None, None, None], final=[1.0, 1.0, 0.8, 0.8, 0.8])
-    result = one(synthetic, "table3-add-none")
-    assert result.estimate.value is None
-    assert estimate_text(result) == "> 100 epochs"
-    assert result.verdict == "differs"  # all of them later than 39 and a quarter
+def test_averaged_curve_keeps_a_seed_that_stopped_at_its_last_value(synthetic) -> None:
+    stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
+    for seed, reach in enumerate((20, 60)):
+        run = ("ablation=one_head",)
+        synthetic.run(*run, seeds=str(seed), epochs=reach, reach=float(reach), final=0.9501, settings=stop)
+    assert one(synthetic, "table3-add-one_head").averaged == 60
 
 
-def test_undecided_bounds_are_inconclusive(synthetic) -> None:
-    synthetic.run(epochs=50, reach=40.0)
-    synthetic.run("task.prompt_order=plain", epochs=50, reach=None, final=0.8)
-    result = one(synthetic, "figC6-add-prompt")  # 50 / 40 is within a quarter of 1, and any more is not
-    assert (result.n, result.censored, result.verdict) == (5, 5, "inconclusive")
-    assert estimate_text(result) == "> 1.25 times"
-    assert "would not decide it" in result.cause
+def test_memorising_is_a_censored_ratio(synthetic) -> None:
+    synthetic.run("task=random_output", epochs=60, reach=None, final=0.004, train_final=0.02)
+    synthetic.run(reach=39.0)
+    result = one(synthetic, "fig2-memorising")
+    assert (result.n, result.censored, result.verdict) == (5, 5, "reproduced")
+    assert result.estimate.interval[0] > 1.5
+    assert result.estimate.interval[1] == np.inf
 
 
 def test_trial_too_short_is_not_a_censored_seed(synthetic) -> None:
@@ -170,19 +205,12 @@ def test_trial_too_short_is_not_a_censored_seed(synthetic) -> None:
     assert "was to end at epoch 100" in early.cause
 
 
-def test_stopped_at_aim_resumes_with_a_higher_aim(synthetic) -> None:
-    stop = {"trainer.stop_at": 0.95, "trainer.max_epochs": 1000}
-    synthetic.run("ablation=one_head", epochs=26, reach=[24.0, 25.0, 25.0, 26.0, 24.0], settings=stop)
-    assert one(synthetic, "table3-add-one_head").n == 5
-
-
 def test_ratio_of_unpaired_seeds_keeps_its_bound(synthetic) -> None:
     plain = ("task.prompt_order=plain", "task.completion_order=plain")
     synthetic.run(epochs=150, seeds="0-4", reach=[40.0, 50.0, 30.0, 42.0, 38.0])
     synthetic.run(*plain, epochs=150, seeds="5-9", reach=[120.0, 100.0, None, 110.0, 130.0], final=[1, 1, 0.5, 1, 1])
     result = one(synthetic, "figC6-add")
     assert result.seeds == "5-9 / 0-4"
-    assert (result.estimate.low, result.estimate.high) == pytest.approx((3.0, 3.095), abs=0.001)
     assert estimate_text(result) == "3.00 to 3.10 times"
     assert result.estimate.interval[1] == np.inf
     assert result.verdict == "reproduced"  # the third smallest quotient is above one and a half
@@ -194,33 +222,6 @@ def test_ratio_of_three_seeds_to_three_has_no_interval(synthetic) -> None:
     synthetic.run(seeds="0-2", reach=39.0)
     result = one(synthetic, "figE7-add-efficiency")
     assert (result.estimate.interval, result.verdict, result.seeds_needed) == (None, "inconclusive", 4)
-
-
-def test_difference_is_of_means_of_unpaired_seeds(synthetic) -> None:
-    random, held_out = [1.0, 0.99, 0.98, 0.97], [0.93, 0.92, 0.94]  # without skewness
-    synthetic.run(seeds="0-3", final=random)
-    synthetic.run("split=vs_v", seeds="7-9", reach=None, final=held_out)
-    result = one(synthetic, "fig3-add-vs_v-loss")
-    assert result.estimate.value == pytest.approx(np.mean(random) - np.mean(held_out))
-    interval = contrast([Mean.of(random), Mean.of(held_out, -1.0)])
-    assert result.estimate.interval == pytest.approx(interval)
-
-
-def test_difference_of_differences_uses_four_kinds_of_run(synthetic) -> None:
-    for model, losses in (("nanogpt", (0.999, 0.82)), ("transformer", (0.999, 0.937))):
-        for split, end in zip(("vs_t", "vs_v"), losses, strict=True):
-            finals = [end - 0.002, end - 0.001, end, end + 0.0005, end + 0.001]
-            synthetic.run(f"split={split}", f"model={model}", reach=None, final=finals)
-    result = one(synthetic, "figE8-add-gap")
-    assert result.estimate.value == pytest.approx(0.937 - 0.82)
-    assert (result.verdict, len(result.samples)) == ("reproduced", 4)
-
-
-def test_difference_within_seed_noise_is_inconclusive(synthetic) -> None:
-    synthetic.run("split=vs_v", reach=None, final=[0.80, 0.85, 0.90, 0.93, 0.99])
-    assert one(synthetic, "fig3-add-vs_v").verdict == "inconclusive"
-    synthetic.run("split=vs_t", reach=None, final=0.5)
-    assert "the whole interval lies outside the tolerance" in one(synthetic, "fig3-add-vs_t").cause
 
 
 @pytest.mark.parametrize("options", [{"task.bits": 4}, {"task.prompt_order": "plain"}])
@@ -251,9 +252,7 @@ def test_full_results_leave_only_the_4000_epochs_open(whole: Path, whole_report)
     by_id = {result.claim.id: result for result in verdicts}
     assert by_id["table3-mul-squeezed_encoder"].verdict == "reproduced"
     assert by_id["appD-after"].verdict == "differs"
-    assert by_id["examples"].verdict == "reproduced"
     assert ours_text(by_id["examples"]) == "16,384 examples"
-    assert by_id["discontinuity-mul"].verdict == "reproduced"
     rows = claims_table(verdicts, found, paper, whole)
     assert len(rows) == len(paper.claims)
     assert set(rows.loc[rows["measured_on"] == "our runs", "commit"]) == {"abc1234"}
@@ -261,19 +260,29 @@ def test_full_results_leave_only_the_4000_epochs_open(whole: Path, whole_report)
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ") and "---" not in line)
 
 
+def test_verdicts_are_counted_alike_everywhere(whole_report) -> None:
+    """Of results alone: set-up checks and repeated facts are on the page, and no filter counts them."""
+    own = [result for result in whole_report.results if result.claim.counted]
+    page = (whole_report.out / "index.html").read_text()
+    assert f"Of {len(own)} results: {tally(result.verdict for result in own)}" in summary(whole_report.results)
+    assert f'aria-pressed="true">all<span>{len(own)}</span>' in page
+    for verdict in {result.verdict for result in own}:
+        number = sum(result.verdict == verdict for result in own)
+        assert f'data-verdict="{verdict}" aria-pressed="false">{verdict}<span>{number}</span>' in page
+        assert page.count(f' data-verdict="{verdict}">') == number
+
+
 def test_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
     paper = load_paper()
-    found = collect(synthetic.root, paper.setup)
-    verdicts = evaluate(paper, found)
+    verdicts = evaluate(paper, collect(synthetic.root, paper.setup))
     free = [result for result in verdicts if result.claim.measure.source == EXACT and not result.claim.make]
     assert {result.verdict for result in free} == {"reproduced"}  # what follows from definitions needs no run
     waiting = [result for result in verdicts if result not in free]
-    assert {result.verdict for result in waiting} == {"not run"}
+    assert {result.verdict for result in waiting if result.claim.compare != "ceiling"} == {"not run"}
+    assert {result.verdict for result in waiting if result.claim.compare == "ceiling"} == {"inconclusive"}
     assert all(result.cause for result in waiting)
     commands = missing(verdicts, paper, Path("runs"))
     assert set(commands) == {paper.command(claim.make, Path("runs")) for claim in paper.claims if claim.make}
-    text = markdown(verdicts, paper, Path("runs"))
-    assert "`python train.py -m experiment=fig1`" in text
 
 
 def test_tally_names_the_verdicts_that_there_are() -> None:
