@@ -174,6 +174,15 @@ class Run:
         if self.finished:
             shutil.rmtree(self.replaced.path, ignore_errors=True)
 
+    @staticmethod
+    def restore(runs: Sequence["Run"]) -> None:
+        """Put old runs back, if a command was refused before it began the first new one."""
+        old = [run for run in runs if run.replaced.path.exists()]
+        if not any(run.config_file.is_file() for run in old):
+            for run in old:
+                shutil.rmtree(run.path, ignore_errors=True)  # no more than a lock and the error
+                run.replaced.path.rename(run.path)
+
     # Contents
 
     def create(self, resolved: dict[str, Any]) -> None:

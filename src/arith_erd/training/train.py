@@ -56,11 +56,15 @@ def train(job: Job) -> list[Run]:
     if job.overwrite and not any(run.replaced.path.exists() for run in runs):  # else an interrupted command goes on
         for run in runs:
             run.set_aside()
-    for pack in packs:
-        if pack.run.finished:
-            print(pack.run.skipped(job.checkpoint.keep))
-        else:
-            train_pack(pack)
+    try:
+        for pack in packs:
+            if pack.run.finished:
+                print(pack.run.skipped(job.checkpoint.keep))
+            else:
+                train_pack(pack)
+    except UserError:
+        Run.restore(runs)
+        raise
     for run in runs:  # after the last pack: until then the old runs show that the command was interrupted
         run.drop_replaced()
     return runs

@@ -259,6 +259,19 @@ def test_kill_before_the_old_runs_are_deleted_trains_nothing_again(packs, tmp_pa
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_refused_command_leaves_the_old_runs(packs, tmp_path, monkeypatch):
+    job, _, _ = packs
+
+    def refuse(pack):
+        raise UserError("no such device")
+
+    monkeypatch.setattr("arith_erd.training.train.train_pack", refuse)
+    with pytest.raises(UserError, match="device"):
+        train(job)
+    assert [(run.path / "old").is_file() for run in job.runs()] == [True] * 3
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_run_that_another_process_trains_is_not_overwritten(packs):
     job, trained, _ = packs
     with lock.holding(job.runs()[0].path), pytest.raises(UserError, match="in use by process"):
