@@ -48,20 +48,19 @@ def run(folder: Path, *command: str, expected: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def trained(extended: Path) -> Path:
-    """A run of the new task, split, model, recipe and logger."""
+    """A run of the new task, split, model and recipe."""
     run(
         extended,
         *("train.py", "task=max", "split=band", "split.distance=3", "model=mlp", "optimizer=rprop"),
-        *("scheduler=restarts", "loss=focal", "logger=jsonl", "seed=0-1", *TINY),
+        *("scheduler=restarts", "seed=0-1", *TINY),
     )
     (path,) = (extended / "runs").glob("max-band-mlp-*")
     return path
 
 
 @pytest.mark.slow
-def test_task_split_model_recipe_and_logger_train(trained: Path) -> None:
+def test_task_split_model_and_recipe_train(trained: Path) -> None:
     assert (trained / "summary.json").is_file()
-    assert len((trained / "metrics.jsonl").read_text().splitlines()) == 2  # one epoch, two seeds
 
 
 @pytest.mark.slow
@@ -82,11 +81,10 @@ def test_experiment_and_ablation_train(extended: Path) -> None:
 @pytest.mark.slow
 def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Path) -> None:
     own = ("task=gcd", *SMALL, *TINY, "model.net.num_layers=1", "runs_dir=own")
-    run(extended, "-m", "arith_erd.training", "--config-dir", "my_conf", "trust=[my_package]", *own, "optimizer=lion")
+    run(extended, "-m", "arith_erd.training", "--config-dir", "my_conf", "trust=[my_package]", *own)
     (path,) = (extended / "own").glob("gcd-random-transformer-*")
-    assert "lion" in path.name
     search = "hydra.searchpath=[file://my_conf]"
-    again = run(extended, "-m", "arith_erd.training", search, "trust=[my_package]", *own, "optimizer=lion")
+    again = run(extended, "-m", "arith_erd.training", search, "trust=[my_package]", *own)
     assert "finished already, skipped" in again
     probe = ("-m", "arith_erd.probes", "probe=logit_lens", f"run={path}")
     run(extended, *probe, "trust=[my_package]")
