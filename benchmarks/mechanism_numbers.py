@@ -59,7 +59,7 @@ def prefixes(rows: pd.DataFrame) -> Facts:
 
 def doses(rows: pd.DataFrame) -> Facts:
     """The share of answers that follow a shift of the sum, in the best layer of each network."""
-    found = {}
+    found: Facts = {}
     for name in TRAINED:
         for method in ("slope", "centroids"):
             best = {
@@ -97,7 +97,7 @@ def patches(rows: pd.DataFrame) -> Facts:
 
 def subspaces(rows: pd.DataFrame) -> Facts:
     """Learned subspaces beside their best control."""
-    found = {}
+    found: Facts = {}
     for name in ("authors", "transformer"):
         whole = [of(rows, name, "subspace", "sum", control, position="all") for control in ("", *SUBSPACE_CONTROLS)]
         found |= {

@@ -91,7 +91,7 @@ class Inputs:
 
     @property
     def c(self) -> Array:
-        return (self.low - self.prefix) / 2.0**self.t
+        return (self.low - self.prefix) / 2.0**self.t  # type: ignore[return-value]
 
     @property
     def column(self) -> Array:
@@ -292,7 +292,8 @@ def swap_inputs(t: int) -> tuple[Inputs, Inputs]:
     ]
     turned = rng.random(SWAPS) < 0.5
     first, second = (
-        Inputs(t, *(np.where(turned, y, x) for x, y in ((u.a, v.a), (u.b, v.b))), prefix) for u, v in (runs, runs[::-1])
+        Inputs(t, *(np.where(turned, y, x) for x, y in ((u.a, v.a), (u.b, v.b))), prefix)  # type: ignore[call-arg]
+        for u, v in (runs, runs[::-1])
     )
     return first, second
 

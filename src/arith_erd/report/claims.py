@@ -157,7 +157,8 @@ def _measured(result: Result, found: Collection) -> dict[str, Any]:
     if claim.compare == "votes" and isinstance(measure, ProbeColumn):
         votes = result.samples[0]["low"].value_counts()
         about["votes"] = {int(layer): int(count) for layer, count in votes.items()}
-        distance = replace(measure, reduce=measure.reduce.replace("arg", "behind_"), at=claim.value)
+        reduce: Any = measure.reduce.replace("arg", "behind_")
+        distance = replace(measure, reduce=reduce, at=claim.value)
         behind = (distance.theirs if result.source == GIVEN else distance.values)(found, claim.runs)["low"]
         about["behind"] = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
     return about

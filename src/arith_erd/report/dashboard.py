@@ -33,7 +33,7 @@ OVER_SEEDS: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "m
 def build_workspace(entity: str, project: str) -> ws.Workspace:
     """Sections for accuracies, the loss, probes and final numbers."""
     final = [wr.ScalarChart(title=name, metric=wr.SummaryMetric(name), groupby_aggfunc="median") for name in SUMMARY]
-    sections = {
+    sections: dict[str, list[Any]] = {
         "Accuracy": [_line(column) for column in ACCURACIES],
         "Loss": [_line("train_loss", log_y=True), _line("seconds")],
         "Probes": [_media(probe) for probe in probes()],
@@ -80,7 +80,8 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
     panels: list[Any] = []
     if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
-        metrics, by = [wr.SummaryMetric("epochs_to_95")], wr.Config("ablation.name")
+        metrics: list[Any] = [wr.SummaryMetric("epochs_to_95")]
+        by = wr.Config("ablation.name")
         panels.append(wr.BarPlot(title="epochs to 95%", metrics=metrics, groupby=by, groupby_aggfunc="median"))
     panels += [_line(column) for column in ACCURACIES if column in columns]
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     where = options.entity, options.project
     with one_line_errors():
-        parts = {"workspace": build_workspace(*where), "report": build_report(*where, load_paper())}
+        parts: dict[str, Any] = {"workspace": build_workspace(*where), "report": build_report(*where, load_paper())}
         if options.dry_run:
             models = {name: part._to_model().model_dump_json(by_alias=True) for name, part in parts.items()}
             print(json.dumps({name: json.loads(text) for name, text in models.items()}, indent=2))

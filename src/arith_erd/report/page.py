@@ -18,10 +18,11 @@ from ..plots.strip import strip
 from ..plots.style import TASKS, embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
-from .claims import VERDICTS, Result, missing, tally
+from .claims import Result, missing, tally
 from .collect import GIVEN, Collection
 from .paper import Paper, PaperFigure
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
+from .verdicts import VERDICTS
 
 MAX_PANELS, MAX_CARDS, MAX_TITLES = 24, 12, 100
 FINAL = {"train_seq_acc": "accuracy", "val_seq_acc": "accuracy", "val_mae": "value", "epochs_to_95": "epochs"}

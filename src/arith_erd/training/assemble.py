@@ -106,7 +106,7 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     try:
         return L.Trainer(
             max_epochs=options.max_epochs,
-            precision=options.precision,  # type: ignore[arg-type]
+            precision=options.precision,
             accelerator=accelerator,
             devices=1,
             callbacks=callbacks,

@@ -87,8 +87,8 @@ def described(group: str, made: Any) -> dict[str, Any]:
             accepted = f"an attribute {name}, as its constructor has such an argument"
             raise UserError(f"{group}={type(made).__name__}: expected {accepted}")
         options[name] = getattr(made, name)
-    name = named(group, type(made)) or getattr(made, "name", type(made).__name__.lower())
-    return {"name": name, "_target_": public_path(type(made)), **options}
+    own = named(group, type(made)) or getattr(made, "name", type(made).__name__.lower())
+    return {"name": own, "_target_": public_path(type(made)), **options}
 
 
 def named(group: str, made: type) -> str | None:
