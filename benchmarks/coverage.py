@@ -1,8 +1,8 @@
 """How often do the intervals of the report hold the truth? ``python benchmarks/coverage.py [samples]``
 
 It draws samples from distributions like those of seeds: normal, exponential (accuracies near a ceiling), skewed
-integers (epochs), and two modes (seven seeds in ten learn). It counts how often each interval of `arith_erd.stats` holds
-what it is for, at the numbers of seeds in use: the mean of five further runs for a prediction interval, the true value
+integers (epochs), and two modes (seven seeds in ten learn). It counts how often each interval of `arith_erd.stats`
+holds what it is for, at the numbers of seeds in use: the mean of five further runs for a prediction interval, the true value
 for all others. No claim takes a mean over two modes, so those have medians and shares only.
 """
 
