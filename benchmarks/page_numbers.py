@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
-from mechanism_numbers import mechanism  # beside this file
 from scipy.stats import fisher_exact
 
 from arith_erd.stats import hodges_lehmann_ratio
@@ -264,6 +263,12 @@ def calibration() -> Facts:
         "verdicts_before_right": str((before["verdict"] == before["expected"]).sum()),
         "candidate_distance": f"{fresh.loc[fresh['expected'] != 'none', 'distance'].max():.2f}",
     }
+
+
+def mechanism() -> Facts:
+    from mechanism_numbers import mechanism  # beside this file
+
+    return mechanism()
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (

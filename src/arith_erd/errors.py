@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""What code raises that reads a file of another shape than it expects, such as a stranger's."""
+"""Exceptions that a file with unexpected content raises in the code that reads it."""
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
@@ -39,7 +39,7 @@ def refused(prefix: str, errors: Sequence[Mapping[str, Any]]) -> UserError:
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors would have accepted."""
+    """The values that would have been accepted, from one of pydantic's errors."""
     context = error.get("ctx", {})
     words = {
         "greater_than_equal": f"an integer of at least {context.get('ge')}",

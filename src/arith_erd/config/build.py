@@ -66,7 +66,7 @@ def _allowed(name: str) -> bool:
 
 
 def _expected(target: Any = "") -> str:
-    """What a ``_target_`` may be, and what to type for a class of another package."""
+    """The accepted ``_target_``, and what to type for a class of another package."""
     package = str(target).partition(".")[0]
     foreign = package.isidentifier() and package not in sys.stdlib_module_names and not _allowed(str(target))
     hint = f"; trust=[{package}] on the command line allows those of {package}"
@@ -151,7 +151,7 @@ class Factory:
             raise self.fault(f"{first_line(error)}{self._place(error)}") from error
 
     def fault(self, what: str) -> UserError:
-        """What is wrong with the class, to be raised by the caller."""
+        """The error for a class that is refused; the caller raises it."""
         return UserError(f"{self.key}._target_={self.target}: {what}")
 
     def _place(self, error: Exception) -> str:

@@ -212,7 +212,7 @@ def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> N
 
 
 def _option(group: str, name: Any) -> Any:
-    """What the file of an option says, wherever Hydra finds it; None if it inherits from another file."""
+    """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
     for source in GlobalHydra.instance().config_loader().get_sources():
         if source.is_config(f"{group}/{name}"):
             config = source.load_config(f"{group}/{name}").config

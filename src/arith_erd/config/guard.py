@@ -1,4 +1,4 @@
-"""What files may say to Hydra itself, and which packages the command line trusts.
+"""Which of Hydra's own settings files may change, and which packages the command line trusts.
 
 Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
 logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.

@@ -80,7 +80,7 @@ def _epochs(value: Any) -> Any:
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
 class Common:
-    """What every configuration has."""
+    """The keys of every configuration."""
 
     seed: Annotated[tuple[int, ...], made(parse_seeds)]
     task: Annotated[Task, made(lambda group: _named("task", group).build(Task))] = field(compare=False)

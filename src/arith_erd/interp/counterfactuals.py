@@ -245,7 +245,7 @@ def sources(
     Args:
         model: its ``examples`` are the rows.
         family: of variables that it has.
-        t: digit of the answer; of no account for a family that holds everywhere.
+        t: digit of the answer; ignored for a family that holds everywhere.
         base: rows (n,), all of them in the pool.
         rng: draws the sources.
         pool: ascending rows (M,) to draw from; None for all.

@@ -112,7 +112,7 @@ class Hooked:
         return float(right.all(-1).double().mean())
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
-        """What the network takes, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
+        """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             prompt, completion = torch.as_tensor(examples.prompt), torch.as_tensor(examples.completion)
             examples = (prompt, shift_right(completion))

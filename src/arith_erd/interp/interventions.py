@@ -52,7 +52,7 @@ class Intervention:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What it holds; gradients are kept if one of them requires them."""
+        """Its tensors; a run keeps gradients if one of them requires them."""
         return ()
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:

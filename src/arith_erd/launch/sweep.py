@@ -1,7 +1,7 @@
 """Sweeps, as a sweeper of Hydra: all jobs are checked before the first starts, and a table at the end sums up.
 
 Hydra's own sweeper stops at a failed job, writes ``multirun.yaml`` into a folder, and is private to Hydra. This one
-writes nothing, and works with any launcher. What became of a job is read from its run directories.
+writes nothing, and works with any launcher. The status of a job is read from its run directories.
 """
 
 import io
@@ -81,7 +81,7 @@ class SweepJob:
 
 
 class CheckedSweeper(Sweeper):
-    """Composes and checks every job, launches them, and prints what became of each.
+    """Composes and checks every job, launches them, and prints the status of each.
 
     Args:
         params: overrides of a preset, as ``{"task": "add,mul"}``; what is typed comes after them.
@@ -243,7 +243,7 @@ def _titles(lines: list[list[str]]) -> list[str]:
 
 
 def _error_of(result: JobReturn) -> Exception | None:
-    """What a job raised; None if nothing."""
+    """The exception that a job raised; None if it raised none."""
     if result.status == JobStatus.COMPLETED:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a replica minimises. The files in ``conf/loss/`` name the classes in ``_target_``."""
+"""The losses. The files in ``conf/loss/`` name the classes in ``_target_``."""
 
 from .cross_entropy import CrossEntropy
 from .cross_entropy_and_value import CrossEntropyAndValue

@@ -9,7 +9,7 @@ from ..tasks import Examples, Task
 
 
 class Loss(nn.Module):
-    """What each of R replicas minimises. Tensors have the replicas' axis first; B examples, m tokens of an answer.
+    """The loss of each of R replicas. Tensors have the replicas' axis first; B examples, m tokens of an answer.
 
     A loss may read an activation of the network (`site`), and numbers that it should say something about (`targets`).
     It may have parameters, which the optimizer trains along with the network's (`begin`). No replica may see another:

@@ -130,7 +130,7 @@ class Card(_Frozen):
     """Several seeds of one network.
 
     ``verdict`` is theirs if all have the same, else ``undecided``; ``expected`` is what each algorithm would do:
-    algorithm -> component -> by bit, None where it says nothing.
+    algorithm -> component -> by bit, None where it predicts nothing.
     """
 
     task: Text
@@ -176,7 +176,7 @@ class Card(_Frozen):
     @property
     def title(self) -> str:
         """The network and its verdict."""
-        uncalibrated = "" if self.calibrated else ", uncalibrated"
+        uncalibrated = "" if self.calibrated else ", never checked on a known network"
         return f"{self.seeds[0].network}: {self.verdict}{uncalibrated}"
 
     def table(self, sites: Sequence[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What a card shows beside its signature: patched positions, steered sums and learned subspaces.
+"""Evidence of a card beside its signature: patched positions, steered sums and learned subspaces.
 
 None of it enters the verdict, which was calibrated without it. It says at which site each variable appears, whether the
 encoder mixes positions, and which variables a subspace of rank 1 or 2 carries, beside all controls.
@@ -147,7 +147,7 @@ class Evidence:
                 yield "dose_response", str(dose["method"]), control, *where, float(dose[column])
 
     def sentences(self) -> list[str]:
-        """What it shows, in plain English."""
+        """Sentences for a reader."""
         sentences, mixed = [], self.mixed_in_prompt
         if math.isfinite(mixed):
             what = "information" if mixed >= MIXED else "no information"

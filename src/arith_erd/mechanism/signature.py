@@ -89,7 +89,7 @@ class Measured:
         return bool(self.components[component][t] >= EFFECT)  # False for NaN
 
     def sentences(self) -> list[str]:
-        """What steering beyond the natural range shows."""
+        """Effects of steering beyond the natural range."""
         if not self.beyond:
             return []
         low, high = (f"{end(one.carry for one in self.beyond):.0%}" for end in (min, max))

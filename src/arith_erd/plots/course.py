@@ -150,7 +150,7 @@ def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
             ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)), label="a seed reaches 95%", zorder=1)
     if len(reached) > 1:
         return ""
-    return "95% not reached" if reached[0] is None else f"95% at epoch {reached[0]}"
+    return "never reached 95%" if reached[0] is None else f"95% at epoch {reached[0]}"
 
 
 def _number(value: Any) -> bool:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a probe measured: ``rows``, and the table and the figure that are made of them."""
+    """The answer of a probe: its ``rows``, and a table and a figure of them."""
 
     asked: Probe
     rows: pd.DataFrame
 
     def table(self) -> pd.DataFrame:
-        """What the command line prints: means over the seeds with 95% intervals."""
+        """The table of the command line: means over the seeds with 95% intervals."""
         return self.asked.table(self.rows)
 
     def figure(self) -> Figure:
-        """What the command line writes as ``figure.png``."""
+        """The figure that the command line writes as ``figure.png``."""
         return self.asked.figure(self.rows)
 
     def notes(self) -> list[str]:

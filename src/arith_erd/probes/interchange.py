@@ -73,7 +73,7 @@ class Interchange(Probe):
                 yield {"seed": subject.seed} | row
 
     def notes(self) -> list[str]:
-        """What the rows cannot show."""
+        """Limits of the rows."""
         return [
             "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
             "probe=subspaces and probe=dose can"

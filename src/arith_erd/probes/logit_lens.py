@@ -19,7 +19,7 @@ from .sample import sample_pairs
 
 
 class LogitLens(Probe):
-    """What the network would answer if each layer of its decoder were the last one.
+    """The answers of the network if each layer of its decoder were the last one.
 
     The embeddings of a layer replace those of the last layer, and the head's output is compared with the right token. A
     row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean

@@ -116,7 +116,7 @@ class Mechanism(Probe):
         return self.card.table(residual_stream(self.subjects[0].sites))
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """What becomes causal, of each seed: `plots.mechanism.course_of`."""
+        """Which variables become causal, a panel for each seed: `plots.mechanism.course_of`."""
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:

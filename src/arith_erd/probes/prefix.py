@@ -110,7 +110,7 @@ class Prefix(Probe):
                 yield stratum, label, int(members.sum()), *shares, *of_all, count, *where_differ
 
     def notes(self) -> list[str]:
-        """What the rows cannot show."""
+        """Limits of the rows."""
         return [
             "if the answer does not depend on the prefix, that excludes prefix_carry and remainder; it does not "
             "distinguish a value from carries computed from the prompt (probe=interchange does)"

@@ -63,7 +63,7 @@ class Probe(ABC):
         """Draw the rows."""
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """What ``epoch=all`` follows over the epochs of training, of the rows of one epoch.
+        """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
 
         By default the first measure, a line for each value of the first column that tells rows apart. A probe that
         has something better to show overrides this.

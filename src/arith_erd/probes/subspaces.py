@@ -121,7 +121,7 @@ class Subspaces(Probe):
                         yield {name: values[name] for name in self.columns}
 
     def notes(self) -> list[str]:
-        """What the rows cannot show."""
+        """Limits of the rows."""
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
             "for the sum at rank 1, and so does any subspace where span is no larger than rank"

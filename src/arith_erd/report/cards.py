@@ -16,7 +16,7 @@ KEY = {"seed": int, "test": str, "component": str, "control": str, "dose": str, 
 
 @dataclass(frozen=True)
 class ShownCard:
-    """What ``card.json`` and ``rows.csv`` say, as far as a page can show it.
+    """The part of ``card.json`` and ``rows.csv`` that a page can show.
 
     Attributes:
         title: the network and its verdict.

@@ -1,4 +1,4 @@
-"""What the paper claims beside what we measured: an estimate over seeds, and a verdict from its interval alone.
+"""The paper's claims beside our measurements: an estimate over seeds, and a verdict from its interval alone.
 
 The rules are those of ``docs/verdicts.md``. A claim is also judged by the rules before 2026-11-24, on the same runs.
 """

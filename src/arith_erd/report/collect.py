@@ -1,4 +1,4 @@
-"""What folders of runs hold, as three kinds of tables: replicas, their metric rows, and what probes found."""
+"""The content of folders of runs, as three kinds of tables: replicas, their metric rows, and rows of probes."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dic
 
 @dataclass
 class Collection:
-    """What folders of runs hold.
+    """The content of folders of runs.
 
     Attributes:
         replicas, metrics, problems: those of `Replicas`; ``departs`` says where the settings of a replica are not the

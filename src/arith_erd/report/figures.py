@@ -100,7 +100,7 @@ def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Result
 
 
 def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs: int) -> pd.DataFrame:
-    """What a probe found with the paper's settings: of tasks, of finished runs and of the authors' weights.
+    """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
     Args:
         columns: what the figure needs, with their types; without them there is nothing to draw.

@@ -34,7 +34,7 @@ class Measure(ABC):
         """One row per replica: ``replica, seed, low, high``; the bounds are equal unless the value is censored."""
 
     def missing(self, found: Collection, runs: Runs) -> str:
-        """What keeps these runs from having a value; empty if nothing does."""
+        """The reason why these runs have no value; empty if they have one."""
         return ""
 
 
@@ -77,7 +77,7 @@ class OfRuns(Measure):
         return int(runs.get("min_epochs", 0))
 
     def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        """What finished replicas that are long enough still lack."""
+        """The reason why finished replicas that are long enough have no value."""
         return ""
 
 

@@ -107,7 +107,7 @@ class Claim:
 
     @property
     def compare(self) -> Compare:
-        """What is compared with the paper's number; see ``docs/verdicts.md``."""
+        """The statistic that is compared with the paper's number; see ``docs/verdicts.md``."""
         if self.measure.source != OURS or (self.kind == "setup" and self.unit not in VARYING):
             return "value"
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce.startswith("arg"):

@@ -98,7 +98,7 @@ def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
 
 
 def between(text: str, name: str) -> re.Match[str] | None:
-    """What stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``; None without such markers."""
+    """The text between ``<!-- name:begin -->`` and ``<!-- name:end -->``; None without such marks."""
     return re.search(rf"(?<=<!-- {name}:begin -->\n)(.*?)(?=\n?<!-- {name}:end -->)", text, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""What the report says as tables: ``claims.csv``, ``runs.csv``, and what probes found; and a result in words."""
+"""The tables of the report: ``claims.csv``, ``runs.csv`` and those of probes; and a result in words."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,7 +139,7 @@ def notes(result: Result) -> list[str]:
 
 
 class Table(NamedTuple):
-    """What the page shows of a probe."""
+    """The part of a probe that the page shows."""
 
     title: str
     note: str

@@ -1,4 +1,4 @@
-"""What a run keeps of an epoch: rows of ``metrics.csv``, one per seed, and weights where ``checkpoint.keep`` says so.
+"""The epochs of a run on disk: rows of ``metrics.csv``, one per seed, and weights where ``checkpoint.keep`` says so.
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
 Epochs count from 1. Only this file reads and writes ``metrics.csv``.

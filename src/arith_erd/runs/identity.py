@@ -1,4 +1,4 @@
-"""What of a configuration can change the weights: two runs that agree in it are one, and have one name (`names`)."""
+"""The part of a configuration that can change the weights: runs that agree in it are the same run, with one name."""
 
 import re
 from collections.abc import Mapping

@@ -48,7 +48,7 @@ RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 @dataclass
 class Replicas:
-    """What folders of runs hold.
+    """The content of folders of runs.
 
     Attributes:
         table: one row per replica, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
@@ -177,7 +177,7 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
 
 
 def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
-    """What a summary says of all its replicas; minutes are per replica of a run that trained them together."""
+    """Values of a summary that all its replicas share; minutes are per replica of a run that trained them together."""
     about = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
     return {
         "params": float(summary["params"]),

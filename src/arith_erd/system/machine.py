@@ -1,4 +1,4 @@
-"""What a number was measured with: device, versions, commit."""
+"""Conditions of a measurement: device, versions, commit."""
 
 import contextlib
 import platform

@@ -208,7 +208,7 @@ class Task(ABC):
         }
 
     def regressable(self) -> dict[str, Callable[..., Array]]:
-        """What a loss may ask a linear head for: name -> function of the operands that returns (N, k).
+        """Targets of a linear head in a loss: name -> function of the operands that returns (N, k).
 
         All concepts; a task may add to them.
         """
@@ -220,7 +220,7 @@ class Task(ABC):
         return digits.reshape(len(digits), -1)
 
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
-        """What an algorithm may compute on its way to the answer: the graph of `interp.causal_model.CausalModel`.
+        """Variables between operands and answer: the graph of `interp.causal_model.CausalModel`.
 
         Name -> function of the operands and of other variables, which its arguments name. A value is an integer for
         each example, (N,), or one for each digit t of the answer, (N, width), the lowest first. ``answer`` is the

@@ -30,7 +30,7 @@ class ResumePoint(Checkpoint):
         self.every_n_epochs = every_n_epochs
         self.at_end = at_end
         self.next_time = "starts again"
-        """What the same command will do."""
+        """A sentence on what the same command will do."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:

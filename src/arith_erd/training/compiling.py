@@ -55,7 +55,7 @@ def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> 
 
 
 def regions(network: Network) -> list[nn.Module]:
-    """What is worth compiling by itself: the layers that a network repeats; the whole network if it has none."""
+    """The modules to compile: the layers that a network repeats, or the whole network if it has none."""
     stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
     return [layer for stack in stacks for layer in stack] or [network]
 
@@ -91,7 +91,7 @@ ADD_BIAS_LATER = AddBiasLater()
 
 
 def options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
-    """What `torch.compile` gets as its options."""
+    """The options of `torch.compile`."""
     # Inductor keeps a result of more operations than this that is used twice, and computes others again. The default
     # for CPUs is 50 (torch 2.13). A sum with a dropped-out branch stays below that, so each loop of the layer norm
     # after it would hash the dropout mask anew: more C++ to write and to compile, and no quicker to run.

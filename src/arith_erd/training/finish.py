@@ -150,7 +150,7 @@ def parameters(pack: Pack) -> int:
 
 
 def megabytes(pack: Pack) -> float:
-    """What the weights of all replicas after one epoch take on the disk."""
+    """Disk space of the weights of all replicas after one epoch."""
     return sum(p.numel() * p.element_size() for p in pack.stacked.parameters()) / 1e6
 
 

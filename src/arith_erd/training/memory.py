@@ -155,9 +155,10 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
 
 
 def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
-    replicas = f"{len(job.seeds)} replica(s) at data.batch_size={job.data.batch_size}"
+    number = f"{len(job.seeds)} replicas" if len(job.seeds) > 1 else "a replica"
+    replicas = f"{number} at data.batch_size={job.data.batch_size}"
     smaller = "data.batch_size" if len(job.seeds) == 1 else "pack.max_replicas"
     return UserError(
-        f"seed={format_seeds(job.seeds)}: {replicas} do not fit into the memory of {device_name(device)} ({why}); "
+        f"seed={format_seeds(job.seeds)}: {replicas}: too large for the memory of {device_name(device)} ({why}); "
         f"expected a smaller {smaller}"
     )

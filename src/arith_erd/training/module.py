@@ -32,7 +32,7 @@ class TokenAccuracy(Metric):
         self.add_state("total", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def right(self, token_hits: Tensor) -> Tensor:
-        """What counts as one hit, of token hits (R, B, m)."""
+        """Turn token hits (R, B, m) into the hits that are counted."""
         return token_hits
 
     def update(self, predicted: Tensor, completion: Tensor) -> None:
@@ -103,7 +103,7 @@ class LitPack(L.LightningModule):
         self.register_buffer("loss_sum", torch.zeros(replicas))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []
-        """What was measured after the last epoch: one row for each seed, without the seconds."""
+        """Measurements after the last epoch: one row for each seed, without the seconds."""
 
     @property
     def accuracies(self) -> tuple[MetricCollection, MetricCollection]:

@@ -162,7 +162,7 @@ class Pack(nn.Module):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
     def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the loss would get at the first step, with nothing compiled and all replicas at once, on any device.
+        """The arguments of the loss at the first step, with nothing compiled and all replicas at once, on any device.
 
         Args:
             prompt: (R, B, P).
@@ -258,7 +258,7 @@ class Pack(nn.Module):
         return stacks
 
     def _activation(self, prompt: Tensor, answer_in: Tensor) -> Tensor | None:
-        """What the loss's site gave in the forward that has just ended: (B, T, F); None without a site."""
+        """The activation at the loss's site in the last forward: (B, T, F); None without a site."""
         if self.loss.site is None:
             return None
         by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)

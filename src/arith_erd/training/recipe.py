@@ -1,4 +1,4 @@
-"""What a replica is trained with: its optimizer, and how the rate changes.
+"""The recipe of a replica: its optimizer and its learning rate schedule.
 
 A pack has one optimizer for the stacks of all replicas' parameters. That is as good as one for each replica if the
 optimizer works on every number by itself, as Adam does. One that mixes the numbers of a tensor would let the replicas
@@ -26,7 +26,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
-    """What makes the optimizer of a job.
+    """The factory of a job's optimizer.
 
     Raises:
         UserError: if it does not take its options, or lets replicas influence each other.
@@ -82,7 +82,7 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
 
 
 def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
-    """What makes the scheduler of a job; None for a constant rate.
+    """The factory of a job's scheduler; None for a constant rate.
 
     A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is given how often the rate changes in an
     epoch.

@@ -132,7 +132,7 @@ def train_pack(job: Job) -> None:
 
 
 def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
-    """What happens around an epoch, in order: who has ended, rows and kept weights, then the checkpoint that counts."""
+    """Callbacks in order: replicas that have ended, rows and kept weights, then the checkpoint to resume from."""
     run, stop_at = job.run, job.trainer.stop_at
     return [
         *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),

@@ -97,7 +97,7 @@ def test_network_that_does_not_fit_is_refused_at_once(seed, runs_dir, monkeypatc
 def test_pack_that_does_not_fit_is_refused(monkeypatch):
     job = compose("train", [*TINY, "seed=0-9"])
     monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * replica_bytes(job, MACHINE))
-    with pytest.raises(UserError, match=r"^seed=0-9: 10 replica\(s\) .* do not fit .*smaller pack\.max_replicas"):
+    with pytest.raises(UserError, match=r"^seed=0-9: 10 replicas .* too large .*smaller pack\.max_replicas"):
         require_room(job, CPU)
     require_room(compose("train", [*TINY, "seed=0-8"]), CPU)
 

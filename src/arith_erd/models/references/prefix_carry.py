@@ -1,4 +1,4 @@
-"""Carries from the answer so far, without a carry chain and without a number.
+"""Carries from the prefix, without a carry chain and without a number.
 
 ``3 + 5``, bit 2: the bits at 1 are 1 and 0 and answer bit 1 is 0, so a carry came into bit 1 and leaves it. The bits at
 2 are 0 and 1, and with the carry the answer is 0.

@@ -1,4 +1,4 @@
-"""The sum as a number, minus what the answer so far spells: the incremental regression of the paper's appendix C.
+"""The sum as a number, minus the number that the prefix spells: the incremental regression of the paper's appendix C.
 
 ``3 + 5``, bit 2 after ``0 0``: (8 - 0) / 4 = 2 is even, so the bit is 0. Position t receives the sum divided by 2^t,
 and its own tokens by binary-weighted attention, divided likewise; hinges give the parity of the difference.
