@@ -2,8 +2,8 @@
 
 It draws samples from distributions like those of seeds: normal, exponential (accuracies near a ceiling), skewed
 integers (epochs), and two modes (seven seeds in ten learn). It counts how often each interval of `arith_erd.stats`
-holds what it is for, at the numbers of seeds in use: the mean of five further runs for a prediction interval, the true value
-for all others. No claim takes a mean over two modes, so those have medians and shares only.
+holds what it is for, at the numbers of seeds in use: the mean of five further runs for a prediction interval, the true
+value for all others. No claim takes a mean over two modes, so those have medians and shares only.
 """
 
 import sys

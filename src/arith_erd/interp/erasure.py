@@ -99,8 +99,8 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
     gives the same for a standardised z without shrinkage; z must be standardised because its tolerance is absolute.
 
     Args:
-        x: (N, d), or whitened already.
-        z: (N, k), a number or a bit in each column, in any unit.
+        x: (N, d); (N, k, C), a cached site, whose positions are taken together; or whitened already.
+        z: (N, k), a tensor or an array, with a number or a bit in each column, in any unit.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -211,12 +211,12 @@ def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None, tolerance: float
 
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
-    return whiten(x) if isinstance(x, Tensor) else x
+    return whiten(x.flatten(1)) if isinstance(x, Tensor) else x
 
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of z that vary."""
-    z = z.to(torch.float64)
+    z = torch.as_tensor(z).to(x.white)
     if z.dim() != 2 or len(z) != len(x.white):
         raise ValueError(f"concept of shape {tuple(z.shape)}: expected ({len(x.white)}, k)")
     z = z[:, (z != z[:1]).any(dim=0)]

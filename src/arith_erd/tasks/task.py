@@ -194,9 +194,13 @@ class Task(ABC):
         """Completion tokens (..., width) -> the integers (...,) that they encode."""
         return bit.decode_completion(tokens, self.completion_order, self.base)
 
-    def concepts(self, *operands: npt.ArrayLike) -> dict[str, Array]:
-        """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example."""
-        columns = [np.asarray(x) for x in operands]
+    def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
+        """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example.
+
+        Of operands, each (N,), or of examples.
+        """
+        examples = operands[0] if operands else None
+        columns = [*examples.operands.T] if isinstance(examples, Examples) else [np.asarray(x) for x in operands]
         return {name: compute(*columns) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:
