@@ -272,4 +272,4 @@ def test_options_of_a_step_that_mean_nothing_are_refused(option):
     key, value = option.split("=")
     group = {"_target_": STEP, "interval": "step", key: yaml.safe_load(value)}
     with pytest.raises(UserError, match=rf"^model\.scheduler\.{option}: expected "):
-        Schedule.read("model.scheduler", group)
+        Schedule.read(group)
