@@ -98,7 +98,7 @@ def _one(value: float) -> pd.DataFrame:
 class Metrics(OfRuns):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
-    ``reduce: fall`` is the largest fall below an accuracy that was reached before. ``tail`` is the median or the mean of
+    ``reduce: fall`` is the largest fall below an accuracy reached before. ``tail`` is the median or the mean of
     the last ten epochs up to ``epoch``; a run must have all ten.
     """
 
