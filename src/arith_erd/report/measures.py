@@ -34,7 +34,7 @@ class Measure(ABC):
         """One row per replica: ``replica, seed, low, high``; the bounds are equal unless the value is censored."""
 
     def missing(self, found: Collection, runs: Runs) -> str:
-        """The reason why these runs have no value; empty if they have one."""
+        """What keeps these runs from having a value; empty if nothing does."""
         return ""
 
 
@@ -77,7 +77,7 @@ class OfRuns(Measure):
         return int(runs.get("min_epochs", 0))
 
     def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        """The reason why finished replicas that are long enough have no value."""
+        """What finished replicas that are long enough still lack."""
         return ""
 
 
@@ -98,8 +98,8 @@ def _one(value: float) -> pd.DataFrame:
 class Metrics(OfRuns):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
-    ``reduce: fall`` is the largest fall below an accuracy that was reached before. ``tail`` is the median or the mean
-    of the last ten epochs up to ``epoch``; a run must have all ten.
+    ``reduce: fall`` is the largest fall below an accuracy reached before. ``tail`` is the median or the mean of
+    the last ten epochs up to ``epoch``; a run must have all ten.
     """
 
     column: str

@@ -71,7 +71,7 @@ def test_publishing_writes_tables_figures_and_blocks(synthetic, tmp_path: Path) 
     assert {"claims.csv", "claims.md", "runs.csv", "fig1.png", "runs"} <= {path.name for path in results.iterdir()}
     text = (tmp_path / "README.md").read_text()
     assert text.startswith("above\n<!-- results:begin -->\nOf ")
-    assert "| 39 epochs | 39 epochs [39, 39] | 5 | reproduced |" in text
+    assert "| 100% | 100% [100, 100] | 5 | reproduced |" in text
     assert text.endswith("<!-- results:end -->\nbelow\n")
 
 
