@@ -18,13 +18,19 @@ function row(x, t) {
 
 /** (T, C) -> (T, F): x @ weight.T + bias. */
 function linear(x, weight, bias) {
-  const [width, inner] = weight.shape
-  const y = matrix(x.rows, width)
+  const [width, inner] = weight.shape, y = matrix(x.rows, width), ws = weight.data
   for (let t = 0; t < x.rows; t++) {
-    for (let f = 0; f < width; f++) {
-      let sum = bias ? bias.data[f] : 0
-      for (let c = 0, i = t * inner, j = f * inner; c < inner; c++) sum += x.data[i++] * weight.data[j++]
-      y.data[t * width + f] = sum
+    const xs = Float64Array.from(row(x, t))
+    for (let f = 0, j = 0; f < width; f++) {
+      let sum = bias ? bias.data[f] : 0, c = 0, other = 0, third = 0, fourth = 0 // four sums at a time are faster
+      for (; c + 3 < inner; c += 4, j += 4) {
+        sum += xs[c] * ws[j]
+        other += xs[c + 1] * ws[j + 1]
+        third += xs[c + 2] * ws[j + 2]
+        fourth += xs[c + 3] * ws[j + 3]
+      }
+      for (; c < inner; c++) sum += xs[c] * ws[j++]
+      y.data[t * width + f] = sum + other + third + fourth
     }
   }
   return y
