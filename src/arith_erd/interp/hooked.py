@@ -13,7 +13,7 @@ Forward hooks do all of it, so the networks know nothing of interventions and an
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import torch
@@ -28,6 +28,9 @@ from ..splits import Split
 from ..tasks import Examples, Task
 from .interventions import Intervention, Rows
 from .sites import check_sites, layer_of, layers, owned
+
+if TYPE_CHECKING:
+    from .explorer.page import Page
 
 BATCH = 2048
 CHECKED = 16  # examples
@@ -110,6 +113,16 @@ class Hooked:
         examples = self.task.examples() if examples is None else examples
         right = self.run(examples).argmax(-1).cpu() == torch.as_tensor(examples.completion)
         return float(right.all(-1).double().mean())
+
+    def show(self) -> "Page":
+        """A page in which the network computes and can be intervened on; a notebook shows it, kernel or not.
+
+        Raises:
+            UserError: for a network of another class than Transformer and NanoGPT.
+        """
+        from .explorer.page import Page, explorer_page  # which import this module
+
+        return Page(explorer_page([self]))
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""

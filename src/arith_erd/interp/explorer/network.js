@@ -1,0 +1,294 @@
+'use strict'
+// The forward pass of models/transformer.py and models/nanogpt.py for one example, with the names of their weights and sites.
+//
+// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions. It may change x in place
+// and may keep it: that is how the page reads activations and intervenes. Sums run in double precision, activations are
+// rounded to single precision.
+
+const START = 1
+const ZERO = 3
+
+function matrix(rows, cols) {
+  return { rows, cols, data: new Float32Array(rows * cols) }
+}
+
+function row(x, t) {
+  return x.data.subarray(t * x.cols, (t + 1) * x.cols)
+}
+
+/** (T, C) -> (T, F): x @ weight.T + bias. */
+function linear(x, weight, bias) {
+  const [width, inner] = weight.shape, y = matrix(x.rows, width), ws = weight.data
+  for (let t = 0; t < x.rows; t++) {
+    const xs = Float64Array.from(row(x, t))
+    for (let f = 0, j = 0; f < width; f++) {
+      let sum = bias ? bias.data[f] : 0, c = 0, other = 0, third = 0, fourth = 0 // four sums at a time are faster
+      for (; c + 3 < inner; c += 4, j += 4) {
+        sum += xs[c] * ws[j]
+        other += xs[c + 1] * ws[j + 1]
+        third += xs[c + 2] * ws[j + 2]
+        fourth += xs[c + 3] * ws[j + 3]
+      }
+      for (; c < inner; c++) sum += xs[c] * ws[j++]
+      y.data[t * width + f] = sum + other + third + fourth
+    }
+  }
+  return y
+}
+
+function add(x, y) {
+  const sum = matrix(x.rows, x.cols)
+  for (let i = 0; i < sum.data.length; i++) sum.data[i] = x.data[i] + y.data[i]
+  return sum
+}
+
+function lastRows(x, count) {
+  return { rows: count, cols: x.cols, data: x.data.slice((x.rows - count) * x.cols) }
+}
+
+function apply(x, f) {
+  for (let i = 0; i < x.data.length; i++) x.data[i] = f(x.data[i])
+  return x
+}
+
+function layerNorm(x, weight, bias) {
+  const y = matrix(x.rows, x.cols)
+  for (let t = 0; t < x.rows; t++) {
+    const values = row(x, t)
+    let mean = 0, variance = 0
+    for (const value of values) mean += value / x.cols
+    for (const value of values) variance += (value - mean) ** 2 / x.cols
+    const scale = 1 / Math.sqrt(variance + 1e-5)
+    for (let c = 0; c < x.cols; c++) {
+      y.data[t * x.cols + c] = (values[c] - mean) * scale * weight.data[c] + (bias ? bias.data[c] : 0)
+    }
+  }
+  return y
+}
+
+/** The error function, by its series of positive terms: error below 1e-10. */
+function erf(x) {
+  if (Math.abs(x) > 5) return Math.sign(x)
+  let term = x, sum = x
+  for (let n = 1; Math.abs(term) > 1e-12; n++) {
+    term *= 2 * x * x / (2 * n + 1)
+    sum += term
+  }
+  return 2 / Math.sqrt(Math.PI) * Math.exp(-x * x) * sum
+}
+
+const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
+const relu = x => Math.max(x, 0)
+
+function softmax(scores) {
+  const largest = Math.max(...scores)
+  const weights = scores.map(score => Math.exp(score - largest))
+  const total = weights.reduce((a, b) => a + b, 0)
+  return weights.map(weight => weight / total)
+}
+
+/** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees the keys up to its own place, the ends aligned. */
+function attend(q, k, v, heads, causal, site, at) {
+  const size = q.cols / heads, keys = k.rows
+  const pattern = matrix(q.rows, heads * keys), z = matrix(q.rows, q.cols)
+  for (let t = 0; t < q.rows; t++) {
+    const seen = causal ? keys - q.rows + t + 1 : keys
+    for (let h = 0; h < heads; h++) {
+      const scores = []
+      for (let s = 0; s < seen; s++) {
+        let dot = 0
+        for (let c = h * size; c < (h + 1) * size; c++) dot += q.data[t * q.cols + c] * k.data[s * k.cols + c]
+        scores.push(dot / Math.sqrt(size))
+      }
+      pattern.data.set(softmax(scores), t * pattern.cols + h * keys)
+    }
+  }
+  at(`${site}.pattern`, pattern)
+  for (let t = 0; t < q.rows; t++) {
+    for (let c = 0; c < q.cols; c++) {
+      const from = t * pattern.cols + Math.floor(c / size) * keys
+      let sum = 0
+      for (let s = 0; s < keys; s++) sum += pattern.data[from + s] * v.data[s * v.cols + c]
+      z.data[t * z.cols + c] = sum
+    }
+  }
+  return at(`${site}.z`, z)
+}
+
+function embed(tokens, weight) {
+  const x = matrix(tokens.length, weight.shape[1])
+  tokens.forEach((token, t) => x.data.set(weight.data.subarray(token * x.cols, (token + 1) * x.cols), t * x.cols))
+  return x
+}
+
+/** Add sines in the even channels, cosines in the odd ones. */
+function sinusoidalPositions(x) {
+  for (let t = 0; t < x.rows; t++) {
+    for (let c = 0; c < x.cols; c++) {
+      const angle = t * Math.exp((c - c % 2) * -Math.log(10000) / x.cols)
+      x.data[t * x.cols + c] += c % 2 ? Math.cos(angle) : Math.sin(angle)
+    }
+  }
+  return x
+}
+
+/** Post-norm encoder-decoder. */
+class Transformer {
+  constructor(config, weights) {
+    Object.assign(this, { config, weights })
+  }
+
+  attention(x, memory, module, site, causal, at) {
+    const { weights, config } = this, name = `${module}.sublayer`
+    const norm = y => layerNorm(y, weights[`${module}.norm.weight`], weights[`${module}.norm.bias`])
+    if (!weights[`${name}.query.weight`]) return norm(x)
+    const project = (part, y) => linear(y, weights[`${name}.${part}.weight`], weights[`${name}.${part}.bias`])
+    const [q, k, v] = [project('query', x), project('key', memory), project('value', memory)]
+    const update = project('out', attend(q, k, v, config.heads, causal, site, at))
+    return norm(add(x, at(`${site}_out`, update)))
+  }
+
+  feedForward(x, module, layer, at) {
+    const { weights } = this, name = `${module}.sublayer`
+    if (!weights[`${name}.expand.weight`]) return x
+    const project = (part, y) => linear(y, weights[`${name}.${part}.weight`], weights[`${name}.${part}.bias`])
+    const post = at(`${layer}.mlp.post`, apply(project('expand', x), relu))
+    const update = at(`${layer}.mlp_out`, project('contract', post))
+    return layerNorm(add(x, update), weights[`${module}.norm.weight`], weights[`${module}.norm.bias`])
+  }
+
+  embedded(tokens, weight) {
+    const x = embed(tokens, this.weights[weight])
+    return this.config.positions ? sinusoidalPositions(x) : x
+  }
+
+  encode(prompt, at) {
+    let x = this.embedded(prompt, 'prompt_embedding.weight')
+    for (let i = 0; this.weights[`encoder.${i}.self_attention.norm.weight`]; i++) {
+      const layer = `enc.${i + 1}`
+      x = at(`${layer}.resid_mid`, this.attention(x, x, `encoder.${i}.self_attention`, `${layer}.attn`, false, at))
+      x = at(layer, this.feedForward(x, `encoder.${i}.feed_forward`, layer, at))
+    }
+    return x
+  }
+
+  decode(memory, answerIn, at) {
+    let x = this.embedded(answerIn, 'answer_embedding.weight')
+    for (let i = 0; i < this.config.layers; i++) {
+      const module = `decoder.${i}`, layer = `dec.${i + 1}`
+      x = at(`${layer}.resid_mid`, this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, true, at))
+      const cross = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
+      x = at(`${layer}.resid_mid_cross`, cross)
+      x = at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
+    }
+    return this.head(x)
+  }
+
+  head(x) {
+    return linear(x, this.weights['head.weight'], this.weights['head.bias'])
+  }
+}
+
+/** Pre-norm, decoder-only. */
+class NanoGPT {
+  constructor(config, weights) {
+    Object.assign(this, { config, weights })
+  }
+
+  encode(prompt) {
+    return prompt
+  }
+
+  decode(memory, answerIn, at) {
+    const { weights, config } = this, tokens = [...memory, ...answerIn]
+    let x = embed(tokens, weights['embedding.weight'])
+    if (config.positions) x = add(x, { data: weights['positions.weight'].data, rows: x.rows, cols: x.cols })
+    for (let i = 0; i < config.layers; i++) {
+      x = this.block(x, `blocks.${i}`, `dec.${i + 1}`, i < config.layers - 1 ? tokens.length : answerIn.length, at)
+    }
+    return this.head(x)
+  }
+
+  /** All positions give keys and values, only the last ones queries. */
+  block(x, module, layer, last, at) {
+    const { weights, config } = this, attention = `${module}.attention`, mlp = `${module}.feed_forward`
+    let y = lastRows(x, last)
+    if (weights[`${attention}.norm.weight`]) {
+      const qkv = linear(layerNorm(x, weights[`${attention}.norm.weight`]), weights[`${attention}.sublayer.qkv.weight`])
+      const [q, k, v] = [0, 1, 2].map(part => columns(qkv, part * x.cols, x.cols))
+      const z = attend(lastRows(q, last), k, v, config.heads, true, `${layer}.attn`, at)
+      y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, linear(z, weights[`${attention}.sublayer.out.weight`]))))
+    }
+    if (weights[`${mlp}.norm.weight`]) {
+      const hidden = linear(layerNorm(y, weights[`${mlp}.norm.weight`]), weights[`${mlp}.sublayer.expand.weight`])
+      const post = at(`${layer}.mlp.post`, apply(hidden, gelu))
+      y = add(y, at(`${layer}.mlp_out`, linear(post, weights[`${mlp}.sublayer.out.weight`])))
+    }
+    return at(layer, y)
+  }
+
+  head(x) {
+    return linear(layerNorm(x, this.weights['norm.weight']), this.weights['embedding.weight'])
+  }
+}
+
+function columns(x, from, count) {
+  const y = matrix(x.rows, count)
+  for (let t = 0; t < x.rows; t++) y.data.set(row(x, t).subarray(from, from + count), t * count)
+  return y
+}
+
+/** Teacher forced: the logits (m, V) after a prompt (P tokens) and an answer (m tokens), of which the last is not read. */
+function forward(network, prompt, answer, at = (site, x) => x) {
+  return network.decode(network.encode(prompt, at), [START, ...answer.slice(0, -1)], at)
+}
+
+const argmax = values => values.indexOf(Math.max(...values))
+
+/** Greedy decoding: the network's tokens, and the tokens that it read, which `forced` (position -> token) replaces.
+ *
+ * A guess saves passes: position t depends on the tokens before it only, so every pass settles at least the first
+ * position at which the network did not read what it answers, and a right guess needs one pass.
+ */
+function write(network, prompt, guess, at, forced = {}) {
+  const memory = network.encode(prompt, at)
+  let read = guess.map((token, t) => forced[t] ?? token)
+  for (;;) {
+    const logits = network.decode(memory, [START, ...read.slice(0, -1)], at)
+    const tokens = guess.map((_, t) => argmax([...row(logits, t)]))
+    const next = tokens.map((token, t) => forced[t] ?? token)
+    const wrong = read.findIndex((token, t) => token !== next[t])
+    if (wrong < 0) return { logits, tokens, read }
+    read = read.map((token, t) => (t < wrong ? token : next[t]))
+  }
+}
+
+/** Tensors by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
+async function unpack({ text, bits, shapes }) {
+  const packed = Uint8Array.from(atob(text), character => character.charCodeAt(0))
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'))
+  const bytes = await new Response(stream).arrayBuffer()
+  const numbers = bits === 16 ? Float32Array.from(new Uint16Array(bytes), half) : new Float32Array(bytes)
+  let start = 0
+  return Object.fromEntries(shapes.map(([name, shape]) => {
+    const size = shape.reduce((a, b) => a * b, 1)
+    return [name, { shape, data: numbers.subarray(start, start += size) }]
+  }))
+}
+
+/** A number of 16 bits (IEEE 754). */
+function half(code) {
+  const exponent = code >> 10 & 31, fraction = (code & 1023) / 1024, sign = code >> 15 ? -1 : 1
+  return sign * (exponent ? (1 + fraction) * 2 ** (exponent - 15) : fraction * 2 ** -14)
+}
+
+/** What `at` is, for interventions: the ones of a site in their order, each of which changes x in place; then `read`. */
+function intervening(actions, read = () => {}) {
+  return (site, x) => {
+    for (const action of actions[site] ?? []) action(x)
+    read(site, x)
+    return x
+  }
+}
+
+if (typeof module !== 'undefined') module.exports = { forward, write, unpack, intervening, erf, row, Transformer, NanoGPT }
