@@ -74,7 +74,9 @@ class Browser:
                 return found["result"]
 
     def open(self, url: str, ready: str = "document.readyState === 'complete'", timeout: float = 60) -> None:
-        """Load a page and wait until a condition holds."""
+        """Load a page anew and wait until a condition holds."""
+        self.call("Page.navigate", url="about:blank")  # else another fragment would not load it
+        self.requests.clear()
         self.call("Page.navigate", url=url)
         self.wait(ready, timeout)
 

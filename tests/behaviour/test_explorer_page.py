@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ from tests.browser import CHROMIUM, Browser
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
 READY = "document.body?.dataset.ready === 'true'"
-CASES = 100
+CASES = 100  # of each intervention, in each network
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +152,9 @@ def test_interventions_equal_those_in_python(
 
 
 def test_page_answers_and_makes_no_request(browser: Browser, trained: str) -> None:
-    browser.requests.clear()
     browser.open(f"{trained}#a=127&b=1", READY)
     assert "127 + 1 = 128 ✓ right" in browser("document.querySelector('#columns').innerText")
-    assert browser.requests == [trained] or browser.requests == [f"{trained}#a=127&b=1"]
+    assert browser.requests == [trained]
     assert browser("fetch('https://example.com').then(() => 'fetched', () => 'refused')") == "refused"
 
 
@@ -193,14 +190,15 @@ def test_nonsense_in_a_field_gets_a_sentence_and_the_last_state_stays(browser: B
     browser.open(f"{tiny}#a=5&b=2", READY)
     typed = "(box => { box.value = 'seven'; box.dispatchEvent(new Event('input')) })(document.querySelector('#operands input'))"
     browser(typed)
-    assert browser("document.querySelector('#pair-error').textContent").startswith('a = "seven": expected a whole number')
+    assert browser("document.querySelector('#pair-error').textContent").startswith(
+        'a = "seven": expected a whole number'
+    )
     assert browser("state.pair") == [5, 2]
 
 
 def test_a_link_shows_what_was_seen(browser: Browser, tiny: str) -> None:
     browser.open(f"{tiny}#a=5&b=2&do=invert:r1;off:dec.1.attn:1;tokens&shown=2", READY)
     seen = browser("[location.hash, document.querySelector('.answer').innerText]")
-    browser.open("about:blank")
     browser.open(f"{tiny}{seen[0]}", READY)
     assert browser("[location.hash, document.querySelector('.answer').innerText]") == seen
     assert browser("state.actions.length") == 3
@@ -212,7 +210,9 @@ def test_no_sideways_scrolling_and_text_is_readable(width: int, dark: bool, brow
     browser.look(width, dark=dark)
     browser.open(f"{tiny}#do=tokens", READY)
     assert browser("document.documentElement.scrollWidth") <= width
-    smallest = "Math.min(...[...document.body.querySelectorAll('*')].map(x => parseFloat(getComputedStyle(x).fontSize)))"
+    smallest = (
+        "Math.min(...[...document.body.querySelectorAll('*')].map(x => parseFloat(getComputedStyle(x).fontSize)))"
+    )
     assert browser(smallest) >= 11
     assert browser(CONTRAST) >= 4.5
 
@@ -223,7 +223,8 @@ CONTRAST = """(() => {
   const behind = x => (x ? [...behind(x.parentElement), getComputedStyle(x).backgroundColor] : ['white'])
   const light = colours => {
     colours.forEach(colour => { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1) })
-    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(v => linear(v / 255))
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
   }
   const texts = [...document.body.querySelectorAll('*')].filter(x => !x.disabled && x.checkVisibility() &&

@@ -58,13 +58,8 @@ class Explorer(Probe):
         out = [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
         return ["explorer.html opens in any browser, without a network connection", *out]
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Share of answer tokens that change: the mean over positions, one column per network."""
-        wide = rows.groupby(["intervention", "site", "network"], sort=False)["changed"].mean().unstack("network")
-        return wide.map("{:.3f}".format).reset_index()
-
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The same as a heat map."""
+        """The share of answer tokens that change, mean over positions and seeds, as a heat map."""
         mean = rows.groupby(["intervention", "site", "network"], sort=False)["changed"].mean().unstack("network")
         figure = canvas(3.0 + 1.2 * len(mean.columns), 1.0 + 0.42 * len(mean))
         ax = figure.subplots()

@@ -126,7 +126,7 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
 
     with pytest.raises(UserError, match="is a Other; expected a Transformer or a NanoGPT"):
         explorer_page([untrained(Other, Add(3))])
-    with pytest.raises(UserError, match="answers mul, 3 bits; expected the first network's task, add"):
+    with pytest.raises(UserError, match="answers mul, 3 bits; expected the first one's task, add"):
         explorer_page([untrained(NanoGPT, Add(3)), untrained(NanoGPT, Mul(3))], pairs=8)
 
 

@@ -21,6 +21,7 @@ SMALL = {
     "distance_correlation": (),
     "dose": ("probe.sample=4", "probe.site=dec.1", "probe.method=slope", "probe.delta=1"),
     "errors": (),
+    "explorer": ("probe.pairs=16",),
     "interchange": ("probe.sample=8", "probe.site=dec.1"),
     "logit_lens": ("probe.pairs=16",),
     "patching": ("probe.pairs=16",),

@@ -51,7 +51,12 @@ let state = {
 
 const WORDS = { attn: 'self-attention', cross_attn: 'cross-attention', mlp: 'feed-forward' }
 const written = action => Object.values(action).join(':')
-const label = i => `${data.networks[i].name}, seed ${data.networks[i].seed}`
+const shortName = name => name.replace(/-seed[^-]*-[0-9a-f]{8}$/, '')
+const fullLabel = ({ name, seed }) => `${name}, seed ${seed}`
+const shortLabel = ({ name, seed }) => `${shortName(name)}, seed ${seed}`
+const labels = data.networks.map(info => (data.networks.filter(other => shortLabel(other) === shortLabel(info)).length > 1
+  ? fullLabel(info) : shortLabel(info)))
+const label = i => labels[i]
 
 function siteWords(site) {
   const [, side, layer, rest] = /^(enc|dec)\.(\d+)\.?(.*)$/.exec(site)
@@ -161,10 +166,8 @@ function compile(net, action, prompt, source) {
   }
   if (!info.stream.includes(site)) return null
   if (kind === 'exchange') {
-    return { [site]: x => {
-      const t = rowOf(x, site, position)
-      if (t !== undefined) row(x, t).set(row(source.stream[site], t))
-    } }
+    const from = source.stream[site], t = rowOf(from, site, position)
+    return t === undefined ? null : { [site]: x => row(x, t).set(row(from, t)) }
   }
   const direction = tensors[`${action.along}.${site}`], t = task.answer_names.indexOf(position)
   if (!direction || t < 0) return null
@@ -279,7 +282,7 @@ function drawLens(view) {
         'aria-label': lensWords(view, site, t), 'data-key': `lens ${view.column} ${site} ${t}`,
         onclick: () => choose(site, task.answer_names[t]), onkeydown: event => moveChoice(event, view, at, t),
         onmouseenter: () => { view.detail.textContent = lensWords(view, site, t) },
-      }, symbol(token))
+      }, t < state.shown ? symbol(token) : ' ')
     }))
   })
   if (!view.lens.some(({ site }) => site === state.site)) rows[0].children[1].tabIndex = 0
@@ -338,7 +341,7 @@ function drawHeads(view) {
 function drawView(view) {
   const { info } = view.net
   const about = `${info.kind}, ${info.parameters.toLocaleString('en')} parameters, ${info.layers} layers, ${info.heads} heads`
-  view.detail = element('p', { class: 'soft detail', 'aria-live': 'polite' })
+  view.detail = element('p', { class: 'soft detail', 'aria-live': 'polite' }, 'Point at a cell or choose it: what it says in words.')
   const chosen = view.lens.some(({ site }) => site === state.site) && task.answer_names.includes(state.position)
   if (chosen) view.detail.textContent = lensWords(view, state.site, task.answer_names.indexOf(state.position))
   return element('article', { class: 'column', 'aria-label': label(view.index) }, element('h2', {}, label(view.index)),
@@ -382,7 +385,7 @@ function drawFindings() {
   const say = (kind, sentence) => {
     $(`found-${kind}`).textContent = views.map(({ net: { info } }) => {
       const effects = info.effects.filter(effect => effect.intervention === kind)
-      return effects.length ? `${info.name}: ${sentence(effects, Math.max(...effects.map(({ n }) => n)))}` : ''
+      return effects.length ? `${shortName(info.name)}: ${sentence(effects, Math.max(...effects.map(({ n }) => n)))}` : ''
     }).filter(Boolean).join(' ')
   }
   const best = effects => effects.reduce((one, other) => (other.changed > one.changed ? other : one))

@@ -132,48 +132,58 @@ function sinusoidalPositions(x) {
   return x
 }
 
-/** Post-norm encoder-decoder. */
-class Transformer {
+class Network {
   constructor(config, weights) {
     Object.assign(this, { config, weights })
   }
 
+  has(module) {
+    return `${module}.weight` in this.weights
+  }
+
+  linear(x, module) {
+    return linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  }
+
+  norm(x, module) {
+    return layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  }
+}
+
+/** Post-norm encoder-decoder. */
+class Transformer extends Network {
   attention(x, memory, module, site, causal, at) {
-    const { weights, config } = this, name = `${module}.sublayer`
-    const norm = y => layerNorm(y, weights[`${module}.norm.weight`], weights[`${module}.norm.bias`])
-    if (!weights[`${name}.query.weight`]) return norm(x)
-    const project = (part, y) => linear(y, weights[`${name}.${part}.weight`], weights[`${name}.${part}.bias`])
-    const [q, k, v] = [project('query', x), project('key', memory), project('value', memory)]
-    const update = project('out', attend(q, k, v, config.heads, causal, site, at))
-    return norm(add(x, at(`${site}_out`, update)))
+    const name = `${module}.sublayer`
+    if (!this.has(`${name}.query`)) return this.norm(x, `${module}.norm`)
+    const [q, k, v] = [this.linear(x, `${name}.query`), this.linear(memory, `${name}.key`), this.linear(memory, `${name}.value`)]
+    const z = attend(q, k, v, this.config.heads, causal, site, at)
+    return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
   }
 
   feedForward(x, module, layer, at) {
-    const { weights } = this, name = `${module}.sublayer`
-    if (!weights[`${name}.expand.weight`]) return x
-    const project = (part, y) => linear(y, weights[`${name}.${part}.weight`], weights[`${name}.${part}.bias`])
-    const post = at(`${layer}.mlp.post`, apply(project('expand', x), relu))
-    const update = at(`${layer}.mlp_out`, project('contract', post))
-    return layerNorm(add(x, update), weights[`${module}.norm.weight`], weights[`${module}.norm.bias`])
+    const name = `${module}.sublayer`
+    if (!this.has(`${name}.expand`)) return x
+    const post = at(`${layer}.mlp.post`, apply(this.linear(x, `${name}.expand`), relu))
+    return this.norm(add(x, at(`${layer}.mlp_out`, this.linear(post, `${name}.contract`))), `${module}.norm`)
   }
 
-  embedded(tokens, weight) {
-    const x = embed(tokens, this.weights[weight])
+  embedded(tokens, module) {
+    const x = embed(tokens, this.weights[`${module}.weight`])
     return this.config.positions ? sinusoidalPositions(x) : x
   }
 
   encode(prompt, at) {
-    let x = this.embedded(prompt, 'prompt_embedding.weight')
-    for (let i = 0; this.weights[`encoder.${i}.self_attention.norm.weight`]; i++) {
-      const layer = `enc.${i + 1}`
-      x = at(`${layer}.resid_mid`, this.attention(x, x, `encoder.${i}.self_attention`, `${layer}.attn`, false, at))
-      x = at(layer, this.feedForward(x, `encoder.${i}.feed_forward`, layer, at))
+    let x = this.embedded(prompt, 'prompt_embedding')
+    for (let i = 0; this.has(`encoder.${i}.self_attention.norm`); i++) {
+      const module = `encoder.${i}`, layer = `enc.${i + 1}`
+      x = at(`${layer}.resid_mid`, this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, false, at))
+      x = at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
     }
     return x
   }
 
   decode(memory, answerIn, at) {
-    let x = this.embedded(answerIn, 'answer_embedding.weight')
+    let x = this.embedded(answerIn, 'answer_embedding')
     for (let i = 0; i < this.config.layers; i++) {
       const module = `decoder.${i}`, layer = `dec.${i + 1}`
       x = at(`${layer}.resid_mid`, this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, true, at))
@@ -185,50 +195,46 @@ class Transformer {
   }
 
   head(x) {
-    return linear(x, this.weights['head.weight'], this.weights['head.bias'])
+    return this.linear(x, 'head')
   }
 }
 
 /** Pre-norm, decoder-only. */
-class NanoGPT {
-  constructor(config, weights) {
-    Object.assign(this, { config, weights })
-  }
-
+class NanoGPT extends Network {
   encode(prompt) {
     return prompt
   }
 
   decode(memory, answerIn, at) {
-    const { weights, config } = this, tokens = [...memory, ...answerIn]
-    let x = embed(tokens, weights['embedding.weight'])
-    if (config.positions) x = add(x, { data: weights['positions.weight'].data, rows: x.rows, cols: x.cols })
-    for (let i = 0; i < config.layers; i++) {
-      x = this.block(x, `blocks.${i}`, `dec.${i + 1}`, i < config.layers - 1 ? tokens.length : answerIn.length, at)
+    const tokens = [...memory, ...answerIn]
+    let x = embed(tokens, this.weights['embedding.weight'])
+    if (this.config.positions) x = add(x, this.weights['positions.weight'])
+    for (let i = 0; i < this.config.layers; i++) {
+      x = this.block(x, `blocks.${i}`, `dec.${i + 1}`, i < this.config.layers - 1 ? tokens.length : answerIn.length, at)
     }
     return this.head(x)
   }
 
   /** All positions give keys and values, only the last ones queries. */
   block(x, module, layer, last, at) {
-    const { weights, config } = this, attention = `${module}.attention`, mlp = `${module}.feed_forward`
+    const attention = `${module}.attention`, mlp = `${module}.feed_forward`
     let y = lastRows(x, last)
-    if (weights[`${attention}.norm.weight`]) {
-      const qkv = linear(layerNorm(x, weights[`${attention}.norm.weight`]), weights[`${attention}.sublayer.qkv.weight`])
+    if (this.has(`${attention}.norm`)) {
+      const qkv = this.linear(this.norm(x, `${attention}.norm`), `${attention}.sublayer.qkv`)
       const [q, k, v] = [0, 1, 2].map(part => columns(qkv, part * x.cols, x.cols))
-      const z = attend(lastRows(q, last), k, v, config.heads, true, `${layer}.attn`, at)
-      y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, linear(z, weights[`${attention}.sublayer.out.weight`]))))
+      const z = attend(lastRows(q, last), k, v, this.config.heads, true, `${layer}.attn`, at)
+      y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, this.linear(z, `${attention}.sublayer.out`))))
     }
-    if (weights[`${mlp}.norm.weight`]) {
-      const hidden = linear(layerNorm(y, weights[`${mlp}.norm.weight`]), weights[`${mlp}.sublayer.expand.weight`])
+    if (this.has(`${mlp}.norm`)) {
+      const hidden = this.linear(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer.expand`)
       const post = at(`${layer}.mlp.post`, apply(hidden, gelu))
-      y = add(y, at(`${layer}.mlp_out`, linear(post, weights[`${mlp}.sublayer.out.weight`])))
+      y = add(y, at(`${layer}.mlp_out`, this.linear(post, `${mlp}.sublayer.out`)))
     }
     return at(layer, y)
   }
 
   head(x) {
-    return linear(layerNorm(x, this.weights['norm.weight']), this.weights['embedding.weight'])
+    return linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
   }
 }
 
