@@ -188,11 +188,10 @@ def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(
 
 def test_nonsense_in_a_field_gets_a_sentence_and_the_last_state_stays(browser: Browser, tiny: str) -> None:
     browser.open(f"{tiny}#a=5&b=2", READY)
-    typed = "(box => { box.value = 'seven'; box.dispatchEvent(new Event('input')) })(document.querySelector('#operands input'))"
-    browser(typed)
-    assert browser("document.querySelector('#pair-error').textContent").startswith(
-        'a = "seven": expected a whole number'
-    )
+    browser("box = document.querySelector('#operands input'); box.value = 'seven'")
+    browser("box.dispatchEvent(new Event('input'))")
+    sentence = browser("document.querySelector('#pair-error').textContent")
+    assert sentence.startswith('a = "seven": expected a whole number')
     assert browser("state.pair") == [5, 2]
 
 

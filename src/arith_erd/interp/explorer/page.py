@@ -60,9 +60,7 @@ def write_page(networks: Sequence[Measured]) -> str:
     for one in networks:
         if _describe(one.model.task) != _describe(task):
             other = f"{one.model.task.name}, {one.model.task.bits} {one.model.task.digits}"
-            raise UserError(
-                f"explorer: {one.model.name} answers {other}; expected the first network's task, {task.name}"
-            )
+            raise UserError(f"explorer: {one.model.name} answers {other}; expected the first one's task, {task.name}")
     answers = torch.from_numpy(task.examples().answer.reshape(task.shape))
     data = {"task": _describe(task), "answers": _pack({"answers": answers}, 32), "networks": [*map(_network, networks)]}
     script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("network.js", "explorer.js"))
