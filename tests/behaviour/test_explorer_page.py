@@ -32,7 +32,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def networks() -> list[Measured]:
-    return [measure(load_pretrained(name), 64) for name in ("add-transformer", "add-nanogpt")]
+    return [measure(load_pretrained(name), 64, 4) for name in ("add-transformer", "add-nanogpt")]
 
 
 @pytest.fixture(scope="module")

@@ -58,12 +58,19 @@ class Explorer(Probe):
         out = [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
         return ["explorer.html opens in any browser, without a network connection", *out]
 
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The share of answer tokens that change: mean over positions and seeds, one column per network."""
+        return self._wide(rows).map("{:.3f}".format).reset_index()
+
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The share of answer tokens that change, mean over positions and seeds, as a heat map."""
-        mean = rows.groupby(["intervention", "site", "network"], sort=False)["changed"].mean().unstack("network")
+        """The same as a heat map."""
+        mean = self._wide(rows)
         figure = canvas(3.0 + 1.2 * len(mean.columns), 1.0 + 0.42 * len(mean))
         ax = figure.subplots()
         labels = [" ".join(index) for index in mean.index]
-        heat_map(ax, mean.to_numpy(), labels, [name[:20] for name in mean.columns], numbers=".2f")
+        heat_map(ax, mean.to_numpy(), labels, [str(name)[:20] for name in mean.columns], numbers=".2f")
         headline(ax, "Share of answer tokens that change", seeds_text(rows))
         return figure
+
+    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.groupby(["intervention", "site", "network"], sort=False)["changed"].mean().unstack("network")

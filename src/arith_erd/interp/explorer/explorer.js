@@ -45,7 +45,7 @@ function readNumber(text, i) {
 
 const first = value => Array.from({ length: OPERANDS }, (_, i) => Math.min([27, 100, 1][i] + value, task.shape[i] - 1))
 let state = {
-  pair: first(0), other: first(1), nets: [0, -1], actions: [], shown: task.width,
+  pair: first(0), other: first(1), nets: [0, data.networks.length > 1 ? data.networks.length - 1 : -1], actions: [], shown: task.width,
   site: undefined, position: task.answer_names[Math.floor(task.width / 2)],
 }
 
@@ -64,16 +64,14 @@ function siteWords(site) {
   return `${side === 'enc' ? 'encoder' : 'decoder'} layer ${layer}, ${part}`
 }
 
-function actionWords({ kind, site, position, head, along, amount }) {
-  return {
+const actionWords = ({ kind, site, position, head, along, amount }) => ({
     invert: () => `${position} inverted for later positions`,
     exchange: () => `${position} after ${siteWords(site)} from ${state.other.join(` ${task.operator} `)}`,
     off: () => `${siteWords(site)}${head === undefined ? '' : `, head ${Number(head) + 1}`} off`,
     encoder: () => 'all self-attention of the encoder off',
     tokens: () => 'encoder replaced by its vectors',
     steer: () => `${position} after ${siteWords(site)} moved by ${amount} ${along === 'carry' ? 'carries' : `of the ${answerWord}`}`,
-  }[kind]()
-}
+})[kind]()
 
 /** An intervention from its text in the address, such as `steer:dec.4:r4:carry:-1`. */
 function readAction(text) {
@@ -291,6 +289,8 @@ function drawLens(view) {
     element('tbody', {}, ...rows))
 }
 
+const STEPS = { ArrowLeft: -1, ArrowRight: 1 }
+
 function moveChoice(event, view, at, t) {
   const [down, along] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0]
   const site = view.lens[at + down]?.site, name = task.answer_names[t + along]
@@ -426,8 +426,8 @@ function drawControls() {
   $('tokens').setAttribute('aria-pressed', isOn({ kind: 'tokens' }))
   const carries = here.weights.shapes.some(([name]) => name.startsWith('carry.'))
   fill($('along'), [...(carries ? [['carry', 'the carry']] : []), ['value', `the ${answerWord}`]], $('along').value || (carries ? 'carry' : 'value'))
-  const steer = state.actions.find(action => action.kind === 'steer' && action.along === $('along').value &&
-    action.site === state.site && action.position === state.position)
+  const place = `steer:${state.site}:${state.position}:${$('along').value}:`
+  const steer = state.actions.find(action => written(action).startsWith(place))
   const most = $('along').value === 'carry' ? 3 : task.base ** (task.width - 2)
   Object.assign($('amount'), { min: -most, max: most, step: most === 3 ? 0.25 : 1, value: steer?.amount ?? 0 })
   $('amount-text').textContent = `${steer?.amount ?? 0} ${most === 3 ? 'carries' : ''}`
@@ -464,9 +464,7 @@ function toggle(action) {
   update({ actions: isOn(action) ? state.actions.filter(other => written(other) !== written(action)) : [...state.actions, action] })
 }
 
-function choose(site, position) {
-  update({ site, position })
-}
+const choose = (site, position) => update({ site, position })
 
 async function update(changes) {
   state = { ...state, ...changes }
@@ -534,19 +532,14 @@ async function start() {
   $('source').textContent = 'Means and directions were taken over random examples when this page was written; the shares are over others. ' +
     'How they are measured: docs/found/mechanism.md.'
   const on = (id, event, change) => $(id).addEventListener(event, change)
+  const step = count => update({ shown: Math.min(Math.max(state.shown + count, 0), task.width) })
   on('net0', 'change', event => update({ nets: [Number(event.target.value), state.nets[1]] }))
   on('net1', 'change', event => update({ nets: [state.nets[0], Number(event.target.value)] }))
-  on('site', 'change', event => update({ site: event.target.value }))
-  on('position', 'change', event => update({ position: event.target.value }))
-  on('back', 'click', () => update({ shown: Math.max(state.shown - 1, 0) }))
-  on('forth', 'click', () => update({ shown: Math.min(state.shown + 1, task.width) }))
+  for (const id of ['site', 'position']) on(id, 'change', event => update({ [id]: event.target.value }))
+  on('back', 'click', () => step(-1))
+  on('forth', 'click', () => step(1))
   on('play', 'click', play)
-  for (const id of ['back', 'forth', 'play']) {
-    on(id, 'keydown', event => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
-      if (step) update({ shown: Math.min(Math.max(state.shown + step, 0), task.width) })
-    })
-  }
+  on('steps', 'keydown', event => event.key in STEPS && step(STEPS[event.key]))
   on('exchange', 'click', () => toggle({ kind: 'exchange', site: state.site, position: state.position }))
   on('off', 'click', () => {
     const [site, head] = $('part').value.split(':')

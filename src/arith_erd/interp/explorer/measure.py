@@ -19,8 +19,6 @@ from ..hooked import Hooked
 from ..interventions import Interchange, Intervention, Replace, Steer
 from ..sites import layers, residual_stream
 
-TESTED = 128  # pairs of an effect
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -58,8 +56,8 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> Measured:
-    """Round the weights, take means and fit directions over ``pairs`` random examples, try interventions on others.
+def measure(model: Hooked, pairs: int = 512, tested: int = 128, seed: int = 0) -> Measured:
+    """Round the weights, take means and fit directions over ``pairs`` random examples, intervene on ``tested`` others.
 
     Raises:
         UserError: for a network of a class that the page cannot run.
@@ -68,7 +66,7 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> Measured:
         kind = type(model.network).__name__
         raise UserError(f"explorer: {model.name} is a {kind}; expected a Transformer or a NanoGPT of this package")
     rng = np.random.default_rng(seed)
-    fit, test, source = (draw(model.task, count, rng) for count in (pairs, TESTED, TESTED))
+    fit, test, source = (draw(model.task, count, rng) for count in (pairs, tested, tested))
     rounded, bits = _rounded(model, torch.float16), 16
     if not torch.equal(model.run(fit).argmax(-1), rounded.run(fit).argmax(-1)):
         rounded, bits = _rounded(model, torch.float32), 32
@@ -152,7 +150,7 @@ def _regressors(task: Task, fit: Examples, position: int) -> Tensor:
 
 
 def _effects(model: Hooked, test: Examples, source: Examples, known: dict[str, Tensor]) -> Iterator[Effect]:
-    """Effects by position; those of exchanges and of carries at the middle position, after each layer."""
+    """Effects by position; those of exchanges and carries at the middle one, after each layer and each sublayer."""
     task = model.task
     prompt, answer_in = model.inputs(test)
     before = model.run(test).argmax(-1)
@@ -174,14 +172,15 @@ def _effects(model: Hooked, test: Examples, source: Examples, known: dict[str, T
         for t in range(task.width):
             yield _effect(name, encoder[-1], t, changed[:, t])
     t = task.width // 2
-    decoder = [site for site in layers(model.sites) if site.startswith("dec.")]
-    _, other = model.run_with_cache(source, decoder)
+    decoder = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
+    _, other = model.run_with_cache(source, layers(decoder))
     differ = torch.as_tensor(source.completion)[:, t] != torch.as_tensor(test.completion)[:, t]
     values = CausalModel(task).values(test)
     for site in decoder:
         resumed = model.resume_from(site, test)
-        changed = resumed([Interchange(site, t, source=other[site])])[:, t].argmax(-1) != before[:, t]
-        yield _effect("exchange", site, t, changed[differ])
+        if site in other:
+            changed = resumed([Interchange(site, t, source=other[site])])[:, t].argmax(-1) != before[:, t]
+            yield _effect("exchange", site, t, changed[differ])
         if "carry" in values:
             carry = values["carry"][:, reorder(np.arange(task.width), task.completion_order)[t]]
             step = torch.from_numpy(1.0 - 2 * carry)[:, None] * known[f"carry.{site}"][t]
