@@ -113,11 +113,20 @@ def test_error_function_is_good_to_1e_7() -> None:
     np.testing.assert_allclose(json.loads(ran.stdout), torch.erf(torch.from_numpy(x)).numpy(), atol=1e-9)
 
 
-def test_references_keep_their_answers_in_the_page_and_rounded_weights_are_named() -> None:
-    erd, carry = (measure(load_references(name, [0], Add(7))[0], 64, 4) for name in ("erd", "prefix_carry"))
+def test_effects_tell_references_apart_and_their_answers_survive_rounding() -> None:
+    erd, carry = (measure(load_references(name, [0], Add(7))[0], 64, 16) for name in ("erd", "prefix_carry"))
     assert (erd.bits, carry.bits) == (32, 16)  # the sum of erd needs more digits
-    examples = Add(7).examples(*np.random.default_rng(5).integers(0, 128, (2, 256)))
+    examples = Add(7).examples(*np.random.default_rng(5).integers(0, 128, (2, 64)))
     assert erd.model.accuracy(examples) == carry.model.accuracy(examples) == 1
+
+    def changed(measured: Measured, intervention: str) -> list[float]:
+        return [effect.changed for effect in measured.effects if effect.intervention == intervention]
+
+    assert max(changed(erd, "flip")) == 0  # it does not read its prefix
+    assert min(changed(carry, "flip")) > 0.2
+    assert max(changed(erd, "carry")) == 0  # it holds no carry
+    assert max(changed(carry, "carry")) == 1
+    assert max(changed(erd, "tokens") + changed(carry, "tokens")) == 0  # neither encoder mixes positions
 
 
 def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:

@@ -93,7 +93,7 @@ function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, '')), next = { ...state, actions: [] }
   const numbers = (texts, was) => was.map((old, i) => (texts[i] === undefined ? old : readNumber(texts[i], i)))
   for (const key of given.keys()) {
-    if (![...task.operand_names, 'net', 'do', 'from', 'shown', 'at'].includes(key)) throw Error(`"${key.slice(0, 20)}" is no key.`)
+    if (![...task.operand_names, 'net', 'do', 'from', 'shown'].includes(key)) throw Error(`"${key.slice(0, 20)}" is no key.`)
   }
   next.pair = numbers(task.operand_names.map(name => given.get(name) ?? undefined), state.pair)
   next.other = numbers(given.get('from')?.split(',') ?? [], state.other)
@@ -503,12 +503,12 @@ function presets() {
     made.push(['The carry that ripples through all bits', { ...none, pair: [alternating, top[1] - alternating + 1] }])
   }
   if (OPERANDS === 2) made.push([`${top[0]} ${task.operator} 1`, { ...none, pair: [top[0], Math.min(1, top[1])] }])
-  made.push(['A wrong prefix', { ...none, actions: [{ kind: 'invert', position: task.answer_names[1] }] }])
-  if (data.networks[0].kind === 'Transformer') made.push(['Without the encoder', { ...none, actions: [{ kind: 'tokens' }] }])
+  made.push(['A wrong prefix', { ...none, pair: first(0), actions: [{ kind: 'invert', position: task.answer_names[1] }] }])
+  if (data.networks[0].kind === 'Transformer') made.push(['Without the encoder', { ...none, pair: first(0), actions: [{ kind: 'tokens' }] }])
   const carry = data.networks[0].effects.filter(effect => effect.intervention === 'carry').sort((a, b) => b.changed - a.changed)[0]
   if (carry) {
     const place = { site: carry.site, position: task.answer_names[carry.position] }
-    made.push([`A carry into ${middle} that is not there`, { ...none, ...place, pair: top.map(() => 0),
+    made.push([`A carry into ${middle} that is not there`, { ...none, ...place, pair: first(0),
       actions: [{ kind: 'steer', ...place, along: 'carry', amount: '1' }] }])
   }
   $('presets').replaceChildren('Try: ', ...made.map(([text, changes]) => element('button', { onclick: () => update(changes) }, text)))
