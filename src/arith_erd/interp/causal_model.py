@@ -85,20 +85,11 @@ class CausalModel:
         self._check()
 
     def values(self, operands: Examples | npt.ArrayLike) -> Values:
-        """The value of every variable, of the operands and of the output: name -> (N,) or (N, width).
-
-        Args:
-            operands: (N, k), or examples that have them.
-        """
+        """The value of every variable, of the operands (N, k) and of the output: name -> (N,) or (N, width)."""
         return self.run(operands)
 
     def run(self, operands: Examples | npt.ArrayLike, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
-        """As `values`, with some variables set to given values; what depends on them follows.
-
-        Args:
-            operands: (N, k).
-            fixed: variable -> (N,) or (N, width).
-        """
+        """As `values`, with some variables set to values, (N,) or (N, width); what depends on them follows."""
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.operands:
             raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
@@ -128,13 +119,7 @@ class CausalModel:
     ) -> Array:
         """Digits of the answers (N, width) to ``base`` with one variable taken from ``source``.
 
-        Args:
-            base, source: operands (N, k), or examples.
-            variable: one of the model's.
-            position: take only this column, of a variable that has columns; None for the whole variable.
-
-        Raises:
-            UserError: for a variable that the model lacks.
+        ``position`` takes only this column, of a variable that has columns; None the whole variable.
         """
         self.require([variable])
         value = self.values(source)[variable]
@@ -185,11 +170,7 @@ class CausalModel:
         return values | {"answer": self.answers(values)}
 
     def require(self, names: Iterable[str], key: str = "variable") -> None:
-        """Refuse variables that the model lacks.
-
-        Raises:
-            UserError: naming them, and those it has.
-        """
+        """Refuse variables that the model lacks, with a `UserError` that names those it has."""
         if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 

@@ -1,7 +1,7 @@
 """Steer activations along a value: does the answer become a + b + delta, and does the value work at other positions?
 
 A *move* is fitted on activations x (N, d) of examples with the values s (N,): ``move(s, delta) -> (n, d)`` is the
-change to add to activations of values s so that they stand for s + delta. There are four.
+change to add to activations of values s so that they stand for s + delta.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,13 +47,9 @@ def doses(
     with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
 
     Args:
-        causal_model: of a task with a ``value``.
         methods: of `METHODS`.
-        deltas: units of the value.
         sample: examples, drawn from those whose moved value is the value of some example; for centroids and ``das``, of
             a fitted one.
-        seed: of the sample, the fits and the controls.
-        config: of the searches for ``das``.
         fitted: examples that moves are fitted on.
         random: moves of the same length in random directions, as controls.
 
@@ -124,13 +120,9 @@ def transfers(
     for a network that keeps different variables at different positions.
 
     Args:
-        causal_model: of a task with a ``value``.
-        sites: with the answer's positions.
         methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
             ``whole``: the whole activation.
         sample: number of pairs; they share no operand with those that the subspaces are learned from.
-        seed: of the pairs and searches.
-        config: of the searches.
 
     Yields:
         ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from
@@ -214,12 +206,7 @@ def reading(x: Whitened, values: Tensor) -> Move:
 
 
 class Centroids:
-    """Move from the mean activation of one value to that of another; no linearity is assumed.
-
-    Args:
-        x: (N, d).
-        values: (N,) non-negative integers.
-    """
+    """Move from the mean activation of one value to that of another, from x (N, d) and values (N,); nothing linear."""
 
     def __init__(self, x: Tensor, values: Tensor) -> None:
         values = values.to(x.device)

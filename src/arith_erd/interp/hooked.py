@@ -135,9 +135,6 @@ class Hooked:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt.
-
-        Raises:
-            UserError: for a name that the task's tokens do not have, or a negative number.
         """
         if isinstance(position, int):
             if position < 0:
@@ -158,8 +155,6 @@ class Hooked:
         Args:
             inputs: examples, teacher forced with their own right answers; or tensors as the network takes them: a
                 prompt (N, P) and decoder inputs (N, t), t <= m.
-            interventions: see `interp.interventions`.
-            batch_size: examples in one pass.
 
         Raises:
             UserError: if the network lacks a site or a position.
@@ -181,12 +176,9 @@ class Hooked:
         prompt_too: bool = False,
         batch_size: int = BATCH,
     ) -> tuple[Tensor, Cache]:
-        """Logits (N, m, V), and what each site gives, site -> (N, k, ...), with any interventions.
+        """Logits (N, m, V), and what each site gives, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        Args:
-            inputs, interventions, batch_size: as in `run`.
-            sites: to read; patterns are (N, T, nh, S), positions first.
-            prompt_too: all positions of a site and not only its own, in a decoder-only network P + m.
+        ``prompt_too`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
         check_sites(self.sites, sites, "sites")
         tensors = self.inputs(inputs)
@@ -230,14 +222,7 @@ class Hooked:
     def intervening(
         self, interventions: Sequence[Intervention], inputs: Sequence[Tensor], rows: Rows, count: int
     ) -> Iterator[None]:
-        """Within the context forward passes of a batch are intervened on.
-
-        Args:
-            interventions: in the order in which they apply at a site.
-            inputs: of the batch.
-            rows: the batch's examples, of ``count`` in all.
-            count: N.
-        """
+        """Within the context forward passes of a batch, ``rows`` of ``count`` examples, are intervened on, in order."""
         check_sites(self.sites, [one.site for one in interventions], "the intervention's site")
         at_site: dict[str, list[Intervention]] = defaultdict(list)
         for one in interventions:
@@ -264,7 +249,6 @@ class Hooked:
         return hook
 
     def _changed(self, one: Intervention, x: Tensor, own: int, rows: Rows, count: int) -> Tensor:
-        """The site's output (B, T, ...) with one intervention on its last ``own`` positions."""
         lead = x.shape[1] - own
         if one.position is None:
             return torch.cat([x[:, :lead], one.change(x[:, lead:], None, rows, count)], dim=1)
@@ -283,12 +267,6 @@ class Resumed:
 
     What lies below the site runs once. The logits without an intervention are those of the whole network; where they
     are not, since layers do not run in the order of their names, every call runs the whole network.
-
-    Args:
-        model: the network.
-        site: interventions may act on it and on what comes after it.
-        inputs: as the network takes them.
-        batch_size: examples in one pass.
     """
 
     @torch.no_grad()
@@ -349,7 +327,6 @@ class Resumed:
 
 
 def _tensor(output: Any) -> Tensor:
-    """A module's output, or the first of several."""
     found: Tensor = output if isinstance(output, Tensor) else output[0]
     return found
 
@@ -376,10 +353,7 @@ def _skip(x: Tensor, *context: Any, **options: Any) -> Tensor:
 
 @contextmanager
 def _stand_in(forwards: Mapping[nn.Module, Callable[..., Tensor]]) -> Iterator[None]:
-    """Within the context these functions replace the forwards of modules.
-
-    A hook could change the output but would not skip the computation.
-    """
+    """Within the context these functions replace the forwards of modules: a hook would not skip the computation."""
     try:
         for module, forward in forwards.items():
             vars(module)["forward"] = forward

@@ -133,11 +133,6 @@ def effects(
     At a site of the answer's positions, position t is replaced in the pairs of a family at t, and token t of the answer
     is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
 
-    Args:
-        variables: of the causal model, whose predictions are compared.
-        sample: number of bases.
-        seed: of the pairs.
-
     Yields:
         ``site, position, family``, ``answer`` (the token that is read), ``n``; ``flipped``: the share of answers that
         change, ``flipped_by_all``: the same with all positions of the site replaced; ``iia_*``: the share of answers

@@ -24,17 +24,12 @@ Rows = slice
 
 @dataclass(frozen=True)
 class Subspace:
-    """Directions of an activation, of one position (d = C) or of all of them concatenated (d = k * C).
-
-    Args:
-        directions: (d, r), orthonormal.
-    """
+    """Orthonormal directions (d, r) of an activation, of one position (d = C) or of all concatenated (d = k * C)."""
 
     directions: Tensor
 
     @property
     def rank(self) -> int:
-        """r."""
         return self.directions.shape[1]
 
     def exchange(self, base: Tensor, source: Tensor) -> Tensor:
@@ -58,21 +53,13 @@ class Intervention:
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape.
 
-        Args:
-            x: of a batch.
-            at: the position's index in a whole cached site; None for all positions.
-            rows: the batch's examples, of ``count`` in all.
-            count: N.
+        ``at`` is the position's index in a whole cached site, None for all; ``rows`` are the batch's, of ``count``.
         """
         raise NotImplementedError
 
 
 def _of_batch(value: Tensor, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-    """A value for a batch, broadcastable to x.
-
-    Raises:
-        ValueError: for a value of another shape.
-    """
+    """A value for a batch, broadcastable to x; a ValueError for one of another shape."""
     if at is not None and value.dim() == x.dim() + 1:
         if at < 0:
             raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")

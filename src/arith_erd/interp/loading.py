@@ -40,14 +40,12 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     0
 
     Args:
-        path: of the run directory.
         seed: of the replica; by default the run's first.
         epoch: take the weights as they were after this epoch, which ``checkpoint.keep`` kept. 0 is the network before
             training, made from its seed again. By default the final weights.
 
     Raises:
-        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no weights, or
-            not those of the epoch, with those that are there.
+        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no such weights.
     """
     run = Run(path)
     job = read_run(run)
@@ -67,7 +65,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
 
 def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hooked:
-    """A trained network by its short name, such as ``add-transformer``, ``add-vs_v-nanogpt``.
+    """A trained network by its short name: task, split unless random, model, and ablation unless there is none.
 
     >>> import torch
     >>> from arith_erd.models.decoding import greedy
@@ -76,15 +74,8 @@ def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hook
     >>> subject.task.decode(greedy(subject.network, prompt, subject.task.width))
     array([127])
 
-    The name has the task, the split unless it is random, the model, and the ablation unless there is none.
-
-    Args:
-        name: one of `pretrained`.
-        seed: of the replica.
-        folder: the folder of run directories.
-
     Raises:
-        UserError: if there is no such network, or not with this seed.
+        UserError: if there is no such network, or not with this seed; the message lists those in `pretrained`.
     """
     known = pretrained(folder)
     if name not in known:
@@ -127,15 +118,10 @@ def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
 
 
 def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
-    """The epochs that were asked for, ascending.
-
-    Args:
-        run: with the weights.
-        seeds: all of them need the weights.
-        wanted: epochs, or ``all`` for those that were kept and the last one.
+    """The epochs that were asked for (``all``: those that were kept and the last one), ascending.
 
     Raises:
-        UserError: if weights are missing; the message lists the epochs that have some.
+        UserError: if weights of a seed are missing; the message lists the epochs that have some.
     """
     there = epochs_there(run, seeds)
     kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"
@@ -149,11 +135,7 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
 
 def find_runs(pattern: str) -> list[Path]:
-    """The run directories that a folder or a glob names.
-
-    Raises:
-        UserError: if there are none.
-    """
+    """The run directories that a folder or a glob names; a `UserError` if there are none."""
     if not (paths := matching(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     return paths
@@ -179,11 +161,8 @@ def load_checkpoint(path: Path | str, task: Task) -> Hooked:
 def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
 
-    Args:
-        make: gives the network that the weights are for, as `ProbeJob.network` does.
-
     Raises:
-        UserError: if the file cannot be read, or holds anything but the weights of such a network.
+        UserError: if the file cannot be read, or holds anything but the weights of the network that ``make`` gives.
     """
     path = Path(path)
     with torch.device("meta"):

@@ -43,9 +43,9 @@ class _Frozen(BaseModel):
 class Bit(_Frozen):
     """Bit t of the answer, t = ``position``; None where it was not measured.
 
-    ``follows_prefix`` is the share of answers that a random prefix changes, ``needs_prefix`` the share that changes if
-    r_(t-1) is ablated, ``follows`` the variables of `STEERED` that the bit follows, and ``appears`` the first site at
-    which the answer changes if the position is patched from a run where only this variable differs.
+    ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
+    ``appears`` the first site at which a patched position, from a run where only this variable differs, changes the
+    bit.
     """
 
     position: Annotated[int, Field(ge=0)]
@@ -107,11 +107,7 @@ class NetworkCard(_Frozen):
         return [[bit.position for bit in self.bits if name in bit.follows] for name in STEERED]
 
     def row(self, sites: Sequence[str]) -> dict[str, str]:
-        """The network's line of a table, with no empty cell.
-
-        Args:
-            sites: in the order in which they run.
-        """
+        """The network's line of a table, with no empty cell; ``sites`` in the order in which they run."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
         followed = zip(STEERED, self._followed(), strict=True)
         return {
@@ -144,7 +140,6 @@ class Card(_Frozen):
     def of(
         cls, task: str, bits: int, seeds: Iterable[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
     ) -> "Card":
-        """Put the cards of several seeds together."""
         seeds = tuple(seeds)
         verdicts = {one.verdict for one in seeds}
         told = {
@@ -157,11 +152,7 @@ class Card(_Frozen):
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: if the text is not that of a card.
-        """
+        """The inverse of `to_json`; a ValueError if the text is not that of a card."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -170,21 +161,17 @@ class Card(_Frozen):
             raise ValueError(f"card.json: not a card ({excerpt(where)}: {excerpt(first['msg'])})") from error
 
     def to_json(self) -> str:
-        """As ``card.json`` holds it."""
         return self.model_dump_json(indent=1) + "\n"
 
     @property
     def title(self) -> str:
-        """The network and its verdict."""
-        uncalibrated = "" if self.calibrated else ", never checked on a known network"
+        uncalibrated = "" if self.calibrated else ", uncalibrated"
         return f"{self.seeds[0].network}: {self.verdict}{uncalibrated}"
 
     def table(self, sites: Sequence[str]) -> pd.DataFrame:
-        """A row for each seed; see `NetworkCard.row`."""
         return pd.DataFrame([one.row(sites) for one in self.seeds])
 
     def notes(self) -> list[str]:
-        """The sentences of every seed."""
         notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
@@ -252,7 +239,6 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
 
 
 def _appears(first: Sequence[str | None], sites: Sequence[str]) -> str:
-    """The first and the last of the sites at which a bit's position begins to hold a variable."""
     places = sorted(sites.index(site) for site in first if site in sites)
     if not places:
         return "nowhere"

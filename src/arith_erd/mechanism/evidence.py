@@ -1,7 +1,6 @@
 """Evidence of a card beside its signature: patched positions, steered sums and learned subspaces.
 
-None of it enters the verdict, which was calibrated without it. It says at which site each variable appears, whether the
-encoder mixes positions, and which variables a subspace of rank 1 or 2 carries, beside all controls.
+None of it enters the verdict, which was calibrated without it.
 """
 
 import math
@@ -68,7 +67,6 @@ class Searched:
                     yield test, self.variable, control, *where, float(value)
 
     def sentence(self) -> str:
-        """Whether the subspace carries the variable."""
         found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
         verb = "carries" if self.passes else "does not carry"
         claim = (
@@ -80,13 +78,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of one network.
-
-    Attributes:
-        patched: see `mechanism.patching`.
-        dosed: ``site, method, delta, answer, no_intervention, random`` of `interp.dose`; empty unless it adds.
-        searched: subspaces; empty if none were wanted.
-    """
+    """The patches, doses and subspaces of one network; doses only of an addition, subspaces only if any were wanted."""
 
     patched: list[Patched]
     dosed: pd.DataFrame
@@ -110,7 +102,6 @@ class Evidence:
         return next((site for site in sites if self.holds(variable, site, position) >= EFFECT), None)
 
     def sites(self, test: str, variable: str = "") -> list[str]:
-        """Those at which a test was made."""
         return list(dict.fromkeys(p.site for p in self.patched if (p.test, p.variable) == (test, variable)))
 
     @property
@@ -136,7 +127,6 @@ class Evidence:
         return float(net.groupby(of_slope["site"]).min().max())
 
     def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
-        """``test, component, control, dose, site, position, value`` for every number that there is."""
         for one in self.searched:
             yield from one.rows()
         for p in self.patched:
@@ -147,7 +137,6 @@ class Evidence:
                 yield "dose_response", str(dose["method"]), control, *where, float(dose[column])
 
     def sentences(self) -> list[str]:
-        """Sentences for a reader."""
         sentences, mixed = [], self.mixed_in_prompt
         if math.isfinite(mixed):
             what = "information" if mixed >= MIXED else "no information"
@@ -165,12 +154,8 @@ class Evidence:
 def gather(model: Hooked, sample: int = 512, steps: int = 50, seed: int = 0) -> Evidence:
     """All of it for an addition; for another task, what its prompt positions hold.
 
-    Args:
-        model: its answers are written least significant bit first.
-        sample: bases of the patches; an eighth of it is steered by each dose, along directions that four times as many
-            give.
-        steps: of each search for a subspace, or 0 for no search.
-        seed: of all samples.
+    ``sample`` bases are patched; each dose steers an eighth as many, along directions that four times as many give.
+    ``steps`` of each search for a subspace are made; 0 makes no search.
     """
     evidence = Evidence(list(patch(model, sample, seed)), pd.DataFrame(), [])
     if not isinstance(model.task, Add):

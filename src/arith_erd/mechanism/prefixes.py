@@ -33,12 +33,9 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Sample:
-    """Examples with two operands in base 2, and their variables.
+    """N examples with two operands in base 2, and their variables.
 
-    Attributes:
-        model: the causal model of the task.
-        examples: N examples.
-        values: variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
+    ``values`` are variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
     """
 
     model: CausalModel
@@ -47,19 +44,16 @@ class Sample:
 
     @classmethod
     def of(cls, model: CausalModel, operands: Array) -> "Sample":
-        """The examples with the operands (N, 2)."""
         values = model.values(operands)
         return cls(model, model.task.examples(*operands.T), values | {"answer": model.answers(values)})
 
     @classmethod
     def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        """At most ``count`` examples of the whole table, without replacement."""
         table = model.examples.operands
         return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
 
     @classmethod
     def draw(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        """``count`` examples with replacement."""
         return cls.of(model, rng.integers(0, model.task.limit, (2, count)).T)
 
     def __len__(self) -> int:
@@ -67,7 +61,6 @@ class Sample:
 
     @property
     def task(self) -> Task:
-        """That the examples are of."""
         return self.model.task
 
     @property
@@ -77,11 +70,7 @@ class Sample:
 
 
 def require_binary(task: Task) -> None:
-    """Refuse tasks without two binary operands, or whose answer is not written least significant bit first.
-
-    Raises:
-        UserError: since bit t of the answer must be at position t.
-    """
+    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
@@ -90,24 +79,16 @@ def require_binary(task: Task) -> None:
 
 
 def require_embedding(model: Hooked, probe: str) -> None:
-    """Refuse a network without the site ``dec.embed``, whose output is the embedding of answer tokens.
-
-    Raises:
-        UserError: naming the probe.
-    """
+    """Refuse, with a `UserError`, a network without the site ``dec.embed``, the embedding of answer tokens."""
     if "dec.embed" not in model.sites:
         raise UserError(f"probe={probe}: {model.name} has no site dec.embed; expected one, the embedded answer tokens")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A network's answers at one position, after one kind of prefix.
+    """The likeliest tokens (N,) at one position after one of `INTERVENTIONS`.
 
-    Attributes:
-        position: t.
-        intervention: one of `INTERVENTIONS`.
-        tokens: (N,), the likeliest at t.
-        prefix: (N, t), the bits that the network got; None if a token was not a bit.
+    ``prefix`` (N, t) are the bits that the network got; None if a token was not a bit.
     """
 
     position: int
@@ -126,14 +107,7 @@ class Readings:
 
 @torch.no_grad()
 def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> Readings:
-    """Every intervention at every position, for all N examples.
-
-    Args:
-        model: a network with the site ``dec.embed``.
-        examples: of its task.
-        draws: random prefixes of each example.
-        seed: of those.
-    """
+    """Every intervention at every position, for all N examples; ``draws`` random prefixes of each."""
     prompt, answer_in = model.inputs(examples)
     mean = mean_embedding(model, prompt, answer_in.shape[1])
 
@@ -179,10 +153,9 @@ def _readings(intervention: str, first: int, tokens: Array, given: Tensor) -> It
 
 
 def distance(sample: Sample, prefix: Array) -> np.ndarray:
-    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1).
+    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1), the error of the remainder in units of 2^t.
 
-    This is the error of the remainder of the answer, in units of 2^t. A machine that rounds the remainder gives the
-    other bit if the error exceeds 1/2. A single inverted r_(t-1) gives 1/2, where the machine ties.
+    A machine that rounds the remainder gives the other bit above 1/2. A single inverted r_(t-1) gives 1/2: a tie.
     """
     t = prefix.shape[1]
     return (from_bits(sample.values["answer"][:, :t]) - from_bits(prefix)) / 2.0**t

@@ -1,16 +1,10 @@
 """Which algorithm's signature is nearest to the network's, and is it near enough?
 
-A signature has two parts: the responses to wrong prefixes, and those to steering. The distance of a part is the root
-mean square difference of its components, over all bits, in units of the largest difference that counts as near. The
-distance to an algorithm is the larger of the two, and near means at most 1. So a network that responds to prefixes like
-one algorithm and to steering like another is near to neither.
-
-Mixtures are candidates too: one algorithm for the bits below a border, another from there on. The verdict is ``mixed``
-if a mixture is near and no single algorithm is.
-
-The verdict is ``none`` if the network answers wrong or is far from every algorithm. It is ``undecided`` if prefixes fit
-an algorithm but steering has no effect, since the directions may have been the wrong ones; or if two algorithms are
-equally near.
+The distance of a part, responses to wrong prefixes or to steering, is the root mean square difference of its
+components, over all bits, in units of the largest difference that counts as near. The distance to an algorithm is the
+larger of the two, and near means at most 1. A mixture is one algorithm below a border bit, another from there on;
+``mixed`` if one is near and no single algorithm is. ``none`` if the network answers wrong or is far from every
+algorithm. ``undecided`` if prefixes fit an algorithm but steering has no effect, or two algorithms are equally near.
 """
 
 from dataclasses import dataclass
@@ -41,16 +35,10 @@ PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None
 
 @dataclass(frozen=True)
 class Verdict:
-    """A name, and the distances behind it.
+    """A name of `VERDICTS`, and the distances behind it.
 
-    Attributes:
-        name: one of `VERDICTS`.
-        distance: to the nearest algorithm or mixture.
-        nearest: the nearest; for a mixture such as ``erd below bit 4, prefix_carry from there``.
-        distances: to each single algorithm, and to the nearest mixture.
-        by_bit: for t = 1 .. m - 1, the nearest algorithm, or all between which the bit does not discriminate, and the
-            distance.
-        reasons: sentences.
+    ``distance`` is to the ``nearest`` algorithm or mixture; ``by_bit``, for t = 1 .. m - 1, the nearest algorithm, or
+    all between which the bit does not discriminate, and the distance.
     """
 
     name: str
@@ -62,7 +50,6 @@ class Verdict:
 
 
 def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
-    """The verdict on a signature, given those of the algorithms."""
     squares = {name: _squares(measured.components, signature) for name, signature in expected.items()}
     mixtures = {
         f"{low} below bit {border}, {high} from there": _join(squares[low], squares[high], border)

@@ -28,11 +28,7 @@ CONTROLS = (  # columns, place below the line of an erasure, colour, label
 def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     """Draw accuracy after each erasure, one panel per site: all pairs, unseen pairs and the random controls.
 
-    Args:
-        rows: of ``probe=amnesic``; rows of older versions lack the control with flipped signs.
-        title: of the figure; the number of seeds follows.
-        published: whether the paper's number applies, which is for addition at seven bits with the encoder-decoder,
-            two INLP iterations on the value at ``dec.3``.
+    Rows of older versions lack the control with flipped signs. ``published``: whether the paper's number applies.
     """
     rows, panels_left_out = bounded(rows, ("site",))
     rows, lines_left_out = bounded(rows, ("concept", "method"))
@@ -73,10 +69,7 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw a dot and a ring for each erasure and a bar from worst to mean for each control.
-
-    Whiskers span the seeds. A dotted line marks the accuracy before erasure.
-    """
+    """A dot and a ring for each erasure, a bar from worst to mean for each control, whiskers over the seeds."""
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
@@ -108,7 +101,6 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
-    """Mark the paper's number on the line that it belongs to."""
     lines = _lines(rows)
     if ("value", "inlp") in lines:
         label = "published: 0.13% (appendix D); the authors' own weights give 100%"
@@ -116,7 +108,6 @@ def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
-    """Write rank, variance removed and the error of a fresh probe to the right of each line."""
     means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
     texts = []
     for line in _lines(rows):

@@ -19,11 +19,9 @@ def heat_map(
     cmap: str = "Blues",
     numbers: str | None = None,
 ) -> None:
-    """Draw values (rows, columns) as cells; NaN stays empty.
+    """Draw values (rows, columns) as cells, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
 
-    Args:
-        norm: what white and the darkest colour stand for; 0 and 1 unless given.
-        numbers: a format such as ``.2f`` to write into each cell.
+    ``numbers`` is a format such as ``.2f`` to write into each cell.
     """
     norm = norm or Normalize(0, 1)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")

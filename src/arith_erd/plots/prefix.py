@@ -33,12 +33,7 @@ STRATA = {
 
 
 def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
-    """Draw changed answers by position, one panel per stratum; by error of the prefix; and the hypotheses' agreement.
-
-    Args:
-        rows: those of ``probe=prefix``. A line is the mean over seeds, with their range.
-        task: its name.
-    """
+    """Changed answers by position, one panel per stratum; by error of the prefix; and the hypotheses' agreement."""
     strata = [name for name in STRATA if name in set(rows["stratum"])]
     strata = [name for name in strata if name != "all"] or strata
     figure = canvas(10, 8.4) if len(strata) == 2 else canvas(14, 4.6)
@@ -72,7 +67,6 @@ def _line(ax: Axes, groups: Any, label: str, style: dict[str, Any]) -> None:
 
 
 def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
-    """Changed answers pooled over positions, with the step of a machine that rounds the remainder."""
     bins = list(BINS)
     rows = rows.assign(times=rows["changed"] * rows["n"], at=rows["d"].map(bins.index))
     for stratum, (_, style) in zip(strata, (HYPOTHESES["prompt_only"], HYPOTHESES["local_carry"]), strict=False):

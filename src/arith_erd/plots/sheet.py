@@ -23,13 +23,10 @@ DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 class Sheet:
     """The description that a probe writes beside its rows, to ``probe.json``.
 
-    Attributes:
-        name: of the probe.
-        columns: kind of each column: ``text`` and ``integer`` say what was measured; ``number`` or a unit
-            (``accuracy``, ``correlation``, ``percent``) is a measure.
-        across: columns whose values become columns of the table.
-        counted: where a row is a single case, such as a wrong answer, the columns by which the table counts cases.
-        settings: of the probe, the task and the split, by group, as far as rows do not come from a run.
+    ``columns`` gives the kind of each column: ``text`` and ``integer`` say what was measured; ``number`` or a unit
+    (``accuracy``, ``correlation``, ``percent``) is a measure. The values of those in ``across`` become columns of the
+    table. Where a row is a single case, such as a wrong answer, the table counts cases by the columns in ``counted``.
+    ``settings`` are those of probe, task and split, as far as rows do not come from a run.
     """
 
     name: str
@@ -45,11 +42,7 @@ class Sheet:
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: if the text is no such description.
-        """
+        """The inverse of `to_json`; a ValueError if the text is no such description."""
         try:
             sheet = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
@@ -82,11 +75,7 @@ def _kind(values: "pd.Series[Any]") -> str:
 
 
 def tamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Escape and cut texts of a file that a table or a figure could not show.
-
-    Raises:
-        ValueError: if the name of a column is such a text.
-    """
+    """Escape and cut texts of a file that a table or a figure could not show; a ValueError for such a column name."""
     if bad := [column for column in map(str, rows) if excerpt(column) != column]:
         raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
     texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]
@@ -158,5 +147,4 @@ def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
 
 
 def seeds_note(seeds: int) -> str:
-    """A sentence on the numbers of a table, for its heading."""
     return "1 seed" if seeds == 1 else f"mean of {seeds} seeds" + (" and 95% interval" if seeds >= MIN_SEEDS else "")

@@ -35,11 +35,7 @@ def plain_text() -> Iterator[None]:
 
 
 def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of the first 60 lines of a panel, and what has to be said of the others.
-
-    Args:
-        lines: columns that tell one line from another.
-    """
+    """The rows of the first 60 lines of a panel, told apart by these columns, and what has to be said of the others."""
     there = rows[[*lines]].drop_duplicates()
     if len(there) <= MOST:
         return rows, ""
@@ -47,7 +43,6 @@ def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str
 
 
 def tidy(ax: Axes) -> None:
-    """No box, a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
@@ -74,7 +69,6 @@ def seeds_text(*tables: pd.DataFrame) -> str:
 
 
 def diamond(ax: Axes, x: float, y: float, color: str) -> None:
-    """Mark the paper's number."""
     ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
 
 
@@ -108,11 +102,7 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data.
-
-    Args:
-        name: of the figure; the ids inside depend on it.
-    """
+    """A figure as SVG, the same text for the same data; the ids inside depend on ``name``."""
     file = io.StringIO()
     with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})

@@ -197,11 +197,7 @@ class Amnesic(Probe):
     def _erase_randomly(
         self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, tuple[Eraser, float]]
     ) -> dict[Key, tuple[float, ...]]:
-        """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs.
-
-        Each control draws one orthonormal basis and one sign for each principal axis. Every erasure takes as many
-        directions of the basis as it needs.
-        """
+        """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
         accuracy, embedding = site.accuracy(pairs), site.x[pairs]
         by_rank: dict[int, list[float]] = {eraser.rank: [] for eraser, _ in erasers.values()}
         by_variance: dict[float, list[float]] = {removed: [] for _, removed in erasers.values()}
@@ -228,20 +224,16 @@ class Amnesic(Probe):
         }
 
     def notes(self) -> list[str]:
-        """For addition, the limits of its value probe, and the paper's number."""
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The main columns: variance removed, probe error and accuracy after erasure, and two of the controls."""
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy after each erasure, a panel for each site."""
         lines = ("concept", "method")
         return Course.of(rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Accuracy after each erasure, one panel per site: all pairs, unseen pairs, and the random controls."""
         title = f"{self.task.name}: sequence accuracy after erasing a concept"
         return draw_erasures(rows, title, published=self._is_the_papers())
 
@@ -293,7 +285,6 @@ def baseline(task: Task, z: Tensor) -> float:
 
 
 def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
-    """The chosen names; None means all known ones."""
     names = list(known) if chosen is None else [chosen] if isinstance(chosen, str) else list(dict.fromkeys(chosen))
     for name in names:
         if name not in known:

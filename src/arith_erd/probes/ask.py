@@ -35,15 +35,12 @@ class Answer:
     rows: pd.DataFrame
 
     def table(self) -> pd.DataFrame:
-        """The table of the command line: means over the seeds with 95% intervals."""
         return self.asked.table(self.rows)
 
     def figure(self) -> Figure:
-        """The figure that the command line writes as ``figure.png``."""
         return self.asked.figure(self.rows)
 
     def notes(self) -> list[str]:
-        """Sentences on the limits of the rows."""
         return self.asked.notes()
 
 
@@ -56,10 +53,8 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
     >>> figure = answer.figure()
 
-    Args:
-        name: of a file in ``conf/probe/``.
-        subjects: the networks; none for a probe of a task.
-        options: of the probe; ``task`` and ``split`` for a probe of a task.
+    ``name`` is that of a file in ``conf/probe/``; options are the probe's, with ``task`` and ``split`` for one of a
+    task.
 
     Raises:
         UserError: for an unknown probe, or an option that it refuses.
@@ -119,7 +114,6 @@ def answer(job: ProbeJob) -> None:
 
 
 def ask(job: ProbeJob, question: Question) -> None:
-    """Measure, write, show, log."""
     probe, name, folder = question.probe, question.name, question.folder
     require_writable("out" if job.out else "runs_dir", folder)
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
@@ -178,7 +172,6 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
 
 
 def _of_weights(job: ProbeJob) -> Question:
-    """The probe for networks from a checkpoint or a reference."""
     from ..interp.loading import load_checkpoint, load_references, load_state
 
     name = str(job.probe.name)

@@ -22,14 +22,6 @@ class Attention(Probe):
     A row is one entry: from position ``query`` (what it predicts in a decoder, what it is in an encoder) to position
     ``key``. ``weight`` is its mean over the pairs and ``spread`` its standard deviation: a head whose pattern depends
     on the operands has a large one. The weights of a query sum to 1 over the keys.
-
-    Args:
-        subjects: trained replicas of one task.
-        pairs: number of operand pairs; None for all.
-        seed: of the sample.
-
-    Raises:
-        UserError: if the network has no attention.
     """
 
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
@@ -59,7 +51,6 @@ class Attention(Probe):
             yield site, (pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy())
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
-        """Names of the queries and keys of a pattern of that size."""
         prompt, answer = self.task.prompt_names, self.task.answer_names
         given = ["<s>", *answer[:-1]]  # what the decoder reads where it predicts these
         if site.startswith("enc."):
@@ -81,14 +72,13 @@ class Attention(Probe):
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """How sharp attention is: the largest weight of each of the answer's positions, mean over these and heads."""
+        """How sharp attention is: the largest weight of each query, mean over the answer's positions and heads."""
         queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
         return Course.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A heat map for each head: queries down, keys across, the mean over pairs and seeds."""
         sites = list(rows["site"].unique())
         heads = sorted(rows["head"].unique())
         figure = canvas(1.5 * len(heads) + 1, 1.5 * len(sites) + 0.6)

@@ -44,7 +44,6 @@ class Ceilings(Probe):
                     yield self.row(self.task.name, ablation, subset, ceiling(prompt, completion, ablation))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Bars on a logarithmic axis, all pairs beside the validation set."""
         figure = canvas(6, 2.8)
         ax = figure.subplots()
         for offset, (subset, colour) in enumerate((("all", BLUE), ("validation", LIGHT))):

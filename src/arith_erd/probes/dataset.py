@@ -61,7 +61,6 @@ class Dataset(Probe):
         return figure
 
     def _title(self) -> str:
-        """``add, 7 bits, RandomSplit(fraction=0.25, seed=0)``."""
         options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
         digits = self.task.digits if self.task.bits > 1 else self.task.digits.removesuffix("s")
         return f"{self.task.name}, {self.task.bits} {digits}, {type(self.split).__name__}{options and f'({options})'}"

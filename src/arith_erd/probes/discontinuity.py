@@ -18,8 +18,7 @@ BLOCK = 32  # examples compared with all others at once
 def change_counts(task: Task) -> Array:
     """Counts (k * bits + 1, width + 1) of ordered pairs of examples by differing operand digits and answer digits.
 
-    In base 2 such a pair is an input and the flips that lead from it to another. The product of the one-hot codes of
-    two examples is the number of digits in which they agree. The time grows with the square of the table.
+    The product of the one-hot codes of two examples is the number of digits in which they agree.
     """
     examples = task.examples()
     operands = task.operand_digits(examples.operands)  # (N, k * bits)
@@ -60,6 +59,5 @@ class Discontinuity(Probe):
             yield dict(zip(self.columns, (self.task.name, i, j, float(value)), strict=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The appendix's table as a heat map, percentages by row; a cell without cases stays empty."""
         title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"
         return draw_discontinuities({title: rows}, digits=self.task.digits)

@@ -41,12 +41,8 @@ class Dose(Probe):
     move triggers no carry.
 
     Args:
-        subjects: trained replicas of one task that has a value.
-        site: layers: a name, a list of them, or ``all``.
-        method: one of the four, or a list of them.
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta.
-        seed: of the sample, the fits and the controls.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
@@ -82,18 +78,15 @@ class Dose(Probe):
                 yield {"seed": subject.seed} | row
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Share of whole answers that follow with the new answer's prefix, one column per delta: means over seeds."""
         shown = rows[rows["prefix"] == "target"]
         means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Whole answers that follow, right prefix given, mean over doses: a line for each site, a panel each method."""
         shown = rows[rows["prefix"] == "target"]
         return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Share of whole answers that follow, given the new prefix: one panel per method, one line per site."""
         rows = rows[rows["prefix"] == "target"]
         methods = [name for name in TITLES if name in set(rows["method"])]
         figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
@@ -126,11 +119,7 @@ class Dose(Probe):
 
 
 def valued(task: Task) -> CausalModel:
-    """The causal model of a task with a value to move.
-
-    Raises:
-        UserError: if it has none.
-    """
+    """The causal model of a task with a value to move; a `UserError` if it has none."""
     model = CausalModel(task)
     if not model.value:
         raise UserError(

@@ -17,13 +17,8 @@ class OverEpochs(Probe):
     """Another probe at several epochs of a run: its rows with a column ``epoch``, and the course of one measure.
 
     Networks are loaded one epoch at a time. If there is only one epoch, table and figure are those of the probe itself.
-
-    Args:
-        make: builds the probe for networks of one epoch.
-        load: the networks by epoch, 0 for the untrained ones.
-        epochs: ascending.
-        title: of the figure; the number of seeds follows.
-        reached: the epoch at which each seed reached 95%, None if it did not; the figure marks them.
+    ``make`` builds the probe for networks of one epoch, ``load`` gives these by epoch, 0 for the untrained ones;
+    ``reached`` is the epoch at which each seed reached 95%, for the figure.
     """
 
     def __init__(
@@ -74,5 +69,4 @@ class OverEpochs(Probe):
         return self.probe.files() if len(self.epochs) == 1 else {}
 
     def notes(self) -> list[str]:
-        """The notes at the last epoch."""
         return self.probe.notes()

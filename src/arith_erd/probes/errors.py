@@ -53,8 +53,7 @@ def longest_carry(task: Task, examples: Examples) -> Array | None:
 def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
     """Errors in value (M,) when each answer (N,) has its number of wrong digits, 1 .. width, at random places.
 
-    A wrong digit is drawn from all other digits. The sample has about 50,000 errors, is the same for the same input,
-    and uses each answer equally often.
+    About 50,000, the same for the same input; each answer counts equally often.
     """
     times = max(1, SAMPLES // len(answer))
     digits = np.tile(to_digits(answer, width, base), (times, 1))  # (M, width)
@@ -80,12 +79,10 @@ def octave(values: Array) -> Array:
 
 
 def _shares(bins: Array, number: int) -> Shares:
-    """Fraction of bins 0 .. number - 1 (number,)."""
     return np.bincount(bins, minlength=number) / len(bins)
 
 
 def _draw(ax: Axes, names: list[str], measured: Shares, random: Shares, label: str) -> None:
-    """Draw measured shares as bars, and those by chance as diamonds."""
     places = range(len(names))
     bars = ax.bar(places, measured, color=BLUE, alpha=0.85, width=0.7, label="measured")
     (line,) = ax.plot(places, random, "kD--", markerfacecolor="white", linewidth=0.9, markersize=5.5, label=label)
@@ -103,9 +100,6 @@ class Errors(Probe):
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
     longest run of carries, here 3; empty for a task without carries. ``subset`` is ``train`` or ``validation``,
     or ``all`` where no split is known.
-
-    Args:
-        subjects: trained replicas of one task.
     """
 
     columns: tuple[str, ...] = (
@@ -135,7 +129,6 @@ class Errors(Probe):
                 yield self.row(*example, *errors)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Number of wrong answers and their mean errors, by seed and subset."""
         lines = []
         for seed, name, size, wrong in self._by_subset(rows):
             means = [
@@ -163,9 +156,8 @@ class Errors(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Errors in value and in bits, as shares of all wrong answers, beside those of flips at random.
 
-        On the left each answer keeps its number of wrong bits, but any of them may be the wrong ones. On the right
-        each bit flips alone, with the probability at which a wrong answer has the measured mean number of wrong bits.
-        In other bases a digit changes to any other.
+        On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone,
+        with the probability at which a wrong answer has the measured mean number of wrong bits.
         """
         task, bit = self.task, self.task.digits.removesuffix("s")
         verb = "flipped" if task.base == 2 else "changed"

@@ -29,16 +29,9 @@ class Interchange(Probe):
     ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the
     prompt's token.
 
-    Take ``3 + 5`` at three bits and ``1 + 4``: at t = 1 the operands' bits have xor 1 and 0, the carries are 1 and 0.
-    If the activation of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then only the carry was passed on:
-    1 ^ 0 = 1. An answer of 0 means nothing or everything was.
-
     Args:
-        subjects: trained replicas of one task.
-        site: a name, a list of them, or ``all``.
         variable: of the task's causal model, a name or a list; None for all that predict different answers.
         sample: number of runs that are intervened on, the same everywhere.
-        seed: of these runs and their sources.
 
     Raises:
         UserError: for a site or variable that is not there.
@@ -73,20 +66,17 @@ class Interchange(Probe):
                 yield {"seed": subject.seed} | row
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
             "probe=subspaces and probe=dose can"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """By site and family, over all positions: the share of changed answers, and each variable's accuracy."""
         shown = rows[rows["site"].str.startswith("dec.")] if rows["site"].str.startswith("dec.").any() else rows
         means = _weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
         return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Answers that change by layer and position, one panel for each family of pairs and each stack."""
         task = self.subjects[0].task
         names = list(dict.fromkeys(rows["family"]))
         stacks = {stack: rows[rows["site"].str.startswith(stack)] for stack in COLOURS}
@@ -116,7 +106,6 @@ class Interchange(Probe):
 
 
 def _weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
-    """Means weighted by ``n``."""
     sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
     sums = sums.groupby(by, sort=False).sum(min_count=1)
     return sums[measures].div(sums["n"], axis=0)

@@ -24,14 +24,6 @@ class LogitLens(Probe):
     The embeddings of a layer replace those of the last layer, and the head's output is compared with the right token. A
     row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean
     probability of the right token, ``agreement`` the share of tokens that equal the whole network's.
-
-    Args:
-        subjects: trained replicas of one task.
-        pairs: number of operand pairs; None for all.
-        seed: of the sample.
-
-    Raises:
-        UserError: if the network has no decoder layers.
     """
 
     columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
@@ -64,17 +56,14 @@ class LogitLens(Probe):
                     yield self.row(subject.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Accuracy, mean over seeds: one row per site, one column per position."""
         wide = self._wide(rows)
         wide.columns = self.task.answer_names
         return wide.map("{:.3f}".format).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy, mean over the answer's positions, a line for each site."""
         return Course.of(rows, self.sheet("", rows), "accuracy", "site", label="right tokens, read with the head")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The same as a heat map."""
         wide = self._wide(rows)
         figure = canvas(1.6 + 0.55 * len(wide.columns), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()

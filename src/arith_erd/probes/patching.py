@@ -32,15 +32,9 @@ class Patching(Probe):
     ``position`` names what is patched: ``a0`` .. of the prompt, at ``enc.*`` and wherever a decoder-only network holds
     the prompt; ``r0`` .. of the answer, the position that predicts this token. ``answer_position`` is t.
 
-    At three bits, ``3 + 5 = 8`` corrupted in bit 0 of a is ``2 + 5 = 7``: all four answer tokens differ.
-
     Args:
-        subjects: trained replicas of one task.
-        site: one, several, or ``all`` layers.
         corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
             other operands.
-        pairs: number of clean examples.
-        seed: of the sample and the corruption.
     """
 
     columns = ("seed", "site", "position", "answer_position", "n", "recovered", "flipped")
@@ -67,18 +61,15 @@ class Patching(Probe):
                     yield self.row(subject.seed, site, position, t, *measures)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """``recovered`` over all answer tokens, in percent: a column for each position; means over the seeds."""
         wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{round(100 * x)}")
         return wide.rename_axis("%").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The largest share that one position recovers, a line for each site."""
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
         return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The table as heat maps: one for the encoder, and one for all other sites."""
         wide = self._wide(rows)
         encoder = [site for site in wide.index if site.startswith("enc.")]
         parts = [sites for sites in (encoder, list(wide.index.drop(encoder))) if sites]

@@ -46,15 +46,6 @@ class Prefix(Probe):
     tie counts as one half. The columns ``_where_differ`` are the same shares of the ``n_differ`` answers for which the
     hypotheses expect different bits; no tie is among them.
 
-    In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
-    network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0
-    instead of 1. The pair belongs to the stratum ``propagate``, a_0 != b_0.
-
-    Args:
-        subjects: trained replicas of one task.
-        draws: random prefixes of each pair.
-        seed: of those.
-
     Raises:
         UserError: if the answer is written in plain order, or a network has no site ``dec.embed``.
     """
@@ -110,14 +101,12 @@ class Prefix(Probe):
                 yield stratum, label, int(members.sum()), *shares, *of_all, count, *where_differ
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "if the answer does not depend on the prefix, that excludes prefix_carry and remainder; it does not "
             "distinguish a value from carries computed from the prompt (probe=interchange does)"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The share of changed answers by intervention and stratum, a column for each position: means over seeds."""
         whole = rows[rows["d"].isna()]
         means = whole.groupby(["intervention", "stratum", "position"], sort=False)["changed"].mean()
         wide = means.unstack("position").reset_index()
@@ -125,10 +114,8 @@ class Prefix(Probe):
         return shown.map(lambda x: "" if x != x else f"{x:.3f}" if isinstance(x, float) else x)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Changed answers by position for each intervention and stratum, and by |d| beside the hypotheses."""
         return draw_prefixes(rows, self.sample.task.name)
 
 
 def _share(what: Array) -> float | None:
-    """The mean, or None for an empty array."""
     return float(what.mean()) if len(what) else None

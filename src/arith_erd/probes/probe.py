@@ -31,9 +31,6 @@ class Probe(ABC):
     The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
     ``task``, ``split`` and ``subjects`` (trained networks). Its annotations are the rules of the options: a call with
     other values is a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
-
-    A probe owns its columns, its table and its figure. ``sheet`` describes the rows; the report lays out its tables by
-    that description and names no probe.
     """
 
     columns: tuple[str, ...]
@@ -65,8 +62,7 @@ class Probe(ABC):
     def course(self, rows: pd.DataFrame) -> Course:
         """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
 
-        By default the first measure, a line for each value of the first column that tells rows apart. A probe that
-        has something better to show overrides this.
+        By default the first measure, a line for each value of the first column that tells rows apart.
         """
         return Course.of(rows, self.sheet("", rows))
 
@@ -89,10 +85,7 @@ class Probe(ABC):
 
 
 def _checked(make: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that refuses options of another type than its annotations say.
-
-    Annotations are resolved at the first call, so a class may be defined before the types that it names.
-    """
+    """A constructor that refuses options of another type than its annotations say, resolved at the first call."""
 
     @functools.wraps(make)
     def construct(*arguments: Any, **options: Any) -> None:

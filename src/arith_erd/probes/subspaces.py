@@ -44,24 +44,17 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from: the mean of the accuracy on answers that the variable's interchange should change and on those that it should
-    not. Without one it is ``no_intervention``, 0.5 in a network that is always right; ``full_patch`` interchanges the
-    whole activation. ``chosen`` marks the smallest rank within 0.02 of the best on validation pairs. The other columns
-    are those of `interp.search.Found` and `Search.controls`.
+    from. The other columns are those of `interp.search.Found` and `Search.controls`.
 
     ``sum`` at position t predicts bit t of the source's sum. A late layer that holds only this bit passes at rank 1
     without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts
     the same bit as ``sum``; its search starts from other directions.
 
     Args:
-        subjects: trained replicas of one task.
-        site: a name, a list of them, or ``all``.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the task's causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
-        rank: of the subspace, or a list of them.
         train, validation, test, steps, random: see `interp.search.SearchConfig`.
-        seed: of pairs, searches and controls.
 
     Raises:
         UserError: for a site, position, variable or rank that is not there.
@@ -121,14 +114,12 @@ class Subspaces(Probe):
                         yield {name: values[name] for name in self.columns}
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
             "for the sum at rank 1, and so does any subspace where span is no larger than rank"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The chosen ranks, beside their controls."""
         chosen = rows[rows["chosen"] == 1]
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
         text = means[list(SHOWN)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=SHOWN)
@@ -136,13 +127,11 @@ class Subspaces(Probe):
         return text.reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy of the chosen rank, a line for each variable and position, a panel for each site."""
         chosen = rows[rows["chosen"] == 1]
         lines = ("variable", "position")
         return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The accuracy of each variable's chosen subspace beside its controls, a panel for each site and position."""
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
         across = min(len(panels), 3)
         down = -(-len(panels) // across)

@@ -28,13 +28,6 @@ class Transfer(Probe):
     without an intervention. With ``pair=same`` the number comes from position t of the same run, and the answer should
     not change.
 
-    Args:
-        subjects: trained replicas of one task that has a value.
-        site: a decoder layer, or a list of them.
-        method: ``slope``, ``das`` or ``whole``, or a list of them.
-        sample: number of pairs of runs.
-        seed: of the pairs and the searches.
-
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
     """
@@ -63,11 +56,9 @@ class Transfer(Probe):
                 yield {"seed": subject.seed} | row
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Interchanges between runs: source position against target position; means over seeds."""
         return _between_runs(rows).map(lambda x: f"{x:.2f}").reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A heat map for each site and method: source position against target position."""
         cells = list(_between_runs(rows).groupby(level=["site", "method"], sort=False))
         across = min(len(cells), 3)
         down = -(-len(cells) // across)
