@@ -155,9 +155,7 @@ class CounterfactualDataset:
         return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(
-        self,
-        shares: Sequence[float] = (0.5, 0.5),
-        disjoint: Literal["operands", "rows"] = "operands",
+        self, shares: Sequence[float] = (0.5, 0.5), disjoint: Literal["operands", "rows"] = "operands"
     ) -> "tuple[CounterfactualDataset, ...]":
         """Parts of the dataset, of the given shares of its size.
 
