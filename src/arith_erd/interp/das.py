@@ -85,13 +85,8 @@ def align(
         x: real activations (N, d), whitened with the tolerance `SPREAD`; the directions lie in the span of their axes.
         start: directions (d, j) to start from; random ones are added if j < rank, the last are dropped if j > rank.
         steps: of Adam, with a learning rate that falls from ``lr``, roughly in radians, to 0.
-
-    Raises:
-        ValueError: for a rank beyond the number of axes.
     """
-    if not 1 <= rank <= x.rank:
-        raise ValueError(f"rank {rank}: expected from 1 to {x.rank}, the axes along which the activations vary")
-    axes = x.axes.to(batches[0].source) if batches else x.axes  # (d, r)
+    axes = x.axes.to(batches[0].source)  # (d, r)
     with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
         torch.manual_seed(seed)
         turned = _Turned(_start(axes.T @ start.to(axes), rank, seed).cpu()).to(axes.device)

@@ -20,6 +20,7 @@ Base and source are teacher forced, each with its own right answer. Only the bas
 position or at all, wholly or in a subspace.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -158,24 +159,19 @@ def effects(
             resumed = activations.resume(site, base, task.width)
             answers = range(task.width) if t is None else [activations.digit(t)]
             encoder = len(activations.read_at(site, 0)) > 1
-            changed = None
-            for place in [None, *(range(activations.x[site].shape[1]) if encoder else answers)]:
-                value = activations.at(site, source, place)
-                tokens = resumed([Interchange(site, place, None, value)]).argmax(-1)
-                flipped = (tokens != before)[counted].double().mean(0)
-                if changed is None:
-                    changed = flipped
-                    continue
-                token = _own_token(causal_model, int(place or 0), base, source) if encoder else None
-                agree = {v: (tokens == of)[counted].double().mean(0) for v, of in said.items()}
-                agree["token"] = torch.full_like(flipped, torch.nan)
-                if token is not None:
-                    agree["token"] = (tokens == activations.right(token))[counted].double().mean(0)
-                for answer in answers if encoder else [int(place or 0)]:
+            whole = activations.at(site, source)
+            by_all = resumed([Interchange(site, None, None, whole)]).argmax(-1) != before
+            for place in range(whole.shape[1]) if encoder else answers:
+                tokens = resumed([Interchange(site, place, None, whole)]).argmax(-1)
+                right = {"flipped": tokens != before, "flipped_by_all": by_all}
+                right |= {f"iia_{v}": tokens == of for v, of in said.items()}
+                if encoder:
+                    of_token = _own_token(causal_model, place, base, source)
+                    right["iia_token"] = tokens == activations.right(of_token)
+                shares = {key: of[counted].double().mean(0) for key, of in right.items()}
+                for answer in answers if encoder else [place]:
                     where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
-                    shares = {"flipped": flipped, "flipped_by_all": changed}
-                    shares |= {f"iia_{v}": share for v, share in agree.items()}
-                    yield where | {key: float(share[answer]) for key, share in shares.items()}
+                    yield {**where, "iia_token": math.nan, **{key: float(of[answer]) for key, of in shares.items()}}
 
 
 def _own_token(causal_model: CausalModel, place: int, base: Array, source: Array) -> Array:

@@ -47,8 +47,9 @@ class Intervention:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors; a run keeps gradients if one of them requires them."""
-        return ()
+        """What it holds; gradients are kept if one of them requires them."""
+        held = [x.directions if isinstance(x, Subspace) else x for x in vars(self).values()]
+        return tuple(x for x in held if isinstance(x, Tensor))
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape.
@@ -78,10 +79,6 @@ class Replace(Intervention):
 
     value: Tensor
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.value,)
-
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         return _of_batch(self.value, x, at, rows, count).expand_as(x)
 
@@ -91,10 +88,6 @@ class Steer(Intervention):
     """The value added to what the site gives."""
 
     value: Tensor
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.value,)
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         return x + _of_batch(self.value, x, at, rows, count)
@@ -113,11 +106,6 @@ class Interchange(Intervention):
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """The same, with the source runs' activations at the site."""
         return replace(self, source=cache[self.site])
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        found = (self.source, None if self.subspace is None else self.subspace.directions)
-        return tuple(x for x in found if x is not None)
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         if self.source is None:

@@ -102,13 +102,8 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
 def short_name(job: Job) -> str:
     """``add-transformer``: what `load_pretrained` calls the networks of a job."""
     split, ablation = job.names["split"], job.ablation.name
-    parts = [
-        job.names["task"],
-        "" if split == "random" else split,
-        job.model.name,
-        "" if ablation == "none" else ablation,
-    ]
-    return "-".join(part for part in parts if part)
+    named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    return "-".join(filter(None, named))
 
 
 def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
@@ -139,11 +134,6 @@ def find_runs(pattern: str) -> list[Path]:
     if not (paths := matching(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     return paths
-
-
-def load_runs(pattern: str) -> list[tuple[Path, Hooked]]:
-    """Every seed of every run that a folder or a glob names, each with its run directory."""
-    return [(path, subject) for path in find_runs(pattern) for subject in load_seeds(path)]
 
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
@@ -193,11 +183,11 @@ def _state(
 ) -> dict[str, Tensor]:
     """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
+    # Between two renames there is only the previous checkpoint.
+    checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
     try:
         if weights.is_file():
             return checked_state(load_file(weights), shapes, str(run.path))
-        # Between two renames there is only the previous one.
-        checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
         if checkpoint.is_file():
             saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}

@@ -86,12 +86,11 @@ class Found:
     @property
     def best_control(self) -> float:
         """The highest accuracy among random, sign-flipped and untrained subspaces."""
-        scores = [self.controls.get(name, math.nan) for name in COMPETING]
-        return max(score for score in scores if not math.isnan(score))
+        return float(np.nanmax([self.controls.get(name, math.nan) for name in COMPETING]))
 
     @property
     def decoy(self) -> float:
-        """The accuracy of a search in a network that computes the answer otherwise; NaN if there is none."""
+        """The accuracy in a network that computes the answer otherwise; NaN if there is none."""
         return self.controls.get("iia_decoy", math.nan)
 
 

@@ -7,19 +7,15 @@ prompt precedes these in all layers but the last.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import UserError
 
-
-class HasSites(Protocol):
-    """A network as `Hooked` sees it."""
-
-    @property
-    def sites(self) -> Mapping[str, nn.Module]: ...
+if TYPE_CHECKING:
+    from .hooked import Hooked
 
 
 def layers(sites: Iterable[str]) -> list[str]:
@@ -47,7 +43,7 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.s
         raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
 
 
-def chosen_sites(models: Sequence[HasSites], site: str | Sequence[str]) -> list[str]:
+def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str]) -> list[str]:
     """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; a `UserError` if one is missing."""
     sites = layers(models[0].sites) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
     for model in models:

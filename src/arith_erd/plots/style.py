@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -86,6 +89,32 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
         fontsize=9,
         handlelength=2.8,
     )
+
+
+def heat_map(
+    ax: Axes,
+    values: npt.NDArray[np.floating],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    norm: Normalize | None = None,
+    cmap: str = "Blues",
+    numbers: str | None = None,
+) -> None:
+    """Draw values (rows, columns) as cells, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
+
+    ``numbers`` is a format such as ``.2f`` to write into each cell.
+    """
+    norm = norm or Normalize(0, 1)
+    ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0, labelsize=8, colors=GREY)
+    ax.spines[:].set_visible(False)
+    if numbers is None:
+        return
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            write_in_cell(ax, i, j, f"{value:{numbers}}", norm(value) > 0.6, 7)
 
 
 def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: float) -> None:

@@ -15,21 +15,8 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from ..errors import UserError, bad_value
-from ..interp.erasure import (
-    SINGLE,
-    Eraser,
-    Whitened,
-    flip_signs,
-    inlp,
-    leace,
-    mean_projection,
-    project_away,
-    project_away_variance,
-    random_basis,
-    refit,
-    variance_removed,
-    whiten,
-)
+from ..interp import erasure
+from ..interp.erasure import SINGLE, Eraser, Whitened, refit, whiten
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
@@ -37,13 +24,13 @@ from ..models import Transformer
 from ..plots.course import Course
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
-from .probe import Natural, Positive, Probe
+from .probe import Natural, Positive, Probe, listed
 
 Key = tuple[str, str]  # concept, method
 METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
-    "inlp": inlp,
-    "mean_projection": lambda x, z, iterations: mean_projection(x, z),
-    "leace": lambda x, z, iterations: leace(x, z),
+    "inlp": erasure.inlp,
+    "mean_projection": lambda x, z, iterations: erasure.mean_projection(x, z),
+    "leace": lambda x, z, iterations: erasure.leace(x, z),
 }
 SAMPLE = 1024  # pairs on which random erasures are measured
 ROUNDING = 1e-6
@@ -94,13 +81,7 @@ class Amnesic(Probe):
     The paper reports 0.13% for the value of addition at ``dec.3``; ``docs/found/amnesic.md`` has what was found.
 
     Args:
-        subjects: trained replicas of one task.
-        site: where to erase: a name, a list of them, or ``all``.
-        concept: of ``Task.concepts``: a name, a list of them, or None for all.
-        method: ``inlp``, ``mean_projection``, ``leace``: one, a list of them, or None for all.
-        iterations: of INLP.
-        controls: random erasures of each kind.
-        seed: of the random directions, the halves and the 1,024 pairs.
+        concept, method: a name, a list of them, or None for all.
         tolerance: principal axes that vary less than this, as a fraction of the most varied, hold rounding errors of
             float32 and no data (see `whiten`). At 1e-12 they count as data. At ``dec.3`` of the authors' weights more
             than 99.99% of the squared norm of the first INLP direction then lies in these axes, and the probe's error
@@ -111,25 +92,8 @@ class Amnesic(Probe):
     """
 
     columns = (
-        "seed",
-        "site",
-        "concept",
-        "method",
-        "iterations",
-        "rank",
-        "variance_removed",
-        "probe_error_before",
-        "probe_error_after",
-        "seq_acc_before",
-        "seq_acc_after",
-        "seq_acc_after_unseen",
-        "control_rank_mean",
-        "control_rank_min",
-        "control_variance_mean",
-        "control_variance_min",
-        "control_signs_mean",
-        "control_signs_min",
-        "baseline_operand_bits",
+        *("seed", "site", "concept", "method", "iterations", "rank", "variance_removed"),
+        *("probe_error_before", "probe_error_after", *ACCURACIES, "baseline_operand_bits"),
     )
     units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACIES, "accuracy")}
 
@@ -144,23 +108,15 @@ class Amnesic(Probe):
         seed: Natural = 0,
         tolerance: Annotated[float, Field(ge=0, lt=1)] = SINGLE,
     ) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
         self.concepts = _choose("concept", concept, self.task.concept_names)
         self.methods = _choose("method", method, METHODS)
-        self.iterations = iterations
-        self.controls = controls
-        self.seed = seed
-        self.tolerance = tolerance
+        self.iterations, self.controls, self.seed, self.tolerance = iterations, controls, seed, tolerance
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        pairs = self.task.examples()
-        targets = {
-            name: torch.as_tensor(z)
-            for name, z in self.task.concepts(*pairs.operands.T).items()
-            if name in self.concepts
-        }
+        concepts = self.task.concepts(*self.task.examples().operands.T)
+        targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
         for subject, site in product(self.subjects, self.sites):
             for (concept, method), measures in self._erase(Site(subject, site), targets).items():
@@ -179,7 +135,7 @@ class Amnesic(Probe):
         for (concept, z), method in product(targets.items(), self.methods):
             eraser, eraser_seen = (METHODS[method](x_, z_, self.iterations) for x_, z_ in ((x, z), (x_seen, z[seen])))
             erased = eraser(site.x)
-            erasers[concept, method] = eraser, variance_removed(site.x, erased)
+            erasers[concept, method] = eraser, erasure.variance_removed(site.x, erased)
             measures[concept, method] = (
                 probe_error(z, refit(x, z)),
                 probe_error(z, refit(x, z, eraser, self.tolerance)),
@@ -205,15 +161,15 @@ class Amnesic(Probe):
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         hidden = not sys.stdout.isatty()
         for _ in track(range(self.controls), f"{site.name}: random controls", transient=True, disable=hidden):
-            basis = random_basis(embedding.shape[1], generator)
+            basis = erasure.random_basis(embedding.shape[1], generator)
             for rank, found in by_rank.items():
-                found.append(accuracy(project_away(x, basis[:, :rank])(embedding)))
+                found.append(accuracy(erasure.project_away(x, basis[:, :rank])(embedding)))
             for removed, found in by_variance.items():
-                found.append(accuracy(project_away_variance(x, basis, removed)(embedding)))
+                found.append(accuracy(erasure.project_away_variance(x, basis, removed)(embedding)))
             state = signs.get_state()
             for key, (eraser, _) in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
-                by_signs[key].append(accuracy(flip_signs(x, eraser, signs)(embedding)))
+                by_signs[key].append(accuracy(erasure.flip_signs(x, eraser, signs)(embedding)))
         return {
             key: tuple(
                 float(f(found))
@@ -253,9 +209,8 @@ class Site:
         self.shape = cache[name].shape[1:]
         self.x = cache[name].flatten(1).cpu()  # (N, d)
         if not self.x.isfinite().all():
-            raise UserError(
-                f"{model.name}: embeddings of seed {model.seed} at probe.site={name} contain NaN or infinity"
-            )
+            what = f"embeddings of seed {model.seed} at probe.site={name}"
+            raise UserError(f"{model.name}: {what} contain NaN or infinity")
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
@@ -285,7 +240,7 @@ def baseline(task: Task, z: Tensor) -> float:
 
 
 def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
-    names = list(known) if chosen is None else [chosen] if isinstance(chosen, str) else list(dict.fromkeys(chosen))
+    names = list(known) if chosen is None else listed(chosen)
     for name in names:
         if name not in known:
             raise bad_value(f"probe.{key}", name, f"null for all, or some of {', '.join(known)}")

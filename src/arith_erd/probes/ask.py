@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,17 +71,13 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """A probe, the networks or the task that it is about, and the folder of the answer."""
+    """A probe, the name of its answer and the folder for it; the networks to log, and their run if there is one."""
 
     probe: Probe
-    name: str
-    """Of the answer: ``errors``, or ``errors-epochs`` over several epochs."""
+    name: str  # ``errors``, or ``errors-epochs`` over several epochs
     folder: Path
-    """For ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be."""
-    subjects: Sequence["Hooked"] = field(default=())
-    """Whose rows go to the logger."""
+    subjects: Sequence["Hooked"] = ()
     run: Run | None = None
-    """The run of the networks; None if they come from elsewhere."""
 
 
 def answer(job: ProbeJob) -> None:
@@ -93,11 +89,7 @@ def answer(job: ProbeJob) -> None:
         UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
     """
     name = str(job.probe.name)
-    sources = [
-        f"{key}={value}"
-        for key, value in (("run", job.run), ("checkpoint", job.checkpoint), ("reference", job.reference))
-        if value
-    ]
+    sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
         raise UserError(f"epoch={job.resolved['epoch']}: expected with run=, a run that kept its weights over time")
     if "subjects" not in job.needs:
@@ -138,16 +130,13 @@ def ask(job: ProbeJob, question: Question) -> None:
 
 def _of_runs(job: ProbeJob) -> Iterator[Question]:
     """The probe for each run. Runs that lack an epoch are refused before the first is asked."""
-    from ..interp.loading import (
-        chosen_epochs,  # these load torch, which a question about a task does not need
-        find_runs,
-        load_seeds,
-    )
+    # These load torch, which a question about a task does not need.
+    from ..interp.loading import chosen_epochs, find_runs, load_seeds
     from .epochs import OverEpochs
 
     if job.typed:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
-    make = partial(_build, job)
+    make = _maker(job)
     runs = [Run(path) for path in find_runs(str(job.run))]
     chosen: list[list[int]] = []
     for run in runs:
@@ -180,19 +169,18 @@ def _of_weights(job: ProbeJob) -> Question:
         raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         subjects = load_references(job.reference, job.seeds, job.task)
+    elif not any(override.startswith("task") for override in job.typed):
+        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
+    elif job.model is None:
+        subjects = [load_checkpoint(str(job.checkpoint), job.task)]
     else:
-        if not any(override.startswith("task") for override in job.typed):
-            raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
-        if job.model is None:
-            subjects = [load_checkpoint(str(job.checkpoint), job.task)]
-        else:
-            subjects = [load_state(str(job.checkpoint), job.task, job.network)]
+        subjects = [load_state(str(job.checkpoint), job.task, job.network)]
     folder = _folder_name(job, [] if job.reference is not None else ["task"])
-    return Question(_build(job, subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
+    return Question(_maker(job)(subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
 
 
-def _build(job: ProbeJob, subjects: Sequence["Hooked"]) -> Probe:
-    return job.probe.build(Probe, subjects=subjects)
+def _maker(job: ProbeJob) -> Callable[[Sequence["Hooked"]], Probe]:
+    return lambda subjects: job.probe.build(Probe, subjects=subjects)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:

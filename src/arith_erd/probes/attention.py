@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import INK, canvas
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from ..plots.style import INK, canvas, heat_map
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class Attention(Probe):

@@ -11,8 +11,7 @@ from ..interp.counterfactuals import distinct, families
 from ..interp.hooked import Hooked
 from ..interp.interchange import effects
 from ..interp.sites import chosen_sites
-from ..plots.heat import heat_map
-from ..plots.style import TASKS, canvas, headline, seeds_text
+from ..plots.style import TASKS, canvas, headline, heat_map, seeds_text
 from .probe import Natural, Positive, Probe, listed
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}

@@ -12,10 +12,8 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import canvas, headline, seeds_text
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from ..plots.style import canvas, headline, heat_map, seeds_text
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class LogitLens(Probe):

@@ -14,11 +14,9 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import GREY, canvas, seeds_text
+from ..plots.style import GREY, canvas, heat_map, seeds_text
 from ..tasks import Examples, Task
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class Patching(Probe):

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
@@ -12,6 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 from ..errors import refused
 from ..plots.course import Course
 from ..plots.sheet import Sheet, tabulate
+from ..tasks import Examples, Task
 
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -105,3 +107,12 @@ def _validated(make: Callable[..., None]) -> Callable[..., None]:
 def listed(chosen: Any) -> list[Any]:
     """One value or several, as a list without repetition."""
     return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
+
+
+def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
+    """``count`` different examples in random order, or the whole table if it is None or larger than that."""
+    table = task.examples()
+    if count is None or count >= len(table):
+        return table
+    chosen = np.random.default_rng(seed).permutation(len(table))[:count]
+    return task.examples(*table.operands[chosen].T)

@@ -11,8 +11,7 @@ from ..errors import bad_value
 from ..interp.dose import transfers
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
-from ..plots.heat import heat_map
-from ..plots.style import TASKS, canvas, headline, seeds_text
+from ..plots.style import TASKS, canvas, headline, heat_map, seeds_text
 from .dose import TITLES, valued
 from .probe import Natural, Positive, Probe, listed
 
