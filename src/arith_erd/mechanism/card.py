@@ -29,6 +29,7 @@ FOLLOWED = 0.01
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only prefixes and prompt positions were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
+LIMIT = f"the limit is {NEAR:g}"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
@@ -81,41 +82,36 @@ class NetworkCard(_Frozen):
             return f"Verdict: none, since {NO_VERDICT}."
         least = min(self.distances.values())
         if self.verdict == "none":
-            count = COUNTS[len(self.distances)] if len(self.distances) < len(COUNTS) else str(len(self.distances))
-            return (
-                f"Verdict: none of the {count} algorithms fits: the nearest is at {least:.2f}, the limit is {NEAR:g}."
-                if least > NEAR
-                else f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
-            )
+            if least <= NEAR:
+                return f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
+            count = dict(enumerate(COUNTS)).get(len(self.distances), str(len(self.distances)))
+            return f"Verdict: none of the {count} algorithms fits: the nearest is at {least:.2f}, {LIMIT}."
         if self.verdict == "undecided":
-            return (
-                f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, the limit is {NEAR:g}."
-            )
+            return f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, {LIMIT}."
         name = self.nearest if self.verdict == "mixed" else self.verdict
-        return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, the limit is {NEAR:g}."
+        return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, {LIMIT}."
 
     def _prefixes(self) -> str:
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         return f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
 
     def _steering(self) -> str:
-        followed = zip(STEERED.values(), self._followed(), strict=True)
-        parts = [f"{name} is followed by {_numbered(at)}" for name, at in followed]
-        return f"Steering: {'; '.join(parts)}."
+        return (
+            f"Steering: {'; '.join(f'{STEERED[name]} is followed by {at}' for name, at in self._followed().items())}."
+        )
 
-    def _followed(self) -> list[list[int]]:
-        return [[bit.position for bit in self.bits if name in bit.follows] for name in STEERED]
+    def _followed(self) -> dict[str, str]:
+        return {name: _numbered([bit.position for bit in self.bits if name in bit.follows]) for name in STEERED}
 
     def row(self, sites: Sequence[str]) -> dict[str, str]:
         """The network's line of a table, with no empty cell; ``sites`` in the order in which they run."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
-        followed = zip(STEERED, self._followed(), strict=True)
         return {
             "seed": str(self.seed),
             "verdict": self.verdict,
             "right": f"{self.accuracy:.1%}",
             "nearest, distance": nearest,
-            "steering that answers follow": "; ".join(f"{name}: {_numbered(at)}" for name, at in followed),
+            "steering that answers follow": "; ".join(f"{name}: {at}" for name, at in self._followed().items()),
             "a random prefix changes": _changed(self.bits, "follows_prefix"),
             "an ablated last token changes": _changed(self.bits, "needs_prefix"),
             "the carry appears": _appears([bit.appears.get("carry") for bit in self.bits], sites),

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..bits import ZERO, Array, from_bits
 from ..interp.causal_model import CausalModel
-from ..interp.hooked import Hooked
+from ..interp.hooked import Hooked, Resumed
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
 from .prefixes import Sample
@@ -49,10 +49,6 @@ class Score:
     should: float
     should_not: float
     halves: tuple[float, float]
-
-    @property
-    def informedness(self) -> float:
-        return self.should - self.should_not
 
 
 @dataclass(frozen=True)
@@ -240,31 +236,26 @@ def steer_beyond(
         carry = sample.values["carry"][:, t]
         total = sample.values["a_bit"][:, t] + sample.values["b_bit"][:, t] + carry
         leaves = np.where(carry == 1, total == 3, total == 0)
-        steered = _Steered(model, sample, site, t)
-        changed = steered.bits(2 * carry - 1, direction) != steered.bits(0 * carry, direction)
-        empty = _Steered(model, Sample.of(adder, sample.examples.operands[total == 0]), site, t)
-        flips = np.minimum(empty.flips(direction), MOST_FLIPS)
+        resumed = model.resume_from(site, sample.examples)
+        changed = _bits(resumed, t, 2 * carry - 1, direction) != _bits(resumed, t, 0 * carry, direction)
+        empty = Sample.of(adder, sample.examples.operands[total == 0])
+        resumed = model.resume_from(site, empty.examples)
+        flips = np.minimum(_flips(resumed, t, len(empty), direction), MOST_FLIPS)
         other = torch.from_numpy(rng.standard_normal(len(direction)))
-        random = empty.flips(other / other.norm() * direction.norm())
+        random = _flips(resumed, t, len(empty), other / other.norm() * direction.norm())
         shares = tuple(_share(flips == number) for number in range(MOST_FLIPS + 1))
         yield BeyondRange(site, t, _share(changed[~leaves]), _share(changed[leaves]), shares, _share(random > 0))
 
 
-class _Steered:
-    """Runs of N examples, resumed with position t of a site steered."""
+def _bits(resumed: Resumed, t: int, carries: np.ndarray, direction: Tensor) -> Array:
+    """Bit t (N,) after so many carries (N,) at position t."""
+    step = torch.from_numpy(carries)[:, None] * direction
+    found: Array = resumed([Steer(resumed.site, t, step)])[:, t].argmax(dim=-1).cpu().numpy() - ZERO
+    return found
 
-    def __init__(self, model: Hooked, sample: Sample, site: str, t: int) -> None:
-        self.site, self.t, self.count = site, t, len(sample)
-        self.resumed = model.resume_from(site, sample.examples)
 
-    def bits(self, carries: np.ndarray, direction: Tensor) -> Array:
-        """Bit t (N,) after so many carries (N,)."""
-        step = torch.from_numpy(carries)[:, None] * direction
-        found: Array = self.resumed([Steer(self.site, self.t, step)])[:, self.t].argmax(dim=-1).cpu().numpy() - ZERO
-        return found
-
-    def flips(self, direction: Tensor) -> Array:
-        """How often bit t (N,) changes along `CARRIES`."""
-        bits = np.stack([self.bits(np.full(self.count, number), direction) for number in CARRIES])
-        found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
-        return found
+def _flips(resumed: Resumed, t: int, count: int, direction: Tensor) -> Array:
+    """How often bit t (N,) changes along `CARRIES`."""
+    bits = np.stack([_bits(resumed, t, np.full(count, number), direction) for number in CARRIES])
+    found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
+    return found

@@ -48,8 +48,7 @@ class Searched:
     def passes(self) -> bool:
         """Whether it carries the variable, and no control does nearly as well; a full patch must not do worse."""
         found = self.found
-        enough = max(PASSES, found.best_control + CLEAR)
-        strong = found.strength_full >= found.strength - CLEAR
+        enough, strong = max(PASSES, found.best_control + CLEAR), found.strength_full >= found.strength - CLEAR
         return self.told and found.iia >= enough and strong and found.span > found.rank
 
     def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
@@ -69,9 +68,8 @@ class Searched:
     def sentence(self) -> str:
         found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
         verb = "carries" if self.passes else "does not carry"
-        claim = (
-            f"{where} {verb} {self.variable}" if self.told else f"cannot tell whether {where} carries {self.variable}"
-        )
+        claim = f"{where} {verb} {self.variable}"
+        claim = claim if self.told else f"cannot tell whether {where} carries {self.variable}"
         control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
         return f"{claim}: {found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
 
@@ -145,9 +143,8 @@ class Evidence:
                 f"from runs with the same token there changes at most {mixed:.1%} of the answers"
             )
         if not self.dosed.empty:
-            followed = max(0.0, self.followed)
-            best = "best site, minimum over doses"
-            sentences.append(f"{followed:.0%} of the whole answers follow a shifted sum ({best})")
+            followed = f"{max(0.0, self.followed):.0%} of the whole answers follow a shifted sum"
+            sentences.append(f"{followed} (best site, minimum over doses)")
         return [*sentences, *(one.sentence() for one in self.searched)]
 
 

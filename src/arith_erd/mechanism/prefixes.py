@@ -97,17 +97,9 @@ class Reading:
     prefix: Array | None
 
 
-@dataclass(frozen=True)
-class Readings:
-    """The tokens (N, m) after right prefixes, and those after wrong ones."""
-
-    clean: Array
-    changed: list[Reading]
-
-
 @torch.no_grad()
-def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> Readings:
-    """Every intervention at every position, for all N examples; ``draws`` random prefixes of each."""
+def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> tuple[Array, list[Reading]]:
+    """The tokens (N, m) after right prefixes, and the readings after each intervention; ``draws`` are random."""
     prompt, answer_in = model.inputs(examples)
     mean = mean_embedding(model, prompt, answer_in.shape[1])
 
@@ -126,7 +118,7 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
         changed.append(Reading(t, "start", tokens(start)[:, t], None))
     for given in random_prefixes(answer_in, draws, seed):
         changed += _readings("random", 1, tokens(given), given)
-    return Readings(tokens(answer_in), changed)
+    return tokens(answer_in), changed
 
 
 def mean_embedding(model: Hooked, prompt: Tensor, width: int) -> Tensor:

@@ -111,11 +111,11 @@ def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
 
 
 def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
-    readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
+    clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
     found: dict[tuple[str, int], list[Array]] = {}
-    for reading in readings.changed:
+    for reading in readings:
         t = reading.position
-        changed = reading.tokens != readings.clean[:, t]
+        changed = reading.tokens != clean[:, t]
         if reading.intervention in BESIDE:
             found.setdefault((reading.intervention, t), []).append(changed)
         if reading.intervention == "flip":
@@ -163,7 +163,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     rng = np.random.default_rng(seed)
     agreed = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
     nothing, everything = np.zeros(task.width), np.ones(task.width)
-    no_carry = _where_measurable(task, 0.0)
+    no_carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 0.0, np.nan)
     flips = {"flip_propagate": nothing, "flip_settled": nothing}
     prompt = agreed["prompt_only"] | flips
     followed = _followed(task, count, rng)
@@ -185,7 +185,8 @@ def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     agreed = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
     nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
     flips = {"flip_propagate": unknown, "flip_settled": unknown}
-    steered = {"carry": _where_measurable(task, 1.0), "value": nothing, "value_of_remainder": nothing}
+    carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 1.0, np.nan)
+    steered = {"carry": carry, "value": nothing, "value_of_remainder": nothing}
     return {name: agreed[name] | flips | steered for name in POST_HOC}
 
 
@@ -203,25 +204,17 @@ def _agreement(
     return found
 
 
-def _where_measurable(task: Add, value: float) -> np.ndarray:
-    return np.array([value if _measurable("carry", t, task.width) else np.nan for t in range(task.width)])
-
-
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
     """How well machines that store a sum follow its steps, by either prediction: machine -> components."""
     sample = Sample.draw(CausalModel(task), count, rng)
     delta = draw_shifts(sample, rng)
     bits = {test: shifted_bits(sample, delta, test) for test in ("value", "remainder")}
-    result: dict[str, Signature] = {}
-    for machine in bits:
-        result[machine] = {}
-        for component, test in (("value", "value"), ("value_of_remainder", "remainder")):
-            share = np.full(task.width, np.nan)
-            for t in range(task.width):
-                clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
-                old = sample.values["answer"][clear, t]
-                changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
-                if wanted.any() and not wanted.all():
-                    share[t] = changed[wanted].mean() - changed[~wanted].mean()
-            result[machine][component] = share
-    return result
+
+    def share(machine: str, test: str, t: int) -> float:
+        clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
+        old = sample.values["answer"][clear, t]
+        changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
+        return changed[wanted].mean() - changed[~wanted].mean() if wanted.any() and not wanted.all() else np.nan
+
+    shares = {(m, test): np.array([share(m, test, t) for t in range(task.width)]) for m in bits for test in bits}
+    return {m: {"value": shares[m, "value"], "value_of_remainder": shares[m, "remainder"]} for m in bits}

@@ -52,7 +52,7 @@ class Verdict:
 def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     squares = {name: _squares(measured.components, signature) for name, signature in expected.items()}
     mixtures = {
-        f"{low} below bit {border}, {high} from there": _join(squares[low], squares[high], border)
+        f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
         for low, high in permutations(squares, 2)
         for border in BORDERS
     }
@@ -74,7 +74,8 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {RIGHT:.0%}")
     elif distance > NEAR:
         of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
-        name = "none" if of_prefixes > NEAR or _any_effect(measured) else "undecided"
+        effect = max(np.nanmax(measured.components[name], initial=-1) for name in STEERING)
+        name = "none" if of_prefixes > NEAR or effect >= EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         reasons += [_nearest_by(part, squares) for part in PARTS] if name == "none" else [NO_EFFECT]
     elif name == best and rivals:
@@ -107,10 +108,6 @@ def _squares(measured: Signature, expected: Signature) -> np.ndarray:
     return np.stack([(found - wanted) ** 2 for found, wanted in pairs])
 
 
-def _join(low: np.ndarray, high: np.ndarray, border: int) -> np.ndarray:
-    return np.concatenate([low[:, :border], high[:, border:]], axis=1)
-
-
 def _distance(squares: np.ndarray) -> float:
     return max(_part(squares, part) for part in PARTS)
 
@@ -123,10 +120,6 @@ def _part(squares: np.ndarray, part: str) -> float:
         return 0.0
     means = np.where(known, squares[PARTS[part]], 0).sum(0)[counts > 0] / counts[counts > 0]
     return float(np.sqrt(means.mean())) / LIMITS[part]
-
-
-def _any_effect(measured: Measured) -> bool:
-    return any(np.nanmax(measured.components[name], initial=-1) >= EFFECT for name in STEERING)
 
 
 def _nearest_by(part: str, squares: dict[str, np.ndarray]) -> str:

@@ -1,7 +1,7 @@
 """Where does each attention head look?"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,9 @@ class Attention(Probe):
     """
 
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
-    units: ClassVar[dict[str, str]] = {}
 
     def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
         self.sites = [site for site in subjects[0].sites if site.endswith("pattern")]
         if not self.sites:
@@ -35,18 +33,14 @@ class Attention(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            for site, (mean, spread) in self._patterns(subject):
+            for site in self.sites:  # one at a time, since the patterns of a sample are large
+                _, cache = subject.run_with_cache(self.pairs, [site], prompt_too=True)
+                pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
+                mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
                 queries, keys = self._names(site, *mean.shape[1:])
                 for (head, i, j), weight in np.ndenumerate(mean):
                     of_pairs = float(weight), float(spread[head, i, j])
                     yield self.row(subject.seed, site, head + 1, queries[i], keys[j], *of_pairs)
-
-    def _patterns(self, model: Hooked) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        """Mean and standard deviation (nh, T, S) of each pattern."""
-        for site in self.sites:  # one at a time, since the patterns of a sample are large
-            _, cache = model.run_with_cache(self.pairs, [site], prompt_too=True)
-            pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
-            yield site, (pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy())
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
         prompt, answer = self.task.prompt_names, self.task.answer_names
@@ -85,9 +79,7 @@ class Attention(Probe):
         keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
         for i, site in enumerate(sites):
             for j, head in enumerate(heads):
-                table = mean[site, head].unstack("key", sort=False)
-                table = table[keys[site]]
-                ax = grid[i, j]
+                table, ax = mean[site, head].unstack("key", sort=False)[keys[site]], grid[i, j]
                 heat_map(ax, table.to_numpy(), list(table.index), list(table.columns))
                 ax.tick_params(labelsize=4.5, pad=1)
                 ax.tick_params(axis="x", rotation=90)

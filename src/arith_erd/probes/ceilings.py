@@ -31,8 +31,7 @@ class Ceilings(Probe):
     across = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
-        self.task = task
-        self.split = split
+        self.task, self.split = task, split
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()

@@ -56,7 +56,7 @@ class Discontinuity(Probe):
         counts = change_counts(self.task)
         percent = 100 * counts / counts.sum(axis=1, keepdims=True)
         for (i, j), value in np.ndenumerate(percent):
-            yield dict(zip(self.columns, (self.task.name, i, j, float(value)), strict=True))
+            yield self.row(self.task.name, i, j, float(value))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"

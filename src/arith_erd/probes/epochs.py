@@ -29,11 +29,7 @@ class OverEpochs(Probe):
         title: str = "over training",
         reached: Mapping[int, int | None] | None = None,
     ) -> None:
-        self.make = make
-        self.load = load
-        self.epochs = epochs
-        self.title = title
-        self.reached = reached
+        self.make, self.load, self.epochs, self.title, self.reached = make, load, epochs, title, reached
         self.probe = make(load(epochs[0]))  # refuses its options before anything is measured
         self.columns = ("epoch", *self.probe.columns)
         self.courses: list[Course] = []

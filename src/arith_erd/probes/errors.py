@@ -103,15 +103,13 @@ class Errors(Probe):
     """
 
     columns: tuple[str, ...] = (
-        *("seed", "subset", "a", "b", "answer", "decoded"),
-        *("value_error", "hamming_error", "longest_carry"),
+        *("seed", "subset", "a", "b", "answer", "decoded", "value_error", "hamming_error", "longest_carry"),
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
     counted = ("seed", "subset")
 
     def __init__(self, subjects: Sequence[Hooked]) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -120,8 +118,7 @@ class Errors(Probe):
             tokens = greedy_answers(subject, examples)  # (N, m)
             decoded = task.decode(tokens)
             hamming = (tokens != examples.completion).sum(axis=1)
-            carry = longest_carry(task, examples)
-            subset = subsets(subject, examples)
+            carry, subset = longest_carry(task, examples), subsets(subject, examples)
             for i in np.flatnonzero(hamming):
                 answer, got = int(examples.answer[i]), int(decoded[i])
                 example = (subject.seed, str(subset[i]), *examples.operands[i].tolist(), answer, got)
@@ -131,10 +128,8 @@ class Errors(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         lines = []
         for seed, name, size, wrong in self._by_subset(rows):
-            means = [
-                f"{wrong[error].abs().mean():.2f}" if len(wrong) else "" for error in ("value_error", "hamming_error")
-            ]
-            lines.append((seed, name, size, len(wrong), *means))
+            means = wrong[["value_error", "hamming_error"]].abs().mean()
+            lines.append((seed, name, size, len(wrong), *("" if np.isnan(x) else f"{x:.2f}" for x in means)))
         return pd.DataFrame(lines, columns=["seed", "subset", "examples", "wrong", "|value_error|", "hamming_error"])
 
     def _by_subset(self, rows: pd.DataFrame) -> Iterator[tuple[int, str, int, pd.DataFrame]]:
@@ -146,10 +141,8 @@ class Errors(Probe):
 
     def course(self, rows: pd.DataFrame) -> Course:
         """The share of wrong answers, a line for each subset; 0 where a subset has none."""
-        table = pd.DataFrame(
-            {"seed": seed, "subset": name, "wrong": len(wrong) / size}
-            for seed, name, size, wrong in self._by_subset(rows)
-        )
+        shares = [(seed, name, len(wrong) / size) for seed, name, size, wrong in self._by_subset(rows)]
+        table = pd.DataFrame(shares, columns=["seed", "subset", "wrong"])
         sheet = Sheet.of("", table, {"wrong": "accuracy"})
         return Course.of(table, sheet, "wrong", "subset", label="share of wrong answers")
 

@@ -28,8 +28,7 @@ class LogitLens(Probe):
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
     def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
         known = subjects[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]

@@ -126,11 +126,10 @@ def _of_verdict(found: Measured, verdict: Verdict | None, others: dict[str, floa
 def _of_steering(found: Measured) -> Iterator[Row]:
     names = {test: component for component, test in STEERING.items()}
     for score in found.scores:
-        yield "steering", names[score.test], "", "", score.site, str(score.position), score.informedness
+        informedness = score.should - score.should_not
+        yield "steering", names[score.test], "", "", score.site, str(score.position), informedness
     for one in found.beyond:
-        where = (one.site, str(one.position))
-        yield "beyond_range", "carry", "", "", *where, one.carry
-        yield "beyond_range", "total", "", "", *where, one.total
-        for number, share in enumerate(one.flips):
-            yield "flips", str(number), "", "", *where, share
-        yield "flips", "any", "random", "", *where, one.random
+        shares = {("beyond_range", "carry", ""): one.carry, ("beyond_range", "total", ""): one.total}
+        shares |= {("flips", str(number), ""): share for number, share in enumerate(one.flips)}
+        for key, share in (shares | {("flips", "any", "random"): one.random}).items():
+            yield *key, "", one.site, str(one.position), share

@@ -46,8 +46,7 @@ class Patching(Probe):
         pairs: Positive = 256,
         seed: Natural = 0,
     ) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
         self.clean = sample_pairs(self.task, pairs, seed)
         self.corrupted = corrupt(self.task, self.clean, corruption, seed)
@@ -75,9 +74,8 @@ class Patching(Probe):
         widths = [len(panel.columns) for panel in panels]
         figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
-        for ax, panel in zip(
-            figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0], panels, strict=True
-        ):
+        axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+        for ax, panel in zip(axes, panels, strict=True):
             heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers="z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
@@ -132,8 +130,7 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
     todo = np.arange(len(clean))
     while len(todo):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
         operand, place = np.divmod(generator.integers(task.operands * task.bits, size=len(todo)), task.bits)
-        old = clean.operands[todo, operand]
-        unit = task.base**place
+        old, unit = clean.operands[todo, operand], task.base**place
         digit = old // unit % task.base
         changed = (digit + generator.integers(1, task.base, size=len(todo))) % task.base
         new = old + (changed - digit) * unit

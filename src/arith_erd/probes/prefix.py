@@ -64,12 +64,12 @@ class Prefix(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            readings = read_prefixes(subject, self.sample.examples, self.draws, self.seed)
+            clean, readings = read_prefixes(subject, self.sample.examples, self.draws, self.seed)
             grouped: dict[tuple[int, str], list[Reading]] = defaultdict(list)
-            for reading in readings.changed:
+            for reading in readings:
                 grouped[reading.position, reading.intervention].append(reading)
             for t, intervention in sorted(grouped, key=lambda key: (key[0], INTERVENTIONS.index(key[1]))):
-                for values in self._rows(t, grouped[t, intervention], readings.clean[:, t]):
+                for values in self._rows(t, grouped[t, intervention], clean[:, t]):
                     yield self.row(subject.seed, t, intervention, *values)
 
     def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
