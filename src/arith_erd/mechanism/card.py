@@ -96,9 +96,8 @@ class NetworkCard(_Frozen):
         return f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
 
     def _steering(self) -> str:
-        return (
-            f"Steering: {'; '.join(f'{STEERED[name]} is followed by {at}' for name, at in self._followed().items())}."
-        )
+        parts = [f"{STEERED[name]} is followed by {at}" for name, at in self._followed().items()]
+        return f"Steering: {'; '.join(parts)}."
 
     def _followed(self) -> dict[str, str]:
         return {name: _numbered([bit.position for bit in self.bits if name in bit.follows]) for name in STEERED}
