@@ -171,7 +171,8 @@ def effects(
                 shares = {key: of[counted].double().mean(0) for key, of in right.items()}
                 for answer in answers if encoder else [place]:
                     where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
-                    yield {**where, "iia_token": math.nan, **{key: float(of[answer]) for key, of in shares.items()}}
+                    measured = {key: float(of[answer]) for key, of in shares.items()}
+                    yield where | measured | {"iia_token": measured.get("iia_token", math.nan)}
 
 
 def _own_token(causal_model: CausalModel, place: int, base: Array, source: Array) -> Array:

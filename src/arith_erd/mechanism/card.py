@@ -186,7 +186,7 @@ def make_card(
     calibrated: bool,
 ) -> NetworkCard:  # fmt: skip
     """The card of one network; ``post_hoc`` are its distances to algorithms that are no candidates."""
-    components, near = found.components, {} if verdict is None else dict(enumerate(verdict.by_bit, 1))
+    components, near = found.components, dict(enumerate(verdict.by_bit, 1)) if verdict else {}
     bits = [
         Bit(
             position=t,
@@ -199,7 +199,7 @@ def make_card(
         for t in range(1, model.task.width)
     ]
     fit = [f"{name} ({x:.2f})" for name, x in post_hoc.items() if verdict and x <= NEAR < verdict.distance]
-    reasons = [] if verdict is None else list(verdict.reasons)
+    reasons = list(verdict.reasons) if verdict else []
     if fit and found.accuracy >= RIGHT:
         reasons.append(f"closest post-hoc algorithm, written after trained networks had been seen: {', '.join(fit)}")
     return NetworkCard(

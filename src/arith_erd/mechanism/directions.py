@@ -142,10 +142,10 @@ def _solver(regressors: Tensor) -> Tensor:
     return torch.linalg.pinv(regressors, rcond=1e-9)
 
 
-def draw_shifts(sample: Sample, rng: np.random.Generator, largest: int = 64) -> Array:
-    """Shifts (N, m) of the sum for each example and bit: 1 to ``largest``, up or down, within the range of sums."""
+def draw_shifts(sample: Sample, rng: np.random.Generator) -> Array:
+    """Shifts (N, m) of the sum for each example and bit: 1 to 64, up or down, within the range of sums."""
     total, bits, shape = sample.values["sum"][:, None], sample.task.bits, sample.values["answer"].shape
-    delta = rng.integers(1, min(largest, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
+    delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, grid, tidy
 
 PUBLISHED = 0.0013
 COLUMNS: Mapping[str, type] = {
@@ -35,13 +35,11 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     note = panels_left_out or lines_left_out
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
-    down = -(-len(sites) // across)
     width = 9.2 if across == 1 else 1.8 + 2.4 * across
-    height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * down
+    height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * -(-len(sites) // across)
     figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False)
     legend: dict[str, Any] = {}
-    for i, (ax, site) in enumerate(zip(panels.flat, sites, strict=False)):
+    for i, (ax, site) in enumerate(zip(grid(figure, len(sites), across), sites, strict=True)):
         at_site = rows[rows["site"] == site]
         _draw(ax, at_site)
         ax.tick_params(axis="y", labelleft=i % across == 0)
@@ -51,8 +49,6 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
             _draw_published(ax, at_site)
         ax.set_title(site, loc="left", fontsize=10)
         legend |= {label: mark for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    for ax in panels.flat[len(sites) :]:
-        ax.set_visible(False)
     figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     seeds = rows["seed"].nunique()
     over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, seeds_text, tidy
+from .style import BLUE, GREY, INK, ORANGE, canvas, headline, question, tidy
 
 INTERVENTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "flip": ("last token inverted", {"color": BLUE, "marker": "o", "linestyle": "-"}),
@@ -47,8 +47,7 @@ def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
     by_distance, agreement = panels[len(strata) :]
     _by_distance(by_distance, rows[rows["d"].notna()], strata)
     _agreement(agreement, whole[(whole["intervention"] == "random") & (whole["stratum"] == "all")])
-    title = f"{TASKS.get(task, task)}: is bit t of the answer computed from the answer's bits before it?"
-    figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11.5, fontweight="bold", color=INK)
+    question(figure, task, "is bit t of the answer computed from the answer's bits before it?", rows)
     return figure
 
 

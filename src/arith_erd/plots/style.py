@@ -71,6 +71,20 @@ def seeds_text(*tables: pd.DataFrame) -> str:
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
+def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
+    """Set the title of a figure: the task, a text, and the number of seeds."""
+    title = f"{TASKS.get(task, task)}: {text} ({seeds_text(rows)})"
+    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+
+
+def grid(figure: Figure, panels: int, across: int) -> list[Axes]:
+    """So many axes in rows of ``across``."""
+    axes = list(figure.subplots(-(-panels // across), across, squeeze=False).flat)
+    for ax in axes[panels:]:
+        ax.set_visible(False)
+    return axes[:panels]
+
+
 def diamond(ax: Axes, x: float, y: float, color: str) -> None:
     ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
 

@@ -14,7 +14,7 @@ from ..interp.dose import doses
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.style import GREY, INK, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from ..plots.style import GREY, INK, canvas, headline, legend_below, question, tidy
 from ..tasks import Task
 from .probe import Natural, Positive, Probe, listed
 
@@ -72,10 +72,9 @@ class Dose(Probe):
             require_integer("probe.delta", number, 1, largest)
 
     def rows(self) -> Iterator[dict[str, Any]]:
+        arguments = (self.causal_model, self.sites, self.methods, self.deltas, self.sample, self.seed)
         for subject in self.subjects:
-            arguments = (self.sites, self.methods, self.deltas, self.sample, self.seed)
-            for row in doses(subject, self.causal_model, *arguments):
-                yield {"seed": subject.seed} | row
+            yield from ({"seed": subject.seed} | row for row in doses(subject, *arguments))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         shown = rows[rows["prefix"] == "target"]
@@ -111,9 +110,7 @@ class Dose(Probe):
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
             headline(ax, *TITLES[method])
         figure.axes[0].set_ylabel("answers that become value + delta")
-        task = self.subjects[0].task.name
-        title = f"{TASKS.get(task, task)}: does the answer follow when the value is moved?"
-        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11.5, fontweight="bold", color=INK)
+        question(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure
 

@@ -11,7 +11,7 @@ from ..interp.counterfactuals import distinct, families
 from ..interp.hooked import Hooked
 from ..interp.interchange import effects
 from ..interp.sites import chosen_sites
-from ..plots.style import TASKS, canvas, headline, heat_map, seeds_text
+from ..plots.style import canvas, headline, heat_map, question
 from .probe import Natural, Positive, Probe, listed
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -59,10 +59,9 @@ class Interchange(Probe):
         return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
+        arguments = (self.causal_model, self.families, self.variables, self.sites, self.sample, self.seed)
         for subject in self.subjects:
-            arguments = (self.families, self.variables, self.sites, self.sample, self.seed)
-            for row in effects(subject, self.causal_model, *arguments):
-                yield {"seed": subject.seed} | row
+            yield from ({"seed": subject.seed} | row for row in effects(subject, *arguments))
 
     def notes(self) -> list[str]:
         return [
@@ -89,18 +88,12 @@ class Interchange(Probe):
                 here = _weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
                 table = here.unstack("position").iloc[::-1]
                 positions = task.prompt_names if stack == "enc" else task.answer_names
-                heat_map(
-                    ax,
-                    table.to_numpy(),
-                    list(table.index),
-                    [positions[i] for i in table.columns],
-                    cmap=COLOURS[stack],
-                    numbers=".2f",
-                )
+                columns = [positions[i] for i in table.columns]
+                heat_map(ax, table.to_numpy(), list(table.index), columns, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
-        title = f"{TASKS.get(task.name, task.name)}: share of answers that change with one position's activation"
-        figure.suptitle(f"{title} of another run ({seeds_text(rows)})", fontsize=11, fontweight="bold")
+        text = "share of answers that change with one position's activation of another run"
+        question(figure, task.name, text, rows)
         return figure
 
 

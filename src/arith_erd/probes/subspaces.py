@@ -17,7 +17,7 @@ from ..interp.hooked import Hooked
 from ..interp.search import Search, SearchConfig
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
 from .probe import Natural, Positive, Probe, listed
 
 CONTROLS = (
@@ -62,8 +62,7 @@ class Subspaces(Probe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", "strength", "strength_full"),
-        *CONTROLS,
+        *("no_intervention", "full_patch", "strength", "strength_full", *CONTROLS),
     )
 
     def __init__(
@@ -134,19 +133,14 @@ class Subspaces(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
         across = min(len(panels), 3)
-        down = -(-len(panels) // across)
         height = max(part["variable"].nunique() for _, part in panels)
-        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * down)
-        axes = figure.subplots(down, across, squeeze=False)
-        for ax, ((site, position), part) in zip(axes.flat, panels, strict=False):
+        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * -(-len(panels) // across))
+        for ax, ((site, position), part) in zip(grid(figure, len(panels), across), panels, strict=True):
             _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
             headline(ax, site, f"position {position}")
-        for ax in axes.flat[len(panels) :]:
-            ax.set_visible(False)
         legend_below(figure, columns=3)
-        task = self.subjects[0].task.name
-        title = f"{TASKS.get(task, task)}: does interchanging a few directions act as interchanging the variable?"
-        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11, fontweight="bold", color=INK)
+        text = "does interchanging a few directions act as interchanging the variable?"
+        question(figure, self.causal_model.task.name, text, rows)
         return figure
 
 
