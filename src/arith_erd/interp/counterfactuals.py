@@ -138,12 +138,10 @@ class CounterfactualDataset:
 
     @property
     def base_examples(self) -> Examples:
-        """Operands, answers and tokens of the bases."""
         return self.model.task.examples(*self.model.examples.operands[self.base].T)
 
     @property
     def source_examples(self) -> Examples:
-        """Operands, answers and tokens of the sources."""
         return self.model.task.examples(*self.model.examples.operands[self.source].T)
 
     def expected(self, variable: str) -> Array:

@@ -200,7 +200,6 @@ def centroids(x: Tensor, values: Tensor) -> Move:
 
 
 def _within(subspace: Subspace, move: Move) -> Move:
-    """The moves, projected onto a subspace."""
     way = (directions := subspace.directions.double()) @ directions.T
     return lambda of, delta: move(of, delta) @ way
 

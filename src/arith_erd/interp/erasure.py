@@ -34,7 +34,6 @@ class Eraser:
 
     @property
     def rank(self) -> int:
-        """Number of directions r that are removed."""
         return self.left.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -57,12 +56,10 @@ class Whitened:
 
     @property
     def rank(self) -> int:
-        """Number of principal axes along which x varies."""
         return len(self.scale)
 
     @property
     def variance(self) -> Tensor:
-        """tr Cov(x), a scalar."""
         return self.scale.square().sum()
 
 

@@ -341,7 +341,6 @@ def _split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Rows, in
 
 @contextmanager
 def _gradients(interventions: Sequence[Intervention]) -> Iterator[None]:
-    """Gradients only where a value of an intervention requires them."""
     wanted = any(x.requires_grad for one in interventions for x in one.tensors)
     with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
         yield

@@ -126,7 +126,6 @@ class Search:
 
     @cached_property
     def blank(self) -> "Search":
-        """The same search in an untrained network."""
         fresh = untrained(self.model, self.seed)
         return Search(fresh, self.causal_model, self.sites, self.config, self.seed, self.rows)
 
@@ -266,7 +265,6 @@ def arbitrary(causal_model: CausalModel, rng: np.random.Generator) -> CausalMode
 
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
-    """Subspaces of the span of real activations, uniformly distributed."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(number):
         yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))

@@ -55,7 +55,6 @@ class Activations:
                 raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
 
     def examples(self, rows: Array) -> Examples:
-        """Operands, answers and tokens of rows (n,)."""
         return self.causal_model.task.examples(*self.causal_model.examples.operands[rows].T)
 
     def at(self, site: str, rows: Array, position: Position = None) -> Tensor:
@@ -147,7 +146,6 @@ class Trials:
         return Trials(self.activations, self.data.part(rows), self.site, self.position, self.variable)
 
     def batches(self, size: int) -> "list[Trials]":
-        """Successive parts of about that many pairs."""
         parts = np.array_split(np.arange(len(self)), max(1, len(self) // size))
         return [self.part(slice(part[0], part[-1] + 1)) for part in parts]
 
@@ -158,7 +156,6 @@ class Trials:
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
-        """The likeliest tokens (n, k) of the same."""
         return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
@@ -166,7 +163,6 @@ class Trials:
         return balanced(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:
-        """`balanced` accuracy of the network's own answers."""
         return balanced(self.activations.answered(self.data.base)[:, self.read], self.expected, self.unchanged)
 
     def strength(self, subspace: Subspace | None) -> float:

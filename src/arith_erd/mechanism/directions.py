@@ -255,7 +255,6 @@ def _bits(resumed: Resumed, t: int, carries: np.ndarray, direction: Tensor) -> A
 
 
 def _flips(resumed: Resumed, t: int, count: int, direction: Tensor) -> Array:
-    """How often bit t (N,) changes along `CARRIES`."""
     bits = np.stack([_bits(resumed, t, np.full(count, number), direction) for number in CARRIES])
     found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
     return found

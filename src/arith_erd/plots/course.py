@@ -118,7 +118,6 @@ class Course:
 
     @staticmethod
     def _look(place: int, names: int) -> dict[str, Any]:
-        """Colours from light to dark in the order of the lines, with alternating dashes."""
         shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
         return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
 

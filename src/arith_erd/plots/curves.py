@@ -23,7 +23,6 @@ def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """The median over seeds as a line, the range between seeds as a band; dashed lines above solid ones."""
     by_epoch = carried(rows, column)
     median = by_epoch.median(axis=1)
     order = 2 if linestyle == "-" else 3
@@ -39,7 +38,6 @@ def thinned(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy_axes(ax: Axes) -> None:
-    """Style the axes of sequence accuracy over epochs."""
     tidy(ax)
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -72,7 +70,6 @@ def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figu
 
 
 def learning_curves(rows: Sequence[Row], title: str) -> Figure:
-    """Draw sequence accuracy on both subsets, and the training loss, over the epochs of one run."""
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")

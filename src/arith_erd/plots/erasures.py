@@ -65,7 +65,6 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
-    """A dot and a ring for each erasure, a bar from worst to mean for each control, whiskers over the seeds."""
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
@@ -117,5 +116,4 @@ def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _change(mean: pd.Series) -> str:
-    """``0.267 -> 0.393``"""
     return f"{mean['probe_error_before']:.3g} \N{RIGHTWARDS ARROW} {mean['probe_error_after']:.3g}"

@@ -54,7 +54,6 @@ class Sheet:
 
     @property
     def keys(self) -> list[str]:
-        """Columns that name the measured case, without the seed."""
         return [column for column, kind in self.columns.items() if kind in (TEXT, INTEGER) and column != "seed"]
 
     @property
@@ -112,7 +111,6 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
 
 
 def _bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as far as it is shown; the last row says so if something is left out."""
     if len(table) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS:
         return table
     shown = table.iloc[:MAX_ROWS, :MAX_COLUMNS]
@@ -121,7 +119,6 @@ def _bounded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
-    """The number of cases, the mean absolute value of each measure, and the first case as an example."""
     others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
     lines = []
     for values, part in groups:

@@ -53,7 +53,6 @@ def tidy(ax: Axes) -> None:
 
 
 def canvas(width: float, height: float) -> Figure:
-    """A figure of this size in inches, with a small margin around everything."""
     return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
 
 
@@ -90,7 +89,6 @@ def diamond(ax: Axes, x: float, y: float, color: str) -> None:
 
 
 def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
-    """Draw one legend for all panels, below them, where it covers no line."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
@@ -153,5 +151,4 @@ def svg_of(figure: Figure, name: str) -> str:
 
 
 def embedded(svg: str | None) -> str | None:
-    """SVG as the address of an image; None without one."""
     return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

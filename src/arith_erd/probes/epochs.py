@@ -45,7 +45,6 @@ class OverEpochs(Probe):
 
     @property
     def course_over_epochs(self) -> Course:
-        """The course over all epochs, after ``rows`` is exhausted."""
         return replace(self.courses[0], table=pd.concat([course.table for course in self.courses], ignore_index=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:

@@ -27,7 +27,6 @@ SAMPLES = 50_000
 
 
 def greedy_answers(subject: Hooked, examples: Examples) -> Array:
-    """The network's own answers: tokens (N, m)."""
     prompt, completion = (torch.as_tensor(x, device=subject.device) for x in (examples.prompt, examples.completion))
     return answers(subject.network, prompt, completion).cpu().numpy()
 
@@ -140,7 +139,6 @@ class Errors(Probe):
                 yield subject.seed, name, size, rows[(rows["seed"] == subject.seed) & (rows["subset"] == name)]
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The share of wrong answers, a line for each subset; 0 where a subset has none."""
         shares = [(seed, name, len(wrong) / size) for seed, name, size, wrong in self._by_subset(rows)]
         table = pd.DataFrame(shares, columns=["seed", "subset", "wrong"])
         sheet = Sheet.of("", table, {"wrong": "accuracy"})

@@ -90,7 +90,6 @@ class Mechanism(Probe):
 
     @property
     def card(self) -> Card:
-        """The card of all seeds, after ``rows`` is exhausted."""
         task = self.subjects[0].task
         return Card.of(task.name, task.bits, self.cards, self.expected | self.post_hoc)
 

@@ -11,17 +11,8 @@ from matplotlib.figure import Figure
 from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
-from ..mechanism.prefixes import (
-    INTERVENTIONS,
-    Reading,
-    Sample,
-    distance,
-    hypotheses,
-    read_prefixes,
-    require_binary,
-    require_embedding,
-    strata,
-)
+from ..mechanism import prefixes
+from ..mechanism.prefixes import INTERVENTIONS, Reading, Sample
 from ..mechanism.signature import agreement, no_ties
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
@@ -55,16 +46,16 @@ class Prefix(Probe):
 
     def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
         task = subjects[0].task
-        require_binary(task)
+        prefixes.require_binary(task)
         for subject in subjects:
-            require_embedding(subject, "prefix")
+            prefixes.require_embedding(subject, "prefix")
         causal = CausalModel(task)
         self.subjects, self.draws, self.seed = subjects, draws, seed
         self.sample = Sample.of(causal, causal.examples.operands)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            clean, readings = read_prefixes(subject, self.sample.examples, self.draws, self.seed)
+            clean, readings = prefixes.read_prefixes(subject, self.sample.examples, self.draws, self.seed)
             grouped: dict[tuple[int, str], list[Reading]] = defaultdict(list)
             for reading in readings:
                 grouped[reading.position, reading.intervention].append(reading)
@@ -75,14 +66,14 @@ class Prefix(Probe):
     def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
         """The columns from ``stratum`` on: all readings of one intervention together, random ones also by |d|."""
         changed = np.concatenate([reading.tokens != clean for reading in readings])
-        cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.sample, t).items()}
+        cells = {name: np.tile(inside, len(readings)) for name, inside in prefixes.strata(self.sample, t).items()}
         if readings[0].intervention != "random":
             for name, inside in cells.items():
                 yield name, None, int(inside.sum()), _share(changed[inside]), *([None] * (2 + 2 * len(HYPOTHESES)))
             return
-        prefixes = [reading.prefix for reading in readings if reading.prefix is not None]
-        d = np.concatenate([bins_of(distance(self.sample, prefix)) for prefix in prefixes])
-        of_each = [hypotheses(self.sample, prefix) for prefix in prefixes]
+        given = [reading.prefix for reading in readings if reading.prefix is not None]
+        d = np.concatenate([bins_of(prefixes.distance(self.sample, prefix)) for prefix in given])
+        of_each = [prefixes.hypotheses(self.sample, prefix) for prefix in given]
         expected = {name: np.concatenate([one[name] for one in of_each]) for name in of_each[0]}
         answered = np.concatenate([reading.tokens for reading in readings]) - ZERO
         right = {name: agreement(answered, bits) for name, bits in expected.items()}

@@ -73,6 +73,5 @@ class Transfer(Probe):
 
 
 def _between_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds, a column for each target position."""
     other = rows[rows["pair"] == "other"]
     return other.groupby(["site", "method", "source", "position"], sort=False)["iia"].mean().unstack("position")
