@@ -67,9 +67,8 @@ class CausalModel:
         self.parents = {name: _arguments(function) for name, function in given.items()}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
-            raise UserError(
-                f"causal model of {task.name}: variables {', '.join(given)}: expected other names than the operands'"
-            )
+            received = f"variables {', '.join(given)}"
+            raise UserError(f"causal model of {task.name}: {received}: expected other names than the operands'")
         if self.output not in given:
             raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
         for name, needed in self.parents.items():
@@ -154,9 +153,8 @@ class CausalModel:
     def value(self) -> str:
         """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
         values, answer = self.table, self.examples.answer
-        return next(
-            (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer)), ""
-        )
+        same = (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer))
+        return next(same, "")
 
     @cached_property
     def examples(self) -> Examples:
@@ -196,10 +194,8 @@ class CausalModel:
         if wrong.any():
             first = int(wrong.argmax())
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = from_digits(given[first], task.base)
-            raise UserError(
-                f"causal model of {task.name}: {self.output} is {received} for {at}; expected {examples.answer[first]}"
-            )
+            received = f"{self.output} is {from_digits(given[first], task.base)} for {at}"
+            raise UserError(f"causal model of {task.name}: {received}; expected {examples.answer[first]}")
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

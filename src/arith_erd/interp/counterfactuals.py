@@ -2,13 +2,6 @@
 
 A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
 they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry.
-
-::
-
-    adder = CausalModel(Add())
-    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
-    train, test = data.split(disjoint="operands")
-    data.expected("carry")  # digits (n, width) that the model predicts with the source's carry
 """
 
 from collections.abc import Sequence

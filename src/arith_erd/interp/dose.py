@@ -115,8 +115,7 @@ def transfers(
 ) -> Iterator[dict[str, Any]]:
     """Copy activations along position t's value directions to position t', within a run or from another.
 
-    A network that keeps one number at all positions then answers with bit t' of the copied value. Nothing is predicted
-    for a network that keeps different variables at different positions.
+    A network that keeps one number at all positions then answers with bit t' of the copied value.
 
     Args:
         methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
@@ -174,8 +173,7 @@ def slope(x: Whitened, values: Tensor) -> Move:
 def reading(x: Whitened, values: Tensor) -> Move:
     """LEACE: move along the direction that it erases until a least-squares reading of the value has moved by delta.
 
-    The direction is that of `slope`. The step is longer by 1 / R^2, where R^2 is the share of the value's variance that
-    a linear probe reads.
+    The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
     s = values.to(torch.float64)

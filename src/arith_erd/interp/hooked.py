@@ -1,12 +1,5 @@
 """A network seen from outside: read its activations, intervene, run.
 
-::
-
-    model = load_pretrained("add-nanogpt")
-    clean, other = model.task.examples([3], [5]), model.task.examples([2], [5])
-    logits, cache = model.run_with_cache(clean, ["dec.2", "dec.2.attn.pattern"])
-    patched = model.run(other, [Replace("dec.2", "r1", cache["dec.2"])])
-
 Forward hooks do all of it, so the networks know nothing of interventions and any `nn.Module` can be hooked.
 """
 
@@ -78,10 +71,8 @@ class Hooked:
         self.sites: dict[str, nn.Module] = dict(network.sites() if sites is None else sites)  # type: ignore[operator]
         self._task = task
         self.name = name or type(network).__name__
-        self.seed = seed
-        self.split = split
-        self.untrained = untrained
-        self.epoch = epoch
+        self.seed, self.epoch = seed, epoch
+        self.split, self.untrained = split, untrained
 
     def __repr__(self) -> str:
         of = f", {self._task.name}" if self._task else ""
@@ -89,11 +80,7 @@ class Hooked:
 
     @property
     def task(self) -> Task:
-        """The task that the network answers.
-
-        Raises:
-            UserError: if it is not known.
-        """
+        """The task that the network answers; a `UserError` if it is not known."""
         if self._task is None:
             raise UserError(f"Hooked: {self.name} has no task; give task=, such as task=Add(bits=7)")
         return self._task
@@ -162,9 +149,8 @@ class Hooked:
         """
         tensors = self.inputs(inputs)
         with _gradients(interventions):
-            return torch.cat(
-                [self._forward(batch, interventions, rows, n) for rows, n, batch in _split(tensors, batch_size)]
-            )
+            batches = _split(tensors, batch_size)
+            return torch.cat([self._forward(batch, interventions, rows, n) for rows, n, batch in batches])
 
     @torch.no_grad()
     def run_with_cache(
@@ -254,9 +240,8 @@ class Hooked:
             return torch.cat([x[:, :lead], one.change(x[:, lead:], None, rows, count)], dim=1)
         at = self.index(one.site, one.position)
         if not -lead <= at < own:
-            raise UserError(
-                f"position {one.position}: {one.site} has {own} positions and {lead} of the prompt before them"
-            )
+            held = f"{own} positions and {lead} of the prompt before them"
+            raise UserError(f"position {one.position}: {one.site} has {held}")
         place = lead + at
         new = one.change(x[:, place], at, rows, count)
         return torch.cat([x[:, :place], new[:, None], x[:, place + 1 :]], dim=1)
@@ -272,9 +257,7 @@ class Resumed:
     @torch.no_grad()
     def __init__(self, model: Hooked, site: str, inputs: Sequence[Tensor], batch_size: int = BATCH) -> None:
         check_sites(model.sites, [site], "the site to resume from")
-        self.model = model
-        self.site = site
-        self.encoder = site.startswith("enc.")
+        self.model, self.site, self.encoder = model, site, site.startswith("enc.")
         self.batches = list(_split(inputs, batch_size))
         layer = layer_of(model.sites, site)
         stack = [name for name in layers(model.sites) if layer and name[:4] == layer[:4]]

@@ -15,9 +15,7 @@
 7        7  20              0.5
 8      all  20              0.5
 
-`das.fit_das` finds the directions that carry a variable, and ``ae.Interchange("dec.1", 4, space)`` interchanges them.
-Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change, at one
-position or at all, wholly or in a subspace.
+Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change.
 """
 
 import math

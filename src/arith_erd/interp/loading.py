@@ -34,10 +34,8 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
     >>> from arith_erd.interp.loading import pretrained
     >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
-    >>> load_run(path, seed=0).task.name
-    'add'
-    >>> load_run(path, epoch=0).epoch  # before training
-    0
+    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).epoch
+    ('add', 0)
 
     Args:
         seed: of the replica; by default the run's first.
@@ -67,11 +65,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hooked:
     """A trained network by its short name: task, split unless random, model, and ablation unless there is none.
 
-    >>> import torch
-    >>> from arith_erd.models.decoding import greedy
-    >>> subject = load_pretrained("add-transformer")
-    >>> prompt = torch.from_numpy(subject.task.examples([100], [27]).prompt)
-    >>> subject.task.decode(greedy(subject.network, prompt, subject.task.width))
+    >>> load_pretrained("add-transformer").predict([100], [27])
     array([127])
 
     Raises:

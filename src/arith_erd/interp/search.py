@@ -1,11 +1,4 @@
-"""Search a subspace for each causal variable, and measure every control beside it.
-
-::
-
-    search = Search(model, CausalModel(model.task), ["dec.3"])
-    found = search.at("dec.3", 4, "carry", ranks=(1, 2))
-    found[0].iia, found[0].controls["iia_random"]
-"""
+"""Search a subspace for each causal variable, and measure every control beside it."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,16 +1,12 @@
 """Give a network a wrong prefix. Does its next token change?
 
-The interventions run on examples of a task, teacher forced, at each position t >= 1. They change only answer tokens
-before t::
+The interventions run on examples of a task, teacher forced, at each position t >= 1, and change answer tokens before t::
 
-    flip            r_(t-1) inverted
-    mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1
+    flip            r_(t-1) inverted: is the network sensitive to it?
+    mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1: does the network need it?
     start           replaced by <start>
     far             one earlier token inverted, each in turn
     random          all tokens of the prefix drawn at random
-
-``flip`` tests whether the network is sensitive to the last token, ``mean_ablation`` whether it needs it. A network can
-be sensitive to a token that it does not need.
 """
 
 from collections.abc import Iterator, Mapping

@@ -34,16 +34,9 @@ METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
 }
 SAMPLE = 1024  # pairs on which random erasures are measured
 ROUNDING = 1e-6
-SHOWN = {  # on the terminal, in its eighty characters
-    "site": "site",
-    "concept": "concept",
-    "method": "method",
-    "variance_removed": "variance",
-    "probe_error_after": "error",
-    "seq_acc_after": "accuracy",
-    "control_variance_mean": "random",
-    "control_signs_mean": "flipped",
-}
+SHOWN = {name: name for name in ("site", "concept", "method")}  # on the terminal, in its eighty characters
+SHOWN |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
+SHOWN |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
 ACCURACIES = (
     *("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"),
     *(f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")),
@@ -144,9 +137,8 @@ class Amnesic(Probe):
                 accuracy_unseen(eraser_seen(site.x[unseen])),
             )
         controls = self._erase_randomly(site, x, order[:SAMPLE], erasers)
-        iterations = {method: self.iterations if method == "inlp" else 1 for method in self.methods}
         return {
-            key: (iterations[key[1]], eraser.rank, removed, *measures[key], *controls[key])
+            key: (self.iterations if key[1] == "inlp" else 1, eraser.rank, removed, *measures[key], *controls[key])
             for key, (eraser, removed) in erasers.items()
         }
 
@@ -170,14 +162,10 @@ class Amnesic(Probe):
             for key, (eraser, _) in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
                 by_signs[key].append(accuracy(erasure.flip_signs(x, eraser, signs)(embedding)))
-        return {
-            key: tuple(
-                float(f(found))
-                for found in (by_rank[eraser.rank], by_variance[removed], by_signs[key])
-                for f in (np.mean, min)
-            )
-            for key, (eraser, removed) in erasers.items()
+        drawn = {
+            key: (by_rank[one.rank], by_variance[removed], by_signs[key]) for key, (one, removed) in erasers.items()
         }
+        return {key: tuple(float(f(x)) for x in kinds for f in (np.mean, min)) for key, kinds in drawn.items()}
 
     def notes(self) -> list[str]:
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
@@ -191,12 +179,9 @@ class Amnesic(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         title = f"{self.task.name}: sequence accuracy after erasing a concept"
-        return draw_erasures(rows, title, published=self._is_the_papers())
-
-    def _is_the_papers(self) -> bool:
-        """Whether the paper's number applies: addition at seven bits, the encoder-decoder, two INLP iterations."""
         networks = all(isinstance(subject.network, Transformer) for subject in self.subjects)
-        return networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
+        published = networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
+        return draw_erasures(rows, title, published)
 
 
 class Site:
