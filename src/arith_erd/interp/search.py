@@ -180,14 +180,10 @@ class Search:
         patched = subspace.exchange(self.activations.flat(site, few.data.base, position), few.source.flatten(1))
         natural = self.activations.flat(site, np.concatenate(self.pools), position)
         distance, own = natural_distances(natural, patched)
-        found = {
-            "iia_random": float(np.mean(randoms)),
-            "iia_random_max": max(randoms),
-            "iia_flipped": float(np.mean(flipped)) if flipped else math.nan,
-            "iia_flipped_max": max(flipped, default=math.nan),
-            "distance": distance,
-            "distance_natural": own,
-        }
+        found = {"distance": distance, "distance_natural": own}
+        for kind, scores in (("random", randoms), ("flipped", flipped)):
+            found[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
+            found[f"iia_{kind}_max"] = max(scores, default=math.nan)
         if chosen:
             found["iia_untrained"] = self.blank.score(site, position, variable, subspace.rank)
             if written_for(self.causal_model.task) and variable in DECOYS:

@@ -1,6 +1,6 @@
 """Give a network a wrong prefix. Does its next token change?
 
-The interventions run on examples of a task, teacher forced, at each position t >= 1, and change answer tokens before t::
+The interventions run on examples of a task, teacher forced, at each position t >= 1, on answer tokens before t::
 
     flip            r_(t-1) inverted: is the network sensitive to it?
     mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1: does the network need it?

@@ -34,14 +34,10 @@ STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder
 COMPONENTS = (*PREFIXES, *STEERING)
 POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
-    f"{first}_over_{second}": (first, second)
-    for first, second in (
-        ("remainder", "local_carry"),
-        ("remainder", "prompt_only"),
-        ("local_remainder", "remainder"),
-        ("graded_carry", "local_carry"),
-        ("local_remainder", "graded_carry"),
-    )
+    **{f"remainder_over_{name}": ("remainder", name) for name in ("local_carry", "prompt_only")},
+    "local_remainder_over_remainder": ("local_remainder", "remainder"),
+    "graded_carry_over_local_carry": ("graded_carry", "local_carry"),
+    "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))

@@ -55,16 +55,9 @@ class Course:
         if panel is None and line is None:
             panel = next((key for key in several if key not in lines and rows[key].nunique() <= MAX_PANELS), None)
         measure = measure or sheet.measures[0]
-        named = pd.DataFrame(
-            {
-                "seed": rows["seed"],
-                "panel": rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value))
-                if panel
-                else "",
-                "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
-                "value": rows[measure],
-            }
-        )
+        names = rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value)) if panel else ""
+        of_line = rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure
+        named = pd.DataFrame({"seed": rows["seed"], "panel": names, "line": of_line, "value": rows[measure]})
         table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
         return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
 

@@ -80,10 +80,5 @@ def strip(published: float, tolerance: Interval, ours: Estimate) -> dict[str, An
         return round(4 + (WIDTH - 8) * share, 2)
 
     low, high = (place(end) for end in tolerance)
-    return {
-        "low": low,
-        "width": max(round(high - low, 2), 1.0),
-        "paper": place(published),
-        "ours": place(ours.low),
-        "interval": [place(end) for end in interval],
-    }
+    ours_at = {"ours": place(ours.low), "interval": [place(end) for end in interval]}
+    return {"low": low, "width": max(round(high - low, 2), 1.0), "paper": place(published)} | ours_at

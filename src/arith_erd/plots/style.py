@@ -92,15 +92,8 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    place: Any = "outside lower center"
-    figure.legend(
-        handles=[*handles.values()],
-        frameon=False,
-        ncols=columns or len(handles),
-        loc=place,
-        fontsize=9,
-        handlelength=2.8,
-    )
+    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, "handlelength": 2.8}
+    figure.legend(handles=[*handles.values()], ncols=columns or len(handles), **look)
 
 
 def heat_map(

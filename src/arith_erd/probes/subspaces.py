@@ -24,13 +24,8 @@ CONTROLS = (
     *("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),
     *("train_arbitrary", "distance", "distance_natural"),
 )
-SHOWN = {
-    "iia": "iia",
-    "iia_random_max": "random",
-    "iia_flipped_max": "flipped",
-    "iia_untrained": "untrained",
-    "full_patch": "full patch",
-}
+SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
+SHOWN |= {"full_patch": "full patch"}
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "iia_untrained": ("x", {"color": INK, "markersize": 5, "label": "untrained network"}),
     "iia_decoy": ("+", {"color": INK, "markersize": 7, "label": "control network"}),
