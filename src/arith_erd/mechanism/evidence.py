@@ -54,9 +54,8 @@ class Searched:
     def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
         """``test, component, control, dose, site, position, value``: the score, its controls, rank and distances."""
         where = ("", self.site, self.position)
-        scores = {"": self.found.iia, "full_patch": self.found.full_patch} | {
-            name.removeprefix("iia_"): value for name, value in self.found.controls.items()
-        }
+        scores = {"": self.found.iia, "full_patch": self.found.full_patch}
+        scores |= {name.removeprefix("iia_"): value for name, value in self.found.controls.items()}
         scores["arbitrary_labels"] = scores.pop("train_arbitrary")
         distances = {"": scores.pop("distance"), "natural_states": scores.pop("distance_natural")}
         yield "subspace_rank", self.variable, "", *where, float(self.found.rank)
