@@ -47,7 +47,7 @@ class Intervention:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What it holds; gradients are kept if one of them requires them."""
+        """Its tensors; a run keeps gradients if one of them requires them."""
         held = [x.directions if isinstance(x, Subspace) else x for x in vars(self).values()]
         return tuple(x for x in held if isinstance(x, Tensor))
 

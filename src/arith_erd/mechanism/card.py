@@ -160,7 +160,7 @@ class Card(_Frozen):
 
     @property
     def title(self) -> str:
-        uncalibrated = "" if self.calibrated else ", uncalibrated"
+        uncalibrated = "" if self.calibrated else ", never checked on a known network"
         return f"{self.seeds[0].network}: {self.verdict}{uncalibrated}"
 
     def table(self, sites: Sequence[str]) -> pd.DataFrame:
