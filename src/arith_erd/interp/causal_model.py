@@ -67,9 +67,8 @@ class CausalModel:
         self.parents = {name: _arguments(function) for name, function in given.items()}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
-            raise UserError(
-                f"causal model of {task.name}: variables {', '.join(given)}: expected other names than the operands'"
-            )
+            received = f"variables {', '.join(given)}"
+            raise UserError(f"causal model of {task.name}: {received}: expected other names than the operands'")
         if self.output not in given:
             raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
         for name, needed in self.parents.items():
@@ -85,20 +84,11 @@ class CausalModel:
         self._check()
 
     def values(self, operands: Examples | npt.ArrayLike) -> Values:
-        """The value of every variable, of the operands and of the output: name -> (N,) or (N, width).
-
-        Args:
-            operands: (N, k), or examples that have them.
-        """
+        """The value of every variable, of the operands (N, k) and of the output: name -> (N,) or (N, width)."""
         return self.run(operands)
 
     def run(self, operands: Examples | npt.ArrayLike, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
-        """As `values`, with some variables set to given values; what depends on them follows.
-
-        Args:
-            operands: (N, k).
-            fixed: variable -> (N,) or (N, width).
-        """
+        """As `values`, with some variables set to values, (N,) or (N, width); what depends on them follows."""
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.operands:
             raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
@@ -128,13 +118,7 @@ class CausalModel:
     ) -> Array:
         """Digits of the answers (N, width) to ``base`` with one variable taken from ``source``.
 
-        Args:
-            base, source: operands (N, k), or examples.
-            variable: one of the model's.
-            position: take only this column, of a variable that has columns; None for the whole variable.
-
-        Raises:
-            UserError: for a variable that the model lacks.
+        ``position`` takes only this column, of a variable that has columns; None the whole variable.
         """
         self.require([variable])
         value = self.values(source)[variable]
@@ -169,9 +153,8 @@ class CausalModel:
     def value(self) -> str:
         """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
         values, answer = self.table, self.examples.answer
-        return next(
-            (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer)), ""
-        )
+        same = (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer))
+        return next(same, "")
 
     @cached_property
     def examples(self) -> Examples:
@@ -185,11 +168,7 @@ class CausalModel:
         return values | {"answer": self.answers(values)}
 
     def require(self, names: Iterable[str], key: str = "variable") -> None:
-        """Refuse variables that the model lacks.
-
-        Raises:
-            UserError: naming them, and those it has.
-        """
+        """Refuse variables that the model lacks, with a `UserError` that names those it has."""
         if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
@@ -215,10 +194,8 @@ class CausalModel:
         if wrong.any():
             first = int(wrong.argmax())
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = from_digits(given[first], task.base)
-            raise UserError(
-                f"causal model of {task.name}: {self.output} is {received} for {at}; expected {examples.answer[first]}"
-            )
+            received = f"{self.output} is {from_digits(given[first], task.base)} for {at}"
+            raise UserError(f"causal model of {task.name}: {received}; expected {examples.answer[first]}")
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

@@ -2,13 +2,6 @@
 
 A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
 they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry.
-
-::
-
-    adder = CausalModel(Add())
-    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=1000, position=4)
-    train, test = data.split(disjoint="operands")
-    data.expected("carry")  # digits (n, width) that the model predicts with the source's carry
 """
 
 from collections.abc import Sequence
@@ -50,10 +43,6 @@ def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict
 
     For each variable one in which it differs, while all others that act together with it (`CausalModel.co_parents`)
     are the same. Pairs of different operands with the same value. And any two pairs, ``random``.
-
-    Args:
-        model: of the task.
-        variables: those to ask about; by default all but the operands' digits that `distinct` names.
     """
     chosen = [name for name in distinct(model) if name not in model.roots] if variables is None else variables
     model.require(chosen)
@@ -81,15 +70,10 @@ def distinct(model: CausalModel, n: int = 256) -> list[str]:
 
 @dataclass(frozen=True)
 class CounterfactualDataset:
-    """n pairs of runs of one family.
+    """n pairs of runs of one family, drawn with ``seed`` from the rows in ``pool``.
 
-    Attributes:
-        model: the causal model that the family is about.
-        base, source: rows (n,) of ``model.examples``, all combinations of operands; see `base_examples`.
-        family: what base and source share.
-        position: the digit t at which the family holds; None for all.
-        pool: rows from which base and source were drawn.
-        seed: of the draws.
+    ``base`` and ``source`` are rows (n,) of ``model.examples``, all combinations of operands; ``position`` is the digit
+    t at which the family holds, None for all.
     """
 
     model: CausalModel
@@ -120,9 +104,7 @@ class CounterfactualDataset:
 
         Args:
             vary, keep: variables of the model in which base and source differ, and which they share.
-            n: pairs; one can be drawn twice.
             position: the digit t where this holds; None: ``keep`` at every digit, ``vary`` at one or more.
-            seed: of the draws.
             pool: ascending rows of ``model.examples`` to draw from; None for all.
 
         Raises:
@@ -149,12 +131,10 @@ class CounterfactualDataset:
 
     @property
     def base_examples(self) -> Examples:
-        """Operands, answers and tokens of the bases."""
         return self.model.task.examples(*self.model.examples.operands[self.base].T)
 
     @property
     def source_examples(self) -> Examples:
-        """Operands, answers and tokens of the sources."""
         return self.model.task.examples(*self.model.examples.operands[self.source].T)
 
     def expected(self, variable: str) -> Array:
@@ -163,13 +143,10 @@ class CounterfactualDataset:
         return self.model.interchange(operands[self.base], operands[self.source], variable, self.position)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
-        """Some of the pairs."""
         return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(
-        self,
-        shares: Sequence[float] = (0.5, 0.5),
-        disjoint: Literal["operands", "rows"] = "operands",
+        self, shares: Sequence[float] = (0.5, 0.5), disjoint: Literal["operands", "rows"] = "operands"
     ) -> "tuple[CounterfactualDataset, ...]":
         """Parts of the dataset, of the given shares of its size.
 
@@ -204,12 +181,8 @@ def balanced_pairs(
 ) -> CounterfactualDataset:
     """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
-    Args:
-        base: rows (n,).
-        pool: rows to draw sources from.
-        rng: of the draws.
-        read: digits of the answer that count. A single one is predicted with the same column of the variable
-            interchanged, several with the whole variable.
+    ``read`` are the digits of the answer that count. A single one is predicted with the same column of the variable
+    interchanged, several with the whole variable. Bases (n,) and pool are rows.
     """
     position = read[0] if len(read) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
@@ -226,10 +199,6 @@ def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -
     """Rows of all examples in pools that share no operand: each value goes to one pool, with the pairs of its values.
 
     ``(0.5, 0.25, 0.25)`` at seven bits gives 64, 32 and 32 values, hence 4,096, 1,024 and 1,024 pairs.
-
-    Args:
-        shares: of the values, with sum 1.
-        rng: assigns the values.
     """
     values = rng.permutation(task.limit)
     ends = np.round(np.cumsum(shares) * len(values)).astype(int)[:-1]
@@ -242,13 +211,8 @@ def sources(
 ) -> Array:
     """A source (n,) for each base (n,), uniform over those in its family at digit t; -1 where there is none.
 
-    Args:
-        model: its ``examples`` are the rows.
-        family: of variables that it has.
-        t: digit of the answer; ignored for a family that holds everywhere.
-        base: rows (n,), all of them in the pool.
-        rng: draws the sources.
-        pool: ascending rows (M,) to draw from; None for all.
+    Bases and sources are rows of ``model.examples``, all of them in the pool, ascending rows (M,); None for all. t does
+    not count for a family that holds everywhere.
     """
     model.require([name for name in (*family.vary, *family.keep) if name != model.output])
     pool = np.arange(model.task.size) if pool is None else np.asarray(pool)

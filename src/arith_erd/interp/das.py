@@ -1,9 +1,7 @@
 """Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023).
 
-The search interchanges the part of an activation in a subspace between two runs, and learns the subspace whose
-interchange gives the answers that the causal model predicts. The directions are orthonormal
-(`torch.nn.utils.parametrizations.orthogonal`) and lie in the span of real activations. A search beyond that span could
-find states that no input leads to (Makelov et al., 2023).
+The directions are orthonormal and lie in the span of real activations. A search beyond that span could find states
+that no input leads to (Makelov et al., 2023).
 """
 
 from collections.abc import Sequence
@@ -72,11 +70,7 @@ def fit_das(
 def best_of(
     batches: Sequence[Trials], x: Whitened, rank: int, starts: Sequence[Tensor], steps: int, seed: int, judge: Trials
 ) -> Subspace:
-    """Search from several starts; return the subspace that is best on the pairs of ``judge``.
-
-    It may be a start itself: an ``erd`` reference holds 255 sums so close to each other that the search's steps, of
-    some hundredths of a radian, lead away from the direction.
-    """
+    """Search from several starts; return the subspace, maybe a start, that is best on the pairs of ``judge``."""
     found = [align(batches, x, rank, start, n, seed=seed) for start in starts for n in (steps, 0)]
     return max(found, key=judge.accuracy)
 
@@ -89,18 +83,10 @@ def align(
     Args:
         batches: each step takes one of them, in turn.
         x: real activations (N, d), whitened with the tolerance `SPREAD`; the directions lie in the span of their axes.
-        rank: of the subspace.
         start: directions (d, j) to start from; random ones are added if j < rank, the last are dropped if j > rank.
-        steps: of Adam, with a learning rate that falls to 0.
-        lr: the first learning rate, roughly in radians.
-        seed: of all random numbers.
-
-    Raises:
-        ValueError: for a rank beyond the number of axes.
+        steps: of Adam, with a learning rate that falls from ``lr``, roughly in radians, to 0.
     """
-    if not 1 <= rank <= x.rank:
-        raise ValueError(f"rank {rank}: expected from 1 to {x.rank}, the axes along which the activations vary")
-    axes = x.axes.to(batches[0].source) if batches else x.axes  # (d, r)
+    axes = x.axes.to(batches[0].source)  # (d, r)
     with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
         torch.manual_seed(seed)
         turned = _Turned(_start(axes.T @ start.to(axes), rank, seed).cpu()).to(axes.device)
@@ -139,13 +125,8 @@ def _start(directions: Tensor, rank: int, seed: int) -> Tensor:
 def start_directions(x: Whitened, trials: Trials, rank: int, rows: Array, variable: str | None = None) -> list[Tensor]:
     """Where searches start: the directions that covary with the variable and, if it has many values, with the answer.
 
-    Only what the answer's prefix does not predict of the variable counts. A position also holds the tokens that it
-    read, and they covary with the sum: in the ``erd`` reference of seed 0 the plain slope of the sum points up to
-    42 degrees away from the direction that holds it.
-
-    Args:
-        x: whitened activations of ``rows`` (N,), at the place of the trials.
-        variable: of the activations' causal model, if it is not that of the trials.
+    Only what the answer's prefix does not predict of the variable counts: a position also holds the tokens that it
+    read, and they covary with the sum. ``x`` are whitened activations of ``rows`` (N,), at the place of the trials.
     """
     activations, read = trials.activations, trials.read
     answer = activations.right(activations.causal_model.table["answer"][rows]).double()

@@ -1,7 +1,7 @@
 """Steer activations along a value: does the answer become a + b + delta, and does the value work at other positions?
 
 A *move* is fitted on activations x (N, d) of examples with the values s (N,): ``move(s, delta) -> (n, d)`` is the
-change to add to activations of values s so that they stand for s + delta. There are four.
+change to add to activations of values s so that they stand for s + delta.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,6 @@ from .trials import Activations, balanced
 
 Move = Callable[[Array, int], Tensor]
 METHODS = ("slope", "leace", "centroids", "das")
-TRANSFERRED = ("slope", "das", "whole")
 RANDOM = 5  # directions of the same length, as controls
 FITTED = 4096  # examples that moves are fitted on
 
@@ -47,13 +46,9 @@ def doses(
     with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
 
     Args:
-        causal_model: of a task with a ``value``.
         methods: of `METHODS`.
-        deltas: units of the value.
         sample: examples, drawn from those whose moved value is the value of some example; for centroids and ``das``, of
             a fitted one.
-        seed: of the sample, the fits and the controls.
-        config: of the searches for ``das``.
         fitted: examples that moves are fitted on.
         random: moves of the same length in random directions, as controls.
 
@@ -77,7 +72,11 @@ def doses(
     )
     for site in sites:
         shape = activations.x[site].shape[1:]
-        moves = dict(_moves(activations.flat(site, chosen), values, methods, search, site, causal_model.value))
+        x = activations.flat(site, chosen)
+        white, between = whiten(x, SPREAD), centroids(x, values)
+        moves = {"slope": slope(white, values), "leace": reading(white, values), "centroids": between}
+        if search:
+            moves["das"] = _within(search.best(site, None, causal_model.value, (1, 2)), between)
         for delta in deltas:
             possible = np.flatnonzero(np.isin(answers, known) & np.isin(answers + delta, known))
             if not len(possible):
@@ -89,18 +88,14 @@ def doses(
                 answer_in = shift_right(target if prefix == "target" else completions[base])
                 resumed = model.resume_from(site, (prompts[base], answer_in))
                 own = resumed().argmax(-1) == target
-                for method, move in moves.items():
-                    step = move(answers[base], delta)
+                for method in methods:
+                    step = moves[method](answers[base], delta)
                     steps = [step, *(_same_length(step, seed + i) for i in range(random))]
                     right, *controls = (
                         resumed([Steer(site, None, x.view(-1, *shape))]).argmax(-1) == target for x in steps
                     )
-                    yield {
-                        "site": site,
-                        "method": method,
-                        "prefix": prefix,
-                        "delta": delta,
-                        "n": size,
+                    where = {"site": site, "method": method, "prefix": prefix, "delta": delta, "n": size}
+                    yield where | {
                         "answer": _whole(right),
                         "tokens": float(right.double().mean()),
                         "no_intervention": _whole(own),
@@ -120,17 +115,12 @@ def transfers(
 ) -> Iterator[dict[str, Any]]:
     """Copy activations along position t's value directions to position t', within a run or from another.
 
-    A network that keeps one number at all positions then answers with bit t' of the copied value. Nothing is predicted
-    for a network that keeps different variables at different positions.
+    A network that keeps one number at all positions then answers with bit t' of the copied value.
 
     Args:
-        causal_model: of a task with a ``value``.
-        sites: with the answer's positions.
         methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
             ``whole``: the whole activation.
         sample: number of pairs; they share no operand with those that the subspaces are learned from.
-        seed: of the pairs and searches.
-        config: of the searches.
 
     Yields:
         ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from
@@ -152,12 +142,8 @@ def transfers(
                         given = activations.at(site, source, t)
                         tokens = resumed([Interchange(site, place, subspace, given)])[:, place].argmax(-1)
                         said, unchanged = answer[source, place], answer[base, place]
-                        yield {
-                            "site": site,
-                            "method": method,
-                            "source": t,
-                            "position": place,
-                            "pair": pair,
+                        where = {"site": site, "method": method, "source": t, "position": place, "pair": pair}
+                        yield where | {
                             "n": sample,
                             "iia": balanced(tokens, said, unchanged),
                             "no_intervention": balanced(activations.answered(base)[:, place], said, unchanged),
@@ -175,21 +161,6 @@ def _transferred(search: Search, site: str, t: int, method: str) -> Subspace | N
     return Subspace((step / step.norm()).T)
 
 
-def _moves(
-    x: Tensor, values: Tensor, methods: Sequence[str], search: Search | None, site: str, variable: str
-) -> Iterator[tuple[str, Move]]:
-    white, centroids = whiten(x, SPREAD), Centroids(x, values)
-    for method in methods:
-        if method == "slope":
-            yield method, slope(white, values)
-        elif method == "leace":
-            yield method, reading(white, values)
-        elif method == "centroids":
-            yield method, centroids
-        elif search is not None:
-            yield method, _within(search.best(site, None, variable, (1, 2)), centroids)
-
-
 def slope(x: Whitened, values: Tensor) -> Move:
     """Least squares: the change of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
     s = values.to(torch.float64)
@@ -202,8 +173,7 @@ def slope(x: Whitened, values: Tensor) -> Move:
 def reading(x: Whitened, values: Tensor) -> Move:
     """LEACE: move along the direction that it erases until a least-squares reading of the value has moved by delta.
 
-    The direction is that of `slope`. The step is longer by 1 / R^2, where R^2 is the share of the value's variance that
-    a linear probe reads.
+    The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
     s = values.to(torch.float64)
@@ -213,30 +183,23 @@ def reading(x: Whitened, values: Tensor) -> Move:
     return lambda of, delta: (delta * step).expand(len(of), -1)
 
 
-class Centroids:
-    """Move from the mean activation of one value to that of another; no linearity is assumed.
+def centroids(x: Tensor, values: Tensor) -> Move:
+    """Move from the mean activation of one value to that of another, from x (N, d) and values (N,); nothing linear."""
+    values = values.to(x.device)
+    count = torch.bincount(values)
+    sums = torch.zeros(len(count), x.shape[1], dtype=torch.float64, device=x.device)
+    means = sums.index_add_(0, values, x.to(torch.float64)) / count[:, None]  # (S, d), NaN without an example
 
-    Args:
-        x: (N, d).
-        values: (N,) non-negative integers.
-    """
+    def move(of: Array, delta: int) -> Tensor:
+        at = torch.as_tensor(of, device=means.device)
+        return means[at + delta] - means[at]
 
-    def __init__(self, x: Tensor, values: Tensor) -> None:
-        values = values.to(x.device)
-        count = torch.bincount(values)
-        means = torch.zeros(len(count), x.shape[1], dtype=torch.float64, device=x.device)
-        means.index_add_(0, values, x.to(torch.float64))
-        self.means = means / count[:, None]  # (S, d), NaN for a value that no example has
-
-    def __call__(self, of: Array, delta: int) -> Tensor:
-        at = torch.as_tensor(of, device=self.means.device)
-        return self.means[at + delta] - self.means[at]
+    return move
 
 
-def _within(subspace: Subspace, centroids: Centroids) -> Move:
-    """The moves between centroids, projected onto a subspace."""
-    way = (directions := subspace.directions.to(centroids.means)) @ directions.T
-    return lambda of, delta: centroids(of, delta) @ way
+def _within(subspace: Subspace, move: Move) -> Move:
+    way = (directions := subspace.directions.double()) @ directions.T
+    return lambda of, delta: move(of, delta) @ way
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:

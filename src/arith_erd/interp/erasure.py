@@ -7,8 +7,6 @@ The methods differ in which directions they remove. Whitened coordinates show th
 The directions ``q`` span the correlations of the white coordinates with the concept z: one direction for each
 independent column of z. LEACE removes q in white coordinates. Mean projection removes ``scale * q``, the covariance of
 x and z. INLP removes ``q / scale``, the weights of a least-squares probe, and repeats this on the rest.
-
-Every erasure keeps the mean of x and removes only variance.
 """
 
 from dataclasses import dataclass
@@ -26,10 +24,8 @@ UNCORRELATED = torch.finfo(torch.float64).eps ** 0.5
 class Eraser:
     """``x - (x - mean) @ right @ left.T``, computed in float64: a function on tensors (N, d) -> (N, d).
 
-    Args:
-        mean: (d,), a fixed point.
-        left: (d, r); its columns span what is removed.
-        right: (d, r); its columns read off how much is removed. Equal to ``left`` in an orthogonal projection.
+    ``mean`` (d,) is a fixed point. The columns of ``left`` (d, r) span what is removed, those of ``right`` (d, r) read
+    off how much; they are equal in an orthogonal projection.
     """
 
     mean: Tensor
@@ -38,7 +34,6 @@ class Eraser:
 
     @property
     def rank(self) -> int:
-        """Number of directions r that are removed."""
         return self.left.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -50,11 +45,8 @@ class Eraser:
 class Whitened:
     """Embeddings x (N, d) of rank r, as ``mean + white * scale @ axes.T``; several fits can share it.
 
-    Args:
-        mean: (d,).
-        white: (N, r), with mean 0 and covariance 1.
-        scale: (r,), standard deviations along the principal axes, falling.
-        axes: (d, r), orthonormal.
+    ``mean`` (d,); ``white`` (N, r), with mean 0 and covariance 1; ``scale`` (r,), standard deviations along the
+    principal axes, falling; ``axes`` (d, r), orthonormal.
     """
 
     mean: Tensor
@@ -64,23 +56,19 @@ class Whitened:
 
     @property
     def rank(self) -> int:
-        """Number of principal axes along which x varies."""
         return len(self.scale)
 
     @property
     def variance(self) -> Tensor:
-        """tr Cov(x), a scalar."""
         return self.scale.square().sum()
 
 
 def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
-    """Embeddings (N, d) of any floating type -> their principal axes, in float64.
+    """Embeddings (N, d) of any floating type, all finite -> their principal axes, in float64.
 
-    Args:
-        x: finite.
-        tolerance: axes with a deviation below this fraction of the largest hold rounding errors of float32 and are
-            dropped. A LayerNorm leaves one such axis for each position. A probe that is fitted on them finds its target
-            in the errors, with enormous weights, and erasing that probe's direction erases nothing.
+    Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
+    dropped. A LayerNorm leaves one such axis for each position. A probe that is fitted on them finds its target
+    in the errors, with enormous weights, and erasing that probe's direction erases nothing.
     """
     x = x.to(torch.float64)
     mean = x.mean(dim=0)
@@ -125,10 +113,6 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     what is left. Each iteration removes k directions of a concept of k columns. Unlike the other two, INLP need not
     hide z: it removes what one probe reads, and other directions may hold the same information.
 
-    Args:
-        x, z: as in `leace`.
-        iterations: 0 erases nothing.
-
     Raises:
         UserError: if more directions were to be removed than x has.
     """
@@ -148,7 +132,6 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
 
 
 def project_away(x: Whitened, directions: Tensor) -> Eraser:
-    """The orthogonal projection away from orthonormal directions (d, r), about the mean of x."""
     return Eraser(x.mean, directions, directions)
 
 
@@ -178,9 +161,8 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
 def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
     """The same erasure of a random concept: ``eraser``, reflected along randomly chosen principal axes.
 
-    The reflection keeps the mean and the covariance of x. So the result has the rank and the singular values of
-    ``eraser`` and removes the same variance along each principal axis; it hides another concept. That is a fairer
-    control than random directions of the same variance, which remove a little from each of many axes.
+    The reflection keeps the mean and the covariance of x. So the result removes the same variance along each principal
+    axis as ``eraser``, and hides another concept: a fairer control than random directions of the same variance.
     """
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
@@ -195,11 +177,7 @@ def variance_removed(x: Tensor, erased: Tensor) -> float:
 
 
 def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None, tolerance: float = SINGLE) -> Tensor:
-    """Predictions of z (N, k) by a least-squares probe with intercept, refitted on x or on the erased x.
-
-    Args:
-        tolerance: as in `whiten`, a fraction of the largest deviation before the erasure.
-    """
+    """Predictions of z (N, k) by a least-squares probe with intercept, refitted on x or on the erased x."""
     z = z.to(torch.float64)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
@@ -231,5 +209,4 @@ def _orthonormal(correlation: Tensor) -> Tensor:
 
 
 def _basis(columns: Tensor) -> Tensor:
-    """An orthonormal basis of independent columns."""
     return torch.linalg.qr(columns)[0]

@@ -1,12 +1,5 @@
 """A network seen from outside: read its activations, intervene, run.
 
-::
-
-    model = load_pretrained("add-nanogpt")
-    clean, other = model.task.examples([3], [5]), model.task.examples([2], [5])
-    logits, cache = model.run_with_cache(clean, ["dec.2", "dec.2.attn.pattern"])
-    patched = model.run(other, [Replace("dec.2", "r1", cache["dec.2"])])
-
 Forward hooks do all of it, so the networks know nothing of interventions and any `nn.Module` can be hooked.
 """
 
@@ -78,10 +71,8 @@ class Hooked:
         self.sites: dict[str, nn.Module] = dict(network.sites() if sites is None else sites)  # type: ignore[operator]
         self._task = task
         self.name = name or type(network).__name__
-        self.seed = seed
-        self.split = split
-        self.untrained = untrained
-        self.epoch = epoch
+        self.seed, self.epoch = seed, epoch
+        self.split, self.untrained = split, untrained
 
     def __repr__(self) -> str:
         of = f", {self._task.name}" if self._task else ""
@@ -89,11 +80,7 @@ class Hooked:
 
     @property
     def task(self) -> Task:
-        """The task that the network answers.
-
-        Raises:
-            UserError: if it is not known.
-        """
+        """The task that the network answers; a `UserError` if it is not known."""
         if self._task is None:
             raise UserError(f"Hooked: {self.name} has no task; give task=, such as task=Add(bits=7)")
         return self._task
@@ -135,9 +122,6 @@ class Hooked:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt.
-
-        Raises:
-            UserError: for a name that the task's tokens do not have, or a negative number.
         """
         if isinstance(position, int):
             if position < 0:
@@ -158,8 +142,6 @@ class Hooked:
         Args:
             inputs: examples, teacher forced with their own right answers; or tensors as the network takes them: a
                 prompt (N, P) and decoder inputs (N, t), t <= m.
-            interventions: see `interp.interventions`.
-            batch_size: examples in one pass.
 
         Raises:
             UserError: if the network lacks a site or a position.
@@ -167,9 +149,8 @@ class Hooked:
         """
         tensors = self.inputs(inputs)
         with _gradients(interventions):
-            return torch.cat(
-                [self._forward(batch, interventions, rows, n) for rows, n, batch in _split(tensors, batch_size)]
-            )
+            batches = _split(tensors, batch_size)
+            return torch.cat([self._forward(batch, interventions, rows, n) for rows, n, batch in batches])
 
     @torch.no_grad()
     def run_with_cache(
@@ -181,12 +162,9 @@ class Hooked:
         prompt_too: bool = False,
         batch_size: int = BATCH,
     ) -> tuple[Tensor, Cache]:
-        """Logits (N, m, V), and what each site gives, site -> (N, k, ...), with any interventions.
+        """Logits (N, m, V), and what each site gives, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        Args:
-            inputs, interventions, batch_size: as in `run`.
-            sites: to read; patterns are (N, T, nh, S), positions first.
-            prompt_too: all positions of a site and not only its own, in a decoder-only network P + m.
+        ``prompt_too`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
         check_sites(self.sites, sites, "sites")
         tensors = self.inputs(inputs)
@@ -230,14 +208,7 @@ class Hooked:
     def intervening(
         self, interventions: Sequence[Intervention], inputs: Sequence[Tensor], rows: Rows, count: int
     ) -> Iterator[None]:
-        """Within the context forward passes of a batch are intervened on.
-
-        Args:
-            interventions: in the order in which they apply at a site.
-            inputs: of the batch.
-            rows: the batch's examples, of ``count`` in all.
-            count: N.
-        """
+        """Within the context forward passes of a batch, ``rows`` of ``count`` examples, are intervened on, in order."""
         check_sites(self.sites, [one.site for one in interventions], "the intervention's site")
         at_site: dict[str, list[Intervention]] = defaultdict(list)
         for one in interventions:
@@ -264,15 +235,13 @@ class Hooked:
         return hook
 
     def _changed(self, one: Intervention, x: Tensor, own: int, rows: Rows, count: int) -> Tensor:
-        """The site's output (B, T, ...) with one intervention on its last ``own`` positions."""
         lead = x.shape[1] - own
         if one.position is None:
             return torch.cat([x[:, :lead], one.change(x[:, lead:], None, rows, count)], dim=1)
         at = self.index(one.site, one.position)
         if not -lead <= at < own:
-            raise UserError(
-                f"position {one.position}: {one.site} has {own} positions and {lead} of the prompt before them"
-            )
+            held = f"{own} positions and {lead} of the prompt before them"
+            raise UserError(f"position {one.position}: {one.site} has {held}")
         place = lead + at
         new = one.change(x[:, place], at, rows, count)
         return torch.cat([x[:, :place], new[:, None], x[:, place + 1 :]], dim=1)
@@ -283,20 +252,12 @@ class Resumed:
 
     What lies below the site runs once. The logits without an intervention are those of the whole network; where they
     are not, since layers do not run in the order of their names, every call runs the whole network.
-
-    Args:
-        model: the network.
-        site: interventions may act on it and on what comes after it.
-        inputs: as the network takes them.
-        batch_size: examples in one pass.
     """
 
     @torch.no_grad()
     def __init__(self, model: Hooked, site: str, inputs: Sequence[Tensor], batch_size: int = BATCH) -> None:
         check_sites(model.sites, [site], "the site to resume from")
-        self.model = model
-        self.site = site
-        self.encoder = site.startswith("enc.")
+        self.model, self.site, self.encoder = model, site, site.startswith("enc.")
         self.batches = list(_split(inputs, batch_size))
         layer = layer_of(model.sites, site)
         stack = [name for name in layers(model.sites) if layer and name[:4] == layer[:4]]
@@ -349,7 +310,6 @@ class Resumed:
 
 
 def _tensor(output: Any) -> Tensor:
-    """A module's output, or the first of several."""
     found: Tensor = output if isinstance(output, Tensor) else output[0]
     return found
 
@@ -364,7 +324,6 @@ def _split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Rows, in
 
 @contextmanager
 def _gradients(interventions: Sequence[Intervention]) -> Iterator[None]:
-    """Gradients only where a value of an intervention requires them."""
     wanted = any(x.requires_grad for one in interventions for x in one.tensors)
     with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
         yield
@@ -376,10 +335,7 @@ def _skip(x: Tensor, *context: Any, **options: Any) -> Tensor:
 
 @contextmanager
 def _stand_in(forwards: Mapping[nn.Module, Callable[..., Tensor]]) -> Iterator[None]:
-    """Within the context these functions replace the forwards of modules.
-
-    A hook could change the output but would not skip the computation.
-    """
+    """Within the context these functions replace the forwards of modules: a hook would not skip the computation."""
     try:
         for module, forward in forwards.items():
             vars(module)["forward"] = forward

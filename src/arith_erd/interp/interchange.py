@@ -15,11 +15,10 @@
 7        7  20              0.5
 8      all  20              0.5
 
-`das.fit_das` finds the directions that carry a variable, and ``ae.Interchange("dec.1", 4, space)`` interchanges them.
-Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change, at one
-position or at all, wholly or in a subspace.
+Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -133,11 +132,6 @@ def effects(
     At a site of the answer's positions, position t is replaced in the pairs of a family at t, and token t of the answer
     is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
 
-    Args:
-        variables: of the causal model, whose predictions are compared.
-        sample: number of bases.
-        seed: of the pairs.
-
     Yields:
         ``site, position, family``, ``answer`` (the token that is read), ``n``; ``flipped``: the share of answers that
         change, ``flipped_by_all``: the same with all positions of the site replaced; ``iia_*``: the share of answers
@@ -163,24 +157,20 @@ def effects(
             resumed = activations.resume(site, base, task.width)
             answers = range(task.width) if t is None else [activations.digit(t)]
             encoder = len(activations.read_at(site, 0)) > 1
-            changed = None
-            for place in [None, *(range(activations.x[site].shape[1]) if encoder else answers)]:
-                value = activations.at(site, source, place)
-                tokens = resumed([Interchange(site, place, None, value)]).argmax(-1)
-                flipped = (tokens != before)[counted].double().mean(0)
-                if changed is None:
-                    changed = flipped
-                    continue
-                token = _own_token(causal_model, int(place or 0), base, source) if encoder else None
-                agree = {v: (tokens == of)[counted].double().mean(0) for v, of in said.items()}
-                agree["token"] = torch.full_like(flipped, torch.nan)
-                if token is not None:
-                    agree["token"] = (tokens == activations.right(token))[counted].double().mean(0)
-                for answer in answers if encoder else [int(place or 0)]:
+            whole = activations.at(site, source)
+            by_all = resumed([Interchange(site, None, None, whole)]).argmax(-1) != before
+            for place in range(whole.shape[1]) if encoder else answers:
+                tokens = resumed([Interchange(site, place, None, whole)]).argmax(-1)
+                right = {"flipped": tokens != before, "flipped_by_all": by_all}
+                right |= {f"iia_{v}": tokens == of for v, of in said.items()}
+                if encoder:
+                    of_token = _own_token(causal_model, place, base, source)
+                    right["iia_token"] = tokens == activations.right(of_token)
+                shares = {key: of[counted].double().mean(0) for key, of in right.items()}
+                for answer in answers if encoder else [place]:
                     where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
-                    shares = {"flipped": flipped, "flipped_by_all": changed}
-                    shares |= {f"iia_{v}": share for v, share in agree.items()}
-                    yield where | {key: float(share[answer]) for key, share in shares.items()}
+                    measured = {key: float(of[answer]) for key, of in shares.items()}
+                    yield where | measured | {"iia_token": measured.get("iia_token", math.nan)}
 
 
 def _own_token(causal_model: CausalModel, place: int, base: Array, source: Array) -> Array:

@@ -24,17 +24,12 @@ Rows = slice
 
 @dataclass(frozen=True)
 class Subspace:
-    """Directions of an activation, of one position (d = C) or of all of them concatenated (d = k * C).
-
-    Args:
-        directions: (d, r), orthonormal.
-    """
+    """Orthonormal directions (d, r) of an activation, of one position (d = C) or of all concatenated (d = k * C)."""
 
     directions: Tensor
 
     @property
     def rank(self) -> int:
-        """r."""
         return self.directions.shape[1]
 
     def exchange(self, base: Tensor, source: Tensor) -> Tensor:
@@ -53,26 +48,19 @@ class Intervention:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Its tensors; a run keeps gradients if one of them requires them."""
-        return ()
+        held = [x.directions if isinstance(x, Subspace) else x for x in vars(self).values()]
+        return tuple(x for x in held if isinstance(x, Tensor))
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape.
 
-        Args:
-            x: of a batch.
-            at: the position's index in a whole cached site; None for all positions.
-            rows: the batch's examples, of ``count`` in all.
-            count: N.
+        ``at`` is the position's index in a whole cached site, None for all; ``rows`` are the batch's, of ``count``.
         """
         raise NotImplementedError
 
 
 def _of_batch(value: Tensor, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-    """A value for a batch, broadcastable to x.
-
-    Raises:
-        ValueError: for a value of another shape.
-    """
+    """A value for a batch, broadcastable to x; a ValueError for one of another shape."""
     if at is not None and value.dim() == x.dim() + 1:
         if at < 0:
             raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")
@@ -91,10 +79,6 @@ class Replace(Intervention):
 
     value: Tensor
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.value,)
-
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         return _of_batch(self.value, x, at, rows, count).expand_as(x)
 
@@ -104,10 +88,6 @@ class Steer(Intervention):
     """The value added to what the site gives."""
 
     value: Tensor
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.value,)
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         return x + _of_batch(self.value, x, at, rows, count)
@@ -126,11 +106,6 @@ class Interchange(Intervention):
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """The same, with the source runs' activations at the site."""
         return replace(self, source=cache[self.site])
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        found = (self.source, None if self.subspace is None else self.subspace.directions)
-        return tuple(x for x in found if x is not None)
 
     def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
         if self.source is None:

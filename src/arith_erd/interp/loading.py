@@ -34,20 +34,16 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
     >>> from arith_erd.interp.loading import pretrained
     >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
-    >>> load_run(path, seed=0).task.name
-    'add'
-    >>> load_run(path, epoch=0).epoch  # before training
-    0
+    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).epoch
+    ('add', 0)
 
     Args:
-        path: of the run directory.
         seed: of the replica; by default the run's first.
         epoch: take the weights as they were after this epoch, which ``checkpoint.keep`` kept. 0 is the network before
             training, made from its seed again. By default the final weights.
 
     Raises:
-        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no weights, or
-            not those of the epoch, with those that are there.
+        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no such weights.
     """
     run = Run(path)
     job = read_run(run)
@@ -67,24 +63,13 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
 
 def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hooked:
-    """A trained network by its short name, such as ``add-transformer``, ``add-vs_v-nanogpt``.
+    """A trained network by its short name: task, split unless random, model, and ablation unless there is none.
 
-    >>> import torch
-    >>> from arith_erd.models.decoding import greedy
-    >>> subject = load_pretrained("add-transformer")
-    >>> prompt = torch.from_numpy(subject.task.examples([100], [27]).prompt)
-    >>> subject.task.decode(greedy(subject.network, prompt, subject.task.width))
+    >>> load_pretrained("add-transformer").predict([100], [27])
     array([127])
 
-    The name has the task, the split unless it is random, the model, and the ablation unless there is none.
-
-    Args:
-        name: one of `pretrained`.
-        seed: of the replica.
-        folder: the folder of run directories.
-
     Raises:
-        UserError: if there is no such network, or not with this seed.
+        UserError: if there is no such network, or not with this seed; the message lists those in `pretrained`.
     """
     known = pretrained(folder)
     if name not in known:
@@ -111,13 +96,8 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
 def short_name(job: Job) -> str:
     """``add-transformer``: what `load_pretrained` calls the networks of a job."""
     split, ablation = job.names["split"], job.ablation.name
-    parts = [
-        job.names["task"],
-        "" if split == "random" else split,
-        job.model.name,
-        "" if ablation == "none" else ablation,
-    ]
-    return "-".join(part for part in parts if part)
+    named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    return "-".join(filter(None, named))
 
 
 def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
@@ -127,15 +107,10 @@ def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
 
 
 def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
-    """The epochs that were asked for, ascending.
-
-    Args:
-        run: with the weights.
-        seeds: all of them need the weights.
-        wanted: epochs, or ``all`` for those that were kept and the last one.
+    """The epochs that were asked for (``all``: those that were kept and the last one), ascending.
 
     Raises:
-        UserError: if weights are missing; the message lists the epochs that have some.
+        UserError: if weights of a seed are missing; the message lists the epochs that have some.
     """
     there = epochs_there(run, seeds)
     kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"
@@ -149,19 +124,10 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
 
 def find_runs(pattern: str) -> list[Path]:
-    """The run directories that a folder or a glob names.
-
-    Raises:
-        UserError: if there are none.
-    """
+    """The run directories that a folder or a glob names; a `UserError` if there are none."""
     if not (paths := matching(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     return paths
-
-
-def load_runs(pattern: str) -> list[tuple[Path, Hooked]]:
-    """Every seed of every run that a folder or a glob names, each with its run directory."""
-    return [(path, subject) for path in find_runs(pattern) for subject in load_seeds(path)]
 
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
@@ -179,11 +145,8 @@ def load_checkpoint(path: Path | str, task: Task) -> Hooked:
 def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
 
-    Args:
-        make: gives the network that the weights are for, as `ProbeJob.network` does.
-
     Raises:
-        UserError: if the file cannot be read, or holds anything but the weights of such a network.
+        UserError: if the file cannot be read, or holds anything but the weights of the network that ``make`` gives.
     """
     path = Path(path)
     with torch.device("meta"):
@@ -214,11 +177,11 @@ def _state(
 ) -> dict[str, Tensor]:
     """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
+    # Between two renames there is only the previous checkpoint.
+    checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
     try:
         if weights.is_file():
             return checked_state(load_file(weights), shapes, str(run.path))
-        # Between two renames there is only the previous one.
-        checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
         if checkpoint.is_file():
             saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}

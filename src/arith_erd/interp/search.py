@@ -1,11 +1,4 @@
-"""Search a subspace for each causal variable, and measure every control beside it.
-
-::
-
-    search = Search(model, CausalModel(model.task), ["dec.3"])
-    found = search.at("dec.3", 4, "carry", ranks=(1, 2))
-    found[0].iia, found[0].controls["iia_random"]
-"""
+"""Search a subspace for each causal variable, and measure every control beside it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -44,14 +37,9 @@ STORED_AT = "dec.4"
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Pairs and steps of a search.
+    """Numbers of counterfactual pairs (the three sets share no operand), steps of the optimiser and pairs per step.
 
-    Attributes:
-        train, validation, test: numbers of counterfactual pairs; the three sets share no operand.
-        steps: of the optimiser.
-        batch: pairs per step.
-        random: number of random subspaces, and of sign-flipped ones.
-        controlled: test pairs on which these controls are measured.
+    ``random`` is the number of random and of sign-flipped subspaces, ``controlled`` the test pairs that these see.
     """
 
     train: int = 1000
@@ -65,19 +53,14 @@ class SearchConfig:
 
 @dataclass(frozen=True)
 class Found:
-    """A subspace, and the effect of its interchange on test pairs.
+    """A subspace of the given rank, and the effect of its interchange on test pairs.
 
-    Attributes:
-        rank: of the subspace.
-        span: number of axes along which real activations vary. If span <= rank, every subspace is the whole space.
-        subspace: the directions.
-        chosen: whether this is the smallest rank within 0.02 of the best on the validation pairs.
-        train, validation, iia: balanced interchange-intervention accuracy (`trials.balanced`) on each set.
-        no_intervention: the same on test pairs without an intervention.
-        full_patch: the same with the whole activation interchanged.
-        strength, strength_full: of the test answers that should change to the source's own answer, the share that does,
-            with the subspace and with the whole activation; the latter should be at least as large.
-        controls: name -> number, see `Search.controls`.
+    ``train, validation, iia`` are balanced accuracies (`trials.balanced`) on each set; ``no_intervention`` and
+    ``full_patch``, with nothing and with the whole activation interchanged, on test pairs. ``chosen`` marks the
+    smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of axes along which real
+    activations vary; if span <= rank, every subspace is the whole space. Of the test answers that should change to the
+    source's own answer, ``strength`` and ``strength_full`` are the shares that do, with the subspace and with the whole
+    activation; the latter should be at least as large. ``controls`` are those of `Search.controls`.
     """
 
     rank: int
@@ -96,12 +79,11 @@ class Found:
     @property
     def best_control(self) -> float:
         """The highest accuracy among random, sign-flipped and untrained subspaces."""
-        scores = [self.controls.get(name, math.nan) for name in COMPETING]
-        return max(score for score in scores if not math.isnan(score))
+        return float(np.nanmax([self.controls.get(name, math.nan) for name in COMPETING]))
 
     @property
     def decoy(self) -> float:
-        """The accuracy of a search in a network that computes the answer otherwise; NaN if there is none."""
+        """The accuracy in a network that computes the answer otherwise; NaN if there is none."""
         return self.controls.get("iia_decoy", math.nan)
 
 
@@ -112,10 +94,6 @@ class Search:
     pairs the variable's interchange changes the predicted answer; in the others it does not.
 
     Args:
-        model: with a task.
-        causal_model: its variables can be searched.
-        sites: where to search.
-        config: pairs and steps.
         seed: of the pairs, the searches and the controls.
         rows: of the task's examples, those to use; None for all.
     """
@@ -141,7 +119,6 @@ class Search:
 
     @cached_property
     def blank(self) -> "Search":
-        """The same search in an untrained network."""
         fresh = untrained(self.model, self.seed)
         return Search(fresh, self.causal_model, self.sites, self.config, self.seed, self.rows)
 
@@ -149,11 +126,8 @@ class Search:
         """The best subspaces of the given ranks for a variable, with their controls.
 
         Args:
-            site: one of the sites.
             position: the one that is interchanged, and in the decoder judged by its own token of the answer; None for
                 all positions of the site together, judged by the whole answer.
-            variable: of the causal model.
-            ranks: of the subspaces.
 
         Raises:
             UserError: for a variable that is not there, a site that does not vary at the position, or ranks all of them
@@ -206,14 +180,10 @@ class Search:
         patched = subspace.exchange(self.activations.flat(site, few.data.base, position), few.source.flatten(1))
         natural = self.activations.flat(site, np.concatenate(self.pools), position)
         distance, own = natural_distances(natural, patched)
-        found = {
-            "iia_random": float(np.mean(randoms)),
-            "iia_random_max": max(randoms),
-            "iia_flipped": float(np.mean(flipped)) if flipped else math.nan,
-            "iia_flipped_max": max(flipped, default=math.nan),
-            "distance": distance,
-            "distance_natural": own,
-        }
+        found = {"distance": distance, "distance_natural": own}
+        for kind, scores in (("random", randoms), ("flipped", flipped)):
+            found[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
+            found[f"iia_{kind}_max"] = max(scores, default=math.nan)
         if chosen:
             found["iia_untrained"] = self.blank.score(site, position, variable, subspace.rank)
             if written_for(self.causal_model.task) and variable in DECOYS:
@@ -242,7 +212,6 @@ class Search:
         return best_of(batches, self.x, rank, starts, self.config.steps, self.seed, sets[1])
 
     def _chosen(self, sets: Sequence[Trials], variable: str, ranks: Sequence[int]) -> tuple[dict[int, Subspace], int]:
-        """The best subspaces of the ranks that are possible, and the smallest rank that is good enough."""
         site, span = sets[0].site, self.x.rank
         if not span:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {sets[0].position}")
@@ -285,7 +254,6 @@ def arbitrary(causal_model: CausalModel, rng: np.random.Generator) -> CausalMode
 
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
-    """Subspaces of the span of real activations, uniformly distributed."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(number):
         yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
@@ -294,10 +262,8 @@ def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator
 def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
     """The subspace with the signs of its coordinates along the principal axes drawn at random.
 
-    The covariance of the activations is diagonal in these coordinates. So in each of these subspaces the activations
-    have the same covariance as in the original one: same rank, variance and spectrum, another direction. Where few axes
-    count, many flips give the same subspace again. Those nearer than 45 degrees, in any direction, are drawn anew;
-    there are fewer than ``number``, or none, if such flips are rare.
+    The covariance of the activations is diagonal in these coordinates, so these subspaces have the original's rank and
+    variance. Those nearer to it than 45 degrees are drawn anew; there are fewer than ``number`` if such flips are rare.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
@@ -317,10 +283,7 @@ def overlap(a: Tensor, b: Tensor) -> float:
 
 
 def untrained(model: Hooked, seed: int) -> Hooked:
-    """The same architecture with fresh weights, from PyTorch's default initialisation of each layer.
-
-    nanoGPT's training starts from smaller weights; these have learned as little.
-    """
+    """The same architecture with fresh weights, from PyTorch's default initialisation of each layer."""
     fresh = deepcopy(model)
     fresh.network.cpu()
     with torch.random.fork_rng(devices=[]):

@@ -7,19 +7,15 @@ prompt precedes these in all layers but the last.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import UserError
 
-
-class HasSites(Protocol):
-    """A network as `Hooked` sees it."""
-
-    @property
-    def sites(self) -> Mapping[str, nn.Module]: ...
+if TYPE_CHECKING:
+    from .hooked import Hooked
 
 
 def layers(sites: Iterable[str]) -> list[str]:
@@ -38,11 +34,7 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
 
 
 def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.site") -> None:
-    """Refuse sites that a network lacks.
-
-    Raises:
-        UserError: that lists those it has.
-    """
+    """Refuse sites that a network lacks, with a `UserError` that lists those it has."""
     known = list(known)
     if unknown := [site for site in wanted if site not in known]:
         whole = layers(known)
@@ -51,12 +43,8 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.s
         raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
 
 
-def chosen_sites(models: Sequence[HasSites], site: str | Sequence[str]) -> list[str]:
-    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers of the networks.
-
-    Raises:
-        UserError: if a network lacks one of them.
-    """
+def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str]) -> list[str]:
+    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; a `UserError` if one is missing."""
     sites = layers(models[0].sites) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
     for model in models:
         check_sites(model.sites, sites)
@@ -64,12 +52,9 @@ def chosen_sites(models: Sequence[HasSites], site: str | Sequence[str]) -> list[
 
 
 def owned(site: str, length: int, inputs: Sequence[Tensor]) -> int:
-    """How many of the ``length`` positions of a site's output are its own: they are the last ones.
+    """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 
-    Args:
-        site: name of the site.
-        length: T.
-        inputs: of the forward pass: the prompt (B, P) and the decoder's input (B, t), or those of another module.
+    ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.
     """
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
     return length if site.startswith("enc.") or length < answer or length == inputs[0].shape[1] else answer

@@ -1,10 +1,4 @@
-"""Counterfactual pairs at one place of a network: run the bases up to there once, then go on with other activations.
-
-::
-
-    activations = Activations(model, causal_model, ["dec.3"], rows)
-    Trials(activations, data, "dec.3", 4, "carry").accuracy(subspace)
-"""
+"""Counterfactual pairs at one place of a network: run the bases up to there once, then go on with other activations."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -30,12 +24,8 @@ KEPT = 16  # resumable runs, of a few hundred examples each
 def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
     """Interchange-intervention accuracy: the mean of two, on answers that should change and on those that should not.
 
-    Without an intervention, a network that is always right scores 0.5.
-
-    Args:
-        tokens: (n, k), the network's.
-        expected: (n, k), the causal model's.
-        unchanged: (n, k), right answers of the bases.
+    Without an intervention, a network that is always right scores 0.5. All arguments are tokens (n, k): the network's,
+    the causal model's, and the right answers of the bases.
     """
     right, moved = tokens == expected, expected != unchanged
     shares = [right[which].double().mean() for which in (moved, ~moved) if which.any()]
@@ -43,13 +33,7 @@ def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
 
 
 class Activations:
-    """Activations of a network on some examples of its task, teacher forced.
-
-    Args:
-        model: with the task of the causal model.
-        causal_model: its ``examples`` are all there are.
-        sites: to read.
-        rows: of these examples, those to run.
+    """Activations of a network on some rows of ``causal_model.examples``, teacher forced.
 
     Attributes:
         x: by site, (M, k, ...), of the M rows in ascending order.
@@ -71,7 +55,6 @@ class Activations:
                 raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
 
     def examples(self, rows: Array) -> Examples:
-        """Operands, answers and tokens of rows (n,)."""
         return self.causal_model.task.examples(*self.causal_model.examples.operands[rows].T)
 
     def at(self, site: str, rows: Array, position: Position = None) -> Tensor:
@@ -128,14 +111,7 @@ class Activations:
 
 @dataclass(frozen=True)
 class Trials:
-    """Counterfactual pairs at one place of a network, and the answers that their causal model predicts.
-
-    Attributes:
-        activations: of all bases and sources.
-        data: n pairs.
-        site, position: where activations are interchanged; None for all positions.
-        variable: whose interchange the causal model predicts.
-    """
+    """n counterfactual pairs at one place of a network, and the answers that the interchange of a variable predicts."""
 
     activations: Activations
     data: CounterfactualDataset
@@ -167,11 +143,9 @@ class Trials:
         return self.activations.right(self.data.model.table["answer"][self.data.base])[:, self.read]
 
     def part(self, rows: slice) -> "Trials":
-        """Some of the pairs."""
         return Trials(self.activations, self.data.part(rows), self.site, self.position, self.variable)
 
     def batches(self, size: int) -> "list[Trials]":
-        """Successive parts of about that many pairs."""
         parts = np.array_split(np.arange(len(self)), max(1, len(self) // size))
         return [self.part(slice(part[0], part[-1] + 1)) for part in parts]
 
@@ -182,7 +156,6 @@ class Trials:
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
-        """The likeliest tokens (n, k) of the same."""
         return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
@@ -190,7 +163,6 @@ class Trials:
         return balanced(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:
-        """`balanced` accuracy of the network's own answers."""
         return balanced(self.activations.answered(self.data.base)[:, self.read], self.expected, self.unchanged)
 
     def strength(self, subspace: Subspace | None) -> float:

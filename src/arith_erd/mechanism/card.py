@@ -29,6 +29,7 @@ FOLLOWED = 0.01
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only prefixes and prompt positions were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
+LIMIT = f"the limit is {NEAR:g}"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
@@ -43,9 +44,9 @@ class _Frozen(BaseModel):
 class Bit(_Frozen):
     """Bit t of the answer, t = ``position``; None where it was not measured.
 
-    ``follows_prefix`` is the share of answers that a random prefix changes, ``needs_prefix`` the share that changes if
-    r_(t-1) is ablated, ``follows`` the variables of `STEERED` that the bit follows, and ``appears`` the first site at
-    which the answer changes if the position is patched from a run where only this variable differs.
+    ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
+    ``appears`` the first site at which a patched position, from a run where only this variable differs, changes the
+    bit.
     """
 
     position: Annotated[int, Field(ge=0)]
@@ -81,45 +82,35 @@ class NetworkCard(_Frozen):
             return f"Verdict: none, since {NO_VERDICT}."
         least = min(self.distances.values())
         if self.verdict == "none":
-            count = COUNTS[len(self.distances)] if len(self.distances) < len(COUNTS) else str(len(self.distances))
-            return (
-                f"Verdict: none of the {count} algorithms fits: the nearest is at {least:.2f}, the limit is {NEAR:g}."
-                if least > NEAR
-                else f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
-            )
+            if least <= NEAR:
+                return f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
+            count = dict(enumerate(COUNTS)).get(len(self.distances), str(len(self.distances)))
+            return f"Verdict: none of the {count} algorithms fits: the nearest is at {least:.2f}, {LIMIT}."
         if self.verdict == "undecided":
-            return (
-                f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, the limit is {NEAR:g}."
-            )
+            return f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, {LIMIT}."
         name = self.nearest if self.verdict == "mixed" else self.verdict
-        return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, the limit is {NEAR:g}."
+        return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, {LIMIT}."
 
     def _prefixes(self) -> str:
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         return f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
 
     def _steering(self) -> str:
-        followed = zip(STEERED.values(), self._followed(), strict=True)
-        parts = [f"{name} is followed by {_numbered(at)}" for name, at in followed]
+        parts = [f"{STEERED[name]} is followed by {at}" for name, at in self._followed().items()]
         return f"Steering: {'; '.join(parts)}."
 
-    def _followed(self) -> list[list[int]]:
-        return [[bit.position for bit in self.bits if name in bit.follows] for name in STEERED]
+    def _followed(self) -> dict[str, str]:
+        return {name: _numbered([bit.position for bit in self.bits if name in bit.follows]) for name in STEERED}
 
     def row(self, sites: Sequence[str]) -> dict[str, str]:
-        """The network's line of a table, with no empty cell.
-
-        Args:
-            sites: in the order in which they run.
-        """
+        """The network's line of a table, with no empty cell; ``sites`` in the order in which they run."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
-        followed = zip(STEERED, self._followed(), strict=True)
         return {
             "seed": str(self.seed),
             "verdict": self.verdict,
             "right": f"{self.accuracy:.1%}",
             "nearest, distance": nearest,
-            "steering that answers follow": "; ".join(f"{name}: {_numbered(at)}" for name, at in followed),
+            "steering that answers follow": "; ".join(f"{name}: {at}" for name, at in self._followed().items()),
             "a random prefix changes": _changed(self.bits, "follows_prefix"),
             "an ablated last token changes": _changed(self.bits, "needs_prefix"),
             "the carry appears": _appears([bit.appears.get("carry") for bit in self.bits], sites),
@@ -144,7 +135,6 @@ class Card(_Frozen):
     def of(
         cls, task: str, bits: int, seeds: Iterable[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
     ) -> "Card":
-        """Put the cards of several seeds together."""
         seeds = tuple(seeds)
         verdicts = {one.verdict for one in seeds}
         told = {
@@ -157,11 +147,7 @@ class Card(_Frozen):
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: if the text is not that of a card.
-        """
+        """The inverse of `to_json`; a ValueError if the text is not that of a card."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -170,21 +156,17 @@ class Card(_Frozen):
             raise ValueError(f"card.json: not a card ({excerpt(where)}: {excerpt(first['msg'])})") from error
 
     def to_json(self) -> str:
-        """As ``card.json`` holds it."""
         return self.model_dump_json(indent=1) + "\n"
 
     @property
     def title(self) -> str:
-        """The network and its verdict."""
         uncalibrated = "" if self.calibrated else ", never checked on a known network"
         return f"{self.seeds[0].network}: {self.verdict}{uncalibrated}"
 
     def table(self, sites: Sequence[str]) -> pd.DataFrame:
-        """A row for each seed; see `NetworkCard.row`."""
         return pd.DataFrame([one.row(sites) for one in self.seeds])
 
     def notes(self) -> list[str]:
-        """The sentences of every seed."""
         notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
@@ -204,7 +186,7 @@ def make_card(
     calibrated: bool,
 ) -> NetworkCard:  # fmt: skip
     """The card of one network; ``post_hoc`` are its distances to algorithms that are no candidates."""
-    components, near = found.components, {} if verdict is None else dict(enumerate(verdict.by_bit, 1))
+    components, near = found.components, dict(enumerate(verdict.by_bit, 1)) if verdict else {}
     bits = [
         Bit(
             position=t,
@@ -217,16 +199,16 @@ def make_card(
         for t in range(1, model.task.width)
     ]
     fit = [f"{name} ({x:.2f})" for name, x in post_hoc.items() if verdict and x <= NEAR < verdict.distance]
-    reasons = [] if verdict is None else list(verdict.reasons)
+    reasons = list(verdict.reasons) if verdict else []
     if fit and found.accuracy >= RIGHT:
         reasons.append(f"closest post-hoc algorithm, written after trained networks had been seen: {', '.join(fit)}")
     return NetworkCard(
         seed=model.seed,
         network=model.name,
-        verdict="undecided" if verdict is None else verdict.name,
-        nearest=None if verdict is None else verdict.nearest,
-        distance=None if verdict is None else number(verdict.distance),
-        distances={} if verdict is None else {name: round(x, 4) for name, x in verdict.distances.items()},
+        verdict=verdict.name if verdict else "undecided",
+        nearest=verdict.nearest if verdict else None,
+        distance=number(verdict.distance) if verdict else None,
+        distances={name: round(x, 4) for name, x in verdict.distances.items()} if verdict else {},
         post_hoc={name: number(x) for name, x in post_hoc.items()},
         accuracy=round(found.accuracy, 5),
         calibrated=calibrated,
@@ -252,7 +234,6 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
 
 
 def _appears(first: Sequence[str | None], sites: Sequence[str]) -> str:
-    """The first and the last of the sites at which a bit's position begins to hold a variable."""
     places = sorted(sites.index(site) for site in first if site in sites)
     if not places:
         return "nowhere"

@@ -1,18 +1,15 @@
 """Steer a network along the direction of a variable. Does its answer follow?
 
 The direction of a variable at a site and a position is the least-squares slope of the residual stream on it, with other
-variables held fixed: x ~ slope v + slopes of the rest. Two variables are tried, each against a control::
+variables held fixed. Two are tried, each against a control::
 
     carry    invert the carry into bit t: c -> 1 - c. Bit t should change.
              Control: after a step of the same length in a random direction it should not.
-    value    add delta to the sum. Bit t should become bit t of a + b + delta, so one direction must both set and
-             clear it. Control: where bit t of a + b + delta is the old one, it should not change.
+    value    add delta to the sum. Bit t should become bit t of a + b + delta.
+             Control: where bit t of a + b + delta is the old one, it should not change.
 
 Each is scored by *informedness*: the share of answers that change where they should, less the share of those that
-change where they should not. It is 1 for a network that follows, and 0 for one that ignores the step, changes at random
-or always. A carry or a sum that no later weight reads gives 0, however well it can be decoded.
-
-`steer_beyond` goes past the natural range of a carry, to 2 and to -1.
+change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +22,7 @@ from torch import Tensor
 
 from ..bits import ZERO, Array, from_bits
 from ..interp.causal_model import CausalModel
-from ..interp.hooked import Hooked
+from ..interp.hooked import Hooked, Resumed
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
 from .prefixes import Sample
@@ -38,15 +35,11 @@ MOST_FLIPS = 4
 
 @dataclass(frozen=True)
 class Score:
-    """How well bit t follows steering at one site.
+    """How well bit t, t = ``position``, follows steering at one site, of ``n`` answers.
 
-    Attributes:
-        position: t.
-        test: ``carry``; ``value`` and ``remainder``, which predict a + b + delta's bit and the parity of
-            round((a + b + delta - p) / 2^t), with p the number that the prefix spells.
-        n: answers.
-        should, should_not: shares that change where the test predicts a change, and where it predicts none.
-        halves: informedness on either half of the examples.
+    ``test`` is ``carry``; ``value`` or ``remainder``, which predict a + b + delta's bit and the parity of
+    round((a + b + delta - p) / 2^t), with p the number that the prefix spells. ``should`` and ``should_not`` are the
+    shares that change where the test predicts a change, and where not; ``halves``, informedness on either half.
     """
 
     site: str
@@ -57,24 +50,15 @@ class Score:
     should_not: float
     halves: tuple[float, float]
 
-    @property
-    def informedness(self) -> float:
-        """From -1 to 1."""
-        return self.should - self.should_not
-
 
 @dataclass(frozen=True)
 class BeyondRange:
-    """Bit t of the answer, steered at one site.
+    """Bit t of the answer, t = ``position``, steered at one site.
 
-    Attributes:
-        position: t.
-        carry: share of answers that change if a carry of 1 becomes 2, and one of 0 becomes -1, where the column's total
-            stays between 0 and 3.
-        total: the same share where the total leaves that range.
-        flips: of the columns with a total of 0, the share whose answer flips 0, 1, 2, 3, and 4 or more times along
-            `CARRIES`. A total that is read as a number, 0 to 3, flips three times; a carry of two states flips once.
-        random: the share whose answer flips at all along a random direction of the same length.
+    ``carry`` is the share of answers that change if a carry of 1 becomes 2, and one of 0 becomes -1, where the column's
+    total stays between 0 and 3; ``total`` the same share where it leaves that range. ``flips``: of the columns with a
+    total of 0, the share whose answer flips 0, 1, 2, 3, and 4 or more times along `CARRIES`; a total that is read as a
+    number flips three times, a carry of two states once. ``random``: the share that flips along a random direction.
     """
 
     site: str
@@ -88,8 +72,7 @@ class BeyondRange:
 def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
     """Variables (N, k) that the stream may hold about bit t: 1, the carry, the sum, then those held fixed.
 
-    Variables that are linear in the others are left out. With seven bits: at t = 1, a_0 + b_0 = r_0 + 2 c_1; at t = 6
-    the sum is p + 64 (a_6 + b_6 + c_6); bit 7 is its own carry.
+    Variables that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; bit 7 is its own carry.
     """
     values, answer = sample.values, sample.values["answer"]
     top = answer.shape[1] - 1
@@ -140,12 +123,9 @@ class Slopes:
         return solvers
 
     def of(self, site: str, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Slopes on the carry and on one unit of the sum, for each bit t: (m, T, C) each.
+        """Slopes on the carry and on one unit of the sum, for each bit t: (m, T, C) each; of activations x (N, T, C).
 
-        Slopes are zero where a position is not steered for bit t: in the decoder at all positions but t.
-
-        Args:
-            x: the sample's activations at the site (N, T, C).
+        They are zero where a position is not steered for bit t: in the decoder at all positions but t.
         """
         x = x.cpu().double()
         if site.startswith("enc."):
@@ -162,10 +142,10 @@ def _solver(regressors: Tensor) -> Tensor:
     return torch.linalg.pinv(regressors, rcond=1e-9)
 
 
-def draw_shifts(sample: Sample, rng: np.random.Generator, largest: int = 64) -> Array:
-    """Shifts (N, m) of the sum for each example and bit: 1 to ``largest``, up or down, within the range of sums."""
+def draw_shifts(sample: Sample, rng: np.random.Generator) -> Array:
+    """Shifts (N, m) of the sum for each example and bit: 1 to 64, up or down, within the range of sums."""
     total, bits, shape = sample.values["sum"][:, None], sample.task.bits, sample.values["answer"].shape
-    delta = rng.integers(1, min(largest, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
+    delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
 
@@ -184,15 +164,10 @@ def shifted_bits(sample: Sample, delta: Array, test: str) -> Array:
 
 @torch.no_grad()
 def steer(model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0) -> Iterator[Score]:
-    """Scores of all sites of the residual stream, positions and tests.
+    """Scores of all sites of the residual stream, positions and tests, of a network that adds.
 
-    A step changes answer positions that are four apart, or all prompt positions at once.
-
-    Args:
-        model: a network that adds, least significant bit first.
-        count: number of examples to steer, each at a quarter of the positions.
-        fitted: number of other examples, on which the directions are fitted.
-        seed: of both samples, the shifts and the random directions.
+    A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
+    steered, each at a quarter of the positions, along directions fitted on ``fitted`` others.
     """
     rng, task, adder = np.random.default_rng(seed), model.task, CausalModel(model.task)
     fit, sample = Sample.draw(adder, fitted, rng), Sample.draw(adder, count, rng)
@@ -251,12 +226,7 @@ def _share(changed: np.ndarray) -> float:
 def steer_beyond(
     model: Hooked, at: Mapping[int, str], count: int = 512, fitted: int = 512, seed: int = 0
 ) -> Iterator[BeyondRange]:
-    """Steer each bit at its site beyond the carries of right answers.
-
-    Args:
-        at: bit t -> a site of the decoder.
-        model, count, fitted, seed: as in `steer`.
-    """
+    """Steer each bit t of ``at`` at its site of the decoder, beyond the carries of right answers."""
     rng, adder = np.random.default_rng([seed, 2]), CausalModel(model.task)
     fit, sample = Sample.draw(adder, fitted, rng), Sample.draw(adder, count, rng)
     slopes = Slopes(fit)
@@ -266,31 +236,25 @@ def steer_beyond(
         carry = sample.values["carry"][:, t]
         total = sample.values["a_bit"][:, t] + sample.values["b_bit"][:, t] + carry
         leaves = np.where(carry == 1, total == 3, total == 0)
-        steered = _Steered(model, sample, site, t)
-        changed = steered.bits(2 * carry - 1, direction) != steered.bits(0 * carry, direction)
-        empty = _Steered(model, Sample.of(adder, sample.examples.operands[total == 0]), site, t)
-        flips = np.minimum(empty.flips(direction), MOST_FLIPS)
+        resumed = model.resume_from(site, sample.examples)
+        changed = _bits(resumed, t, 2 * carry - 1, direction) != _bits(resumed, t, 0 * carry, direction)
+        empty = Sample.of(adder, sample.examples.operands[total == 0])
+        resumed = model.resume_from(site, empty.examples)
+        flips = np.minimum(_flips(resumed, t, len(empty), direction), MOST_FLIPS)
         other = torch.from_numpy(rng.standard_normal(len(direction)))
-        random = empty.flips(other / other.norm() * direction.norm())
+        random = _flips(resumed, t, len(empty), other / other.norm() * direction.norm())
         shares = tuple(_share(flips == number) for number in range(MOST_FLIPS + 1))
         yield BeyondRange(site, t, _share(changed[~leaves]), _share(changed[leaves]), shares, _share(random > 0))
 
 
-class _Steered:
-    """Runs of N examples, resumed with position t of a site steered."""
+def _bits(resumed: Resumed, t: int, carries: np.ndarray, direction: Tensor) -> Array:
+    """Bit t (N,) after so many carries (N,) at position t."""
+    step = torch.from_numpy(carries)[:, None] * direction
+    found: Array = resumed([Steer(resumed.site, t, step)])[:, t].argmax(dim=-1).cpu().numpy() - ZERO
+    return found
 
-    def __init__(self, model: Hooked, sample: Sample, site: str, t: int) -> None:
-        self.site, self.t, self.count = site, t, len(sample)
-        self.resumed = model.resume_from(site, sample.examples)
 
-    def bits(self, carries: np.ndarray, direction: Tensor) -> Array:
-        """Bit t (N,) after so many carries (N,)."""
-        step = torch.from_numpy(carries)[:, None] * direction
-        found: Array = self.resumed([Steer(self.site, self.t, step)])[:, self.t].argmax(dim=-1).cpu().numpy() - ZERO
-        return found
-
-    def flips(self, direction: Tensor) -> Array:
-        """How often bit t (N,) changes along `CARRIES`."""
-        bits = np.stack([self.bits(np.full(self.count, number), direction) for number in CARRIES])
-        found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
-        return found
+def _flips(resumed: Resumed, t: int, count: int, direction: Tensor) -> Array:
+    bits = np.stack([_bits(resumed, t, np.full(count, number), direction) for number in CARRIES])
+    found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
+    return found

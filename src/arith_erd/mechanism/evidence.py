@@ -1,7 +1,6 @@
 """Evidence of a card beside its signature: patched positions, steered sums and learned subspaces.
 
-None of it enters the verdict, which was calibrated without it. It says at which site each variable appears, whether the
-encoder mixes positions, and which variables a subspace of rank 1 or 2 carries, beside all controls.
+None of it enters the verdict, which was calibrated without it.
 """
 
 import math
@@ -49,16 +48,14 @@ class Searched:
     def passes(self) -> bool:
         """Whether it carries the variable, and no control does nearly as well; a full patch must not do worse."""
         found = self.found
-        enough = max(PASSES, found.best_control + CLEAR)
-        strong = found.strength_full >= found.strength - CLEAR
+        enough, strong = max(PASSES, found.best_control + CLEAR), found.strength_full >= found.strength - CLEAR
         return self.told and found.iia >= enough and strong and found.span > found.rank
 
     def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
         """``test, component, control, dose, site, position, value``: the score, its controls, rank and distances."""
         where = ("", self.site, self.position)
-        scores = {"": self.found.iia, "full_patch": self.found.full_patch} | {
-            name.removeprefix("iia_"): value for name, value in self.found.controls.items()
-        }
+        scores = {"": self.found.iia, "full_patch": self.found.full_patch}
+        scores |= {name.removeprefix("iia_"): value for name, value in self.found.controls.items()}
         scores["arbitrary_labels"] = scores.pop("train_arbitrary")
         distances = {"": scores.pop("distance"), "natural_states": scores.pop("distance_natural")}
         yield "subspace_rank", self.variable, "", *where, float(self.found.rank)
@@ -68,25 +65,17 @@ class Searched:
                     yield test, self.variable, control, *where, float(value)
 
     def sentence(self) -> str:
-        """Whether the subspace carries the variable."""
         found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
         verb = "carries" if self.passes else "does not carry"
-        claim = (
-            f"{where} {verb} {self.variable}" if self.told else f"cannot tell whether {where} carries {self.variable}"
-        )
+        claim = f"{where} {verb} {self.variable}"
+        claim = claim if self.told else f"cannot tell whether {where} carries {self.variable}"
         control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
         return f"{claim}: {found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of one network.
-
-    Attributes:
-        patched: see `mechanism.patching`.
-        dosed: ``site, method, delta, answer, no_intervention, random`` of `interp.dose`; empty unless it adds.
-        searched: subspaces; empty if none were wanted.
-    """
+    """The patches, doses and subspaces of one network; doses only of an addition, subspaces only if any were wanted."""
 
     patched: list[Patched]
     dosed: pd.DataFrame
@@ -110,7 +99,6 @@ class Evidence:
         return next((site for site in sites if self.holds(variable, site, position) >= EFFECT), None)
 
     def sites(self, test: str, variable: str = "") -> list[str]:
-        """Those at which a test was made."""
         return list(dict.fromkeys(p.site for p in self.patched if (p.test, p.variable) == (test, variable)))
 
     @property
@@ -136,7 +124,6 @@ class Evidence:
         return float(net.groupby(of_slope["site"]).min().max())
 
     def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
-        """``test, component, control, dose, site, position, value`` for every number that there is."""
         for one in self.searched:
             yield from one.rows()
         for p in self.patched:
@@ -147,7 +134,6 @@ class Evidence:
                 yield "dose_response", str(dose["method"]), control, *where, float(dose[column])
 
     def sentences(self) -> list[str]:
-        """Sentences for a reader."""
         sentences, mixed = [], self.mixed_in_prompt
         if math.isfinite(mixed):
             what = "information" if mixed >= MIXED else "no information"
@@ -156,21 +142,16 @@ class Evidence:
                 f"from runs with the same token there changes at most {mixed:.1%} of the answers"
             )
         if not self.dosed.empty:
-            followed = max(0.0, self.followed)
-            best = "best site, minimum over doses"
-            sentences.append(f"{followed:.0%} of the whole answers follow a shifted sum ({best})")
+            followed = f"{max(0.0, self.followed):.0%} of the whole answers follow a shifted sum"
+            sentences.append(f"{followed} (best site, minimum over doses)")
         return [*sentences, *(one.sentence() for one in self.searched)]
 
 
 def gather(model: Hooked, sample: int = 512, steps: int = 50, seed: int = 0) -> Evidence:
     """All of it for an addition; for another task, what its prompt positions hold.
 
-    Args:
-        model: its answers are written least significant bit first.
-        sample: bases of the patches; an eighth of it is steered by each dose, along directions that four times as many
-            give.
-        steps: of each search for a subspace, or 0 for no search.
-        seed: of all samples.
+    ``sample`` bases are patched; each dose steers an eighth as many, along directions that four times as many give.
+    ``steps`` of each search for a subspace are made; 0 makes no search.
     """
     evidence = Evidence(list(patch(model, sample, seed)), pd.DataFrame(), [])
     if not isinstance(model.task, Add):

@@ -1,24 +1,15 @@
 """Patch one position of a site from another example's run. Which variables does the position hold?
 
-At position t of the answer, base and source have the same cause of bit t in all variables except one. They share
-r_(t-1) too, the token that the position reads, so a carry read off the prefix counts only once it has been computed::
+At position t of the answer, base and source share every cause of bit t except one, and r_(t-1) too, the token that the
+position reads. Where bit t changes after an ``interchange`` of ``carry`` or ``xor``, the position held that variable;
+``neither`` is the control, what any patch would change. At a token of the prompt, bit i of a or of b::
 
-    interchange carry     only the carry into t differs. Where bit t changes, the position held the carry.
-    interchange xor       only a_t xor b_t differs. Where bit t changes, the position held the xor.
-    interchange neither   the control: both are the same. What changes here, any patch would change.
-
-At a token of the prompt, bit i of a or of b::
-
-    interchange token     the source has another token there. Where bit i of the answer changes, the position held its
-                          own token.
-    resample_ablation     the source has the same token there, others at other positions. Where any bit of the
-                          answer changes, the position held something about other positions.
+    interchange token     the source has another token there. Where bit i of the answer changes, the position held it.
+    resample_ablation     the source has the same token there, others elsewhere. Where any bit of the answer changes,
+                          the position held something about other positions.
     position_wise_resampling
-                          every position of the prompt comes from a run of its own with the same token there. Where any
-                          bit changes, some position held something about others; copies in several cannot hide it.
-
-In all tests but the last, a run is patched at one position. A patched position cannot tell a number from the bits that
-it is made of; steering and learned subspaces (`evidence`) test for a number.
+                          every position of the prompt comes from a run of its own with the same token there. Copies of
+                          the same information in several positions cannot hide it.
 """
 
 from collections.abc import Iterator
@@ -47,15 +38,10 @@ ALL = "all"  # a position that stands for all of them
 
 @dataclass(frozen=True)
 class Patched:
-    """How many answers a patch changes.
+    """The share ``changed`` of the ``n`` pairs whose answer changes with a patch, where the test reads it.
 
-    Attributes:
-        site: that was patched.
-        test: ``interchange``, ``resample_ablation`` or ``position_wise_resampling``.
-        variable: of an interchange: ``carry``, ``xor``, ``neither`` or ``token``; else empty.
-        position: t of the answer; of the prompt i, for a_i and b_i together, or the operator; or ``all``.
-        n: pairs of base and source.
-        changed: share of them whose answer changes, where the test reads it.
+    ``variable`` is that of an interchange, else empty. ``position`` is t of the answer; of the prompt i, for a_i and
+    b_i together, or the operator; or ``all``.
     """
 
     site: str
@@ -68,13 +54,8 @@ class Patched:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Counterfactual pairs of one test.
-
-    Attributes:
-        source: (N,) indices of examples, -1 where a base has no source.
-        place: (N,) patched position, of the answer or of the prompt.
-        label: (N,) its name.
-        read: (N, m), the positions of the answer where a change counts.
+    """Pairs of one test: ``source`` (N,), -1 where a base has none; the patched ``place`` (N,) and its name; and the
+    positions of the answer (N, m) where a change counts.
     """
 
     test: str
@@ -91,12 +72,9 @@ class _Plan:
 
 @torch.no_grad()
 def patch(model: Hooked, count: int = 512, seed: int = 0) -> Iterator[Patched]:
-    """Every test at every site of the residual stream that has the position.
+    """Every test at every site of the residual stream that has the position; carries are patched only in an addition.
 
-    Args:
-        model: of a task with two operands in base 2. Only in an addition carries are patched.
-        count: bases, each with one source for every test.
-        seed: of bases and sources.
+    ``model`` has a task with two operands in base 2; each of ``count`` bases has one source for every test.
     """
     rng = np.random.default_rng(seed)
     causal = CausalModel(model.task)
@@ -166,7 +144,6 @@ def _of_answer(every: Sample, base: Array, rng: np.random.Generator) -> Iterator
 
 
 def _of_prompt(every: Sample, base: Array, rng: np.random.Generator) -> Iterator[_Plan]:
-    """Every token of the prompt in turn."""
     tokens, task = every.examples.prompt, every.task
     place = np.arange(len(base)) % tokens.shape[1]
     label = np.array([name.lstrip("ab") for name in task.prompt_names])[place]

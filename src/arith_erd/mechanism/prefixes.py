@@ -1,16 +1,12 @@
 """Give a network a wrong prefix. Does its next token change?
 
-The interventions run on examples of a task, teacher forced, at each position t >= 1. They change only answer tokens
-before t::
+The interventions run on examples of a task, teacher forced, at each position t >= 1, on answer tokens before t::
 
-    flip            r_(t-1) inverted
-    mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1
+    flip            r_(t-1) inverted: is the network sensitive to it?
+    mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1: does the network need it?
     start           replaced by <start>
     far             one earlier token inverted, each in turn
     random          all tokens of the prefix drawn at random
-
-``flip`` tests whether the network is sensitive to the last token, ``mean_ablation`` whether it needs it. A network can
-be sensitive to a token that it does not need.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,12 +29,9 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Sample:
-    """Examples with two operands in base 2, and their variables.
+    """N examples with two operands in base 2, and their variables.
 
-    Attributes:
-        model: the causal model of the task.
-        examples: N examples.
-        values: variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
+    ``values`` are variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
     """
 
     model: CausalModel
@@ -47,19 +40,16 @@ class Sample:
 
     @classmethod
     def of(cls, model: CausalModel, operands: Array) -> "Sample":
-        """The examples with the operands (N, 2)."""
         values = model.values(operands)
         return cls(model, model.task.examples(*operands.T), values | {"answer": model.answers(values)})
 
     @classmethod
     def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        """At most ``count`` examples of the whole table, without replacement."""
         table = model.examples.operands
         return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
 
     @classmethod
     def draw(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        """``count`` examples with replacement."""
         return cls.of(model, rng.integers(0, model.task.limit, (2, count)).T)
 
     def __len__(self) -> int:
@@ -67,7 +57,6 @@ class Sample:
 
     @property
     def task(self) -> Task:
-        """That the examples are of."""
         return self.model.task
 
     @property
@@ -77,11 +66,7 @@ class Sample:
 
 
 def require_binary(task: Task) -> None:
-    """Refuse tasks without two binary operands, or whose answer is not written least significant bit first.
-
-    Raises:
-        UserError: since bit t of the answer must be at position t.
-    """
+    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
@@ -90,24 +75,16 @@ def require_binary(task: Task) -> None:
 
 
 def require_embedding(model: Hooked, probe: str) -> None:
-    """Refuse a network without the site ``dec.embed``, whose output is the embedding of answer tokens.
-
-    Raises:
-        UserError: naming the probe.
-    """
+    """Refuse, with a `UserError`, a network without the site ``dec.embed``, the embedding of answer tokens."""
     if "dec.embed" not in model.sites:
         raise UserError(f"probe={probe}: {model.name} has no site dec.embed; expected one, the embedded answer tokens")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A network's answers at one position, after one kind of prefix.
+    """The likeliest tokens (N,) at one position after one of `INTERVENTIONS`.
 
-    Attributes:
-        position: t.
-        intervention: one of `INTERVENTIONS`.
-        tokens: (N,), the likeliest at t.
-        prefix: (N, t), the bits that the network got; None if a token was not a bit.
+    ``prefix`` (N, t) are the bits that the network got; None if a token was not a bit.
     """
 
     position: int
@@ -116,24 +93,9 @@ class Reading:
     prefix: Array | None
 
 
-@dataclass(frozen=True)
-class Readings:
-    """The tokens (N, m) after right prefixes, and those after wrong ones."""
-
-    clean: Array
-    changed: list[Reading]
-
-
 @torch.no_grad()
-def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> Readings:
-    """Every intervention at every position, for all N examples.
-
-    Args:
-        model: a network with the site ``dec.embed``.
-        examples: of its task.
-        draws: random prefixes of each example.
-        seed: of those.
-    """
+def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> tuple[Array, list[Reading]]:
+    """The tokens (N, m) after right prefixes, and the readings after each intervention; ``draws`` are random."""
     prompt, answer_in = model.inputs(examples)
     mean = mean_embedding(model, prompt, answer_in.shape[1])
 
@@ -152,7 +114,7 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
         changed.append(Reading(t, "start", tokens(start)[:, t], None))
     for given in random_prefixes(answer_in, draws, seed):
         changed += _readings("random", 1, tokens(given), given)
-    return Readings(tokens(answer_in), changed)
+    return tokens(answer_in), changed
 
 
 def mean_embedding(model: Hooked, prompt: Tensor, width: int) -> Tensor:
@@ -179,10 +141,9 @@ def _readings(intervention: str, first: int, tokens: Array, given: Tensor) -> It
 
 
 def distance(sample: Sample, prefix: Array) -> np.ndarray:
-    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1).
+    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1), the error of the remainder in units of 2^t.
 
-    This is the error of the remainder of the answer, in units of 2^t. A machine that rounds the remainder gives the
-    other bit if the error exceeds 1/2. A single inverted r_(t-1) gives 1/2, where the machine ties.
+    A machine that rounds the remainder gives the other bit above 1/2. A single inverted r_(t-1) gives 1/2: a tie.
     """
     t = prefix.shape[1]
     return (from_bits(sample.values["answer"][:, :t]) - from_bits(prefix)) / 2.0**t

@@ -6,28 +6,13 @@
     carry, value, value_of_remainder
                                     how well bit t follows steering (`directions`), at its best site
 
-Reported beside it, and not part of any distance::
-
-    mean_ablation                   share that changes if r_(t-1) is ablated: does the network need it?
-    far                             share that changes if an earlier token is inverted, the mean of all
-    remainder_over_local_carry, remainder_over_prompt_only
-                                    after random prefixes where these two hypotheses differ, how often the answer is
-                                    what the first one expects
-    ties                            share of random prefixes after which a remainder is half-integral, so that machines
-                                    that round it tie; the agreements above leave these prefixes out
-    prompt_only_of_all, .. local_remainder_of_all
-                                    the same agreements after all random prefixes, where a tie counts as one half
-
-And for `POST_HOC`, two algorithms that were written after trained networks had been seen. They are no candidates for
-the verdict; the first three enter the distances to them::
-
-    graded_carry, local_remainder, local_remainder_over_graded_carry,
-    local_remainder_over_remainder, graded_carry_over_local_carry
-                                    after random prefixes, as above
+Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
+inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
+``ties``, prefixes that the agreements leave out; and the agreements with a tie as one half (``_of_all``). `POST_HOC`
+algorithms were written after trained networks had been seen: they are no candidates for the verdict.
 
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
-also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable, and the
-last carry is the last bit.
+also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,14 +34,10 @@ STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder
 COMPONENTS = (*PREFIXES, *STEERING)
 POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
-    f"{first}_over_{second}": (first, second)
-    for first, second in (
-        ("remainder", "local_carry"),
-        ("remainder", "prompt_only"),
-        ("local_remainder", "remainder"),
-        ("graded_carry", "local_carry"),
-        ("local_remainder", "graded_carry"),
-    )
+    **{f"remainder_over_{name}": ("remainder", name) for name in ("local_carry", "prompt_only")},
+    "local_remainder_over_remainder": ("local_remainder", "remainder"),
+    "graded_carry_over_local_carry": ("graded_carry", "local_carry"),
+    "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
@@ -70,12 +51,9 @@ Signature = dict[str, np.ndarray]
 class Measured:
     """The signature of a network, with the measurements behind it.
 
-    Attributes:
-        accuracy: share of the examples whose answer is right in all bits.
-        components: as above, `COMPONENTS` and `BESIDE`.
-        best: for each component of steering and each bit, the chosen site; empty without one.
-        scores: of all sites.
-        beyond: bits that follow an inverted carry, at the site chosen for it (`directions.steer_beyond`).
+    ``accuracy`` is the share of examples right in all bits; ``best``, for each component of steering and each bit, the
+    chosen site; ``scores`` those of all sites; ``beyond``, bits that follow an inverted carry, at the site chosen for
+    it.
     """
 
     accuracy: float
@@ -85,11 +63,9 @@ class Measured:
     beyond: list[BeyondRange] = field(default_factory=list)
 
     def follows(self, component: str, t: int) -> bool:
-        """Whether bit t follows steering along a variable."""
         return bool(self.components[component][t] >= EFFECT)  # False for NaN
 
     def sentences(self) -> list[str]:
-        """Effects of steering beyond the natural range."""
         if not self.beyond:
             return []
         low, high = (f"{end(one.carry for one in self.beyond):.0%}" for end in (min, max))
@@ -99,13 +75,9 @@ class Measured:
 
 
 def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0) -> Measured:
-    """The signature of a network.
+    """The signature of a network; only additions are steered.
 
-    Args:
-        model: its answers are written least significant bit first. Only additions are steered.
-        pairs: number of examples that get wrong prefixes.
-        steered: number of examples that are steered; as many others give the directions.
-        seed: of all samples.
+    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions.
     """
     task = model.task
     sample = Sample.some(CausalModel(task), pairs, np.random.default_rng(seed))
@@ -135,12 +107,11 @@ def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
 
 
 def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
-    """The responses to wrong prefixes."""
-    readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
+    clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
     found: dict[tuple[str, int], list[Array]] = {}
-    for reading in readings.changed:
+    for reading in readings:
         t = reading.position
-        changed = reading.tokens != readings.clean[:, t]
+        changed = reading.tokens != clean[:, t]
         if reading.intervention in BESIDE:
             found.setdefault((reading.intervention, t), []).append(changed)
         if reading.intervention == "flip":
@@ -184,14 +155,11 @@ def agreement(bits: Array, expected: Array) -> np.ndarray:
 
 
 def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The ideal signature of each algorithm for addition: algorithm -> components.
-
-    One inverted token makes a ``remainder`` machine tie, so its ``flip`` components are NaN.
-    """
+    """The ideal signature of each algorithm for addition; ``remainder`` ties after a flip, so that is NaN."""
     rng = np.random.default_rng(seed)
     agreed = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
     nothing, everything = np.zeros(task.width), np.ones(task.width)
-    no_carry = _where_measurable(task, 0.0)
+    no_carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 0.0, np.nan)
     flips = {"flip_propagate": nothing, "flip_settled": nothing}
     prompt = agreed["prompt_only"] | flips
     followed = _followed(task, count, rng)
@@ -213,7 +181,8 @@ def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     agreed = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
     nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
     flips = {"flip_propagate": unknown, "flip_settled": unknown}
-    steered = {"carry": _where_measurable(task, 1.0), "value": nothing, "value_of_remainder": nothing}
+    carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 1.0, np.nan)
+    steered = {"carry": carry, "value": nothing, "value_of_remainder": nothing}
     return {name: agreed[name] | flips | steered for name in POST_HOC}
 
 
@@ -231,26 +200,17 @@ def _agreement(
     return found
 
 
-def _where_measurable(task: Add, value: float) -> np.ndarray:
-    """The value for each bit whose carry can be told from other variables, else NaN."""
-    return np.array([value if _measurable("carry", t, task.width) else np.nan for t in range(task.width)])
-
-
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
     """How well machines that store a sum follow its steps, by either prediction: machine -> components."""
     sample = Sample.draw(CausalModel(task), count, rng)
     delta = draw_shifts(sample, rng)
     bits = {test: shifted_bits(sample, delta, test) for test in ("value", "remainder")}
-    result: dict[str, Signature] = {}
-    for machine in bits:
-        result[machine] = {}
-        for component, test in (("value", "value"), ("value_of_remainder", "remainder")):
-            share = np.full(task.width, np.nan)
-            for t in range(task.width):
-                clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
-                old = sample.values["answer"][clear, t]
-                changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
-                if wanted.any() and not wanted.all():
-                    share[t] = changed[wanted].mean() - changed[~wanted].mean()
-            result[machine][component] = share
-    return result
+
+    def share(machine: str, test: str, t: int) -> float:
+        clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
+        old = sample.values["answer"][clear, t]
+        changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
+        return changed[wanted].mean() - changed[~wanted].mean() if wanted.any() and not wanted.all() else np.nan
+
+    shares = {(m, test): np.array([share(m, test, t) for t in range(task.width)]) for m in bits for test in bits}
+    return {m: {"value": shares[m, "value"], "value_of_remainder": shares[m, "remainder"]} for m in bits}

@@ -1,16 +1,10 @@
 """Which algorithm's signature is nearest to the network's, and is it near enough?
 
-A signature has two parts: the responses to wrong prefixes, and those to steering. The distance of a part is the root
-mean square difference of its components, over all bits, in units of the largest difference that counts as near. The
-distance to an algorithm is the larger of the two, and near means at most 1. So a network that responds to prefixes like
-one algorithm and to steering like another is near to neither.
-
-Mixtures are candidates too: one algorithm for the bits below a border, another from there on. The verdict is ``mixed``
-if a mixture is near and no single algorithm is.
-
-The verdict is ``none`` if the network answers wrong or is far from every algorithm. It is ``undecided`` if prefixes fit
-an algorithm but steering has no effect, since the directions may have been the wrong ones; or if two algorithms are
-equally near.
+The distance of a part, responses to wrong prefixes or to steering, is the root mean square difference of its
+components, over all bits, in units of the largest difference that counts as near. The distance to an algorithm is the
+larger of the two, and near means at most 1. A mixture is one algorithm below a border bit, another from there on;
+``mixed`` if one is near and no single algorithm is. ``none`` if the network answers wrong or is far from every
+algorithm. ``undecided`` if prefixes fit an algorithm but steering has no effect, or two algorithms are equally near.
 """
 
 from dataclasses import dataclass
@@ -41,16 +35,10 @@ PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None
 
 @dataclass(frozen=True)
 class Verdict:
-    """A name, and the distances behind it.
+    """A name of `VERDICTS`, and the distances behind it.
 
-    Attributes:
-        name: one of `VERDICTS`.
-        distance: to the nearest algorithm or mixture.
-        nearest: the nearest; for a mixture such as ``erd below bit 4, prefix_carry from there``.
-        distances: to each single algorithm, and to the nearest mixture.
-        by_bit: for t = 1 .. m - 1, the nearest algorithm, or all between which the bit does not discriminate, and the
-            distance.
-        reasons: sentences.
+    ``distance`` is to the ``nearest`` algorithm or mixture; ``by_bit``, for t = 1 .. m - 1, the nearest algorithm, or
+    all between which the bit does not discriminate, and the distance.
     """
 
     name: str
@@ -62,10 +50,9 @@ class Verdict:
 
 
 def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
-    """The verdict on a signature, given those of the algorithms."""
     squares = {name: _squares(measured.components, signature) for name, signature in expected.items()}
     mixtures = {
-        f"{low} below bit {border}, {high} from there": _join(squares[low], squares[high], border)
+        f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
         for low, high in permutations(squares, 2)
         for border in BORDERS
     }
@@ -87,7 +74,8 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {RIGHT:.0%}")
     elif distance > NEAR:
         of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
-        name = "none" if of_prefixes > NEAR or _any_effect(measured) else "undecided"
+        effect = max(np.nanmax(measured.components[name], initial=-1) for name in STEERING)
+        name = "none" if of_prefixes > NEAR or effect >= EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         reasons += [_nearest_by(part, squares) for part in PARTS] if name == "none" else [NO_EFFECT]
     elif name == best and rivals:
@@ -120,10 +108,6 @@ def _squares(measured: Signature, expected: Signature) -> np.ndarray:
     return np.stack([(found - wanted) ** 2 for found, wanted in pairs])
 
 
-def _join(low: np.ndarray, high: np.ndarray, border: int) -> np.ndarray:
-    return np.concatenate([low[:, :border], high[:, border:]], axis=1)
-
-
 def _distance(squares: np.ndarray) -> float:
     return max(_part(squares, part) for part in PARTS)
 
@@ -136,10 +120,6 @@ def _part(squares: np.ndarray, part: str) -> float:
         return 0.0
     means = np.where(known, squares[PARTS[part]], 0).sum(0)[counts > 0] / counts[counts > 0]
     return float(np.sqrt(means.mean())) / LIMITS[part]
-
-
-def _any_effect(measured: Measured) -> bool:
-    return any(np.nanmax(measured.components[name], initial=-1) >= EFFECT for name in STEERING)
 
 
 def _nearest_by(part: str, squares: dict[str, np.ndarray]) -> str:

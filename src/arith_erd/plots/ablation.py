@@ -16,12 +16,9 @@ NEVER = 1080  # where a seed that never gets there is drawn
 
 @dataclass(frozen=True)
 class Cell:
-    """One task without one component.
+    """One task without one component: epochs, or an accuracy where the paper ``never`` got there.
 
-    Attributes:
-        published: epochs; an accuracy where ``never``: the paper never got there.
-        ours: the same, None if it is not known exactly; ``at_least`` in any case, None without seeds.
-        seeds: ``low`` and ``high`` of each; they differ where a seed never got there.
+    ``ours`` is None if it is not known exactly, ``at_least`` None without seeds; ``seeds`` has ``low`` and ``high``.
     """
 
     published: float
@@ -33,7 +30,6 @@ class Cell:
 
 
 def draw_ablations(tasks: Mapping[str, Mapping[str, Cell]]) -> Figure:
-    """Draw a panel per task with a row per component, by their titles."""
     figure = canvas(9, 3.6)
     axes = figure.subplots(1, len(tasks), sharey=True)
     for ax, (title, cells) in zip(axes, tasks.items(), strict=True):
@@ -52,26 +48,18 @@ def draw_ablations(tasks: Mapping[str, Mapping[str, Cell]]) -> Figure:
     axes[0].set_yticks(range(len(labels)), labels)
     axes[0].invert_yaxis()
     axes[0].tick_params(axis="y", length=0)
+    never = "never (accuracy then; ours: the exact ceiling)"
     legend_below(
         figure,
         PAPER,
         Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
         Line2D([], [], color=BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker=">",
-            linestyle="",
-            markersize=5,
-            label="never (accuracy then; ours: the exact ceiling)",
-        ),
+        Line2D([], [], color=INK, marker=">", linestyle="", markersize=5, label=never),
     )
     return figure
 
 
 def _row(ax: Axes, y: float, cell: Cell) -> None:
-    """Draw the paper's number above the line of a row, and ours below it."""
     above, below = y - 0.17, y + 0.17
     if cell.never:
         ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)

@@ -41,9 +41,7 @@ SCALED: Mapping[str, str] = {"scaled bits": "bits scaled by 2ⁱ", "scaled digit
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
 
-    Args:
-        tasks: by title, rows of one correlation method over the seeds.
-        besides: by the same titles, rows of the authors' weights, drawn as thin crosses.
+    ``tasks`` are, by title, rows of one method over the seeds; ``besides``, of the authors' weights, thin crosses.
     """
     notes: dict[str, str] = {}
     shown: dict[str, pd.DataFrame] = {}
@@ -63,14 +61,12 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, p
 
 
 def _lines(rows: pd.DataFrame) -> list[tuple[str, int]]:
-    """Sites from the input to the output, then the baselines."""
     sites = set(zip(rows["stack"], rows["layer"].astype(int), strict=True))
     trained = [site for site in sites if not site[0].startswith(UNTRAINED)]
     return sorted(trained, key=lambda site: (ORDER.get(site[0], 4), site))
 
 
 def _table(ax: Axes, rows: pd.DataFrame) -> None:
-    """Write the mean over seeds for each site and comparison; in yellow, token with value at the input and output."""
     means = rows.groupby(["stack", "layer", "level", "space"])["correlation"].mean().to_dict()
     lines = _lines(rows)
     image = np.ones((len(lines), len(COMPARED), 4))  # RGBA
@@ -103,7 +99,6 @@ def _site(stack: str, layer: int) -> str:
 
 
 def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -> None:
-    """Draw output distances against the decoder's over its layers: mean and range over seeds, and the baselines."""
     for space, colour, style in CURVES:
         by_layer = _of(rows, "dec", space)
         mean = by_layer.mean()

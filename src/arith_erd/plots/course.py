@@ -44,12 +44,10 @@ class Course:
         """The mean of one measure over all rows of a line, for each seed.
 
         Args:
-            rows: of a probe at one epoch.
-            sheet: their description.
+            rows: of a probe at one epoch, described by ``sheet``.
             measure: a column; by default the first measure.
             line: the column, or columns, whose values become lines; by default the first key with several values.
             panel: the column whose values become panels; by default the next key with 2 to 6 values.
-            label: of the vertical axis; by default the measure.
         """
         keys = sorted(sheet.keys, key=lambda key: sheet.columns[key] != TEXT)  # names first, then numbers
         several = [key for key in keys if rows[key].nunique() > 1]
@@ -57,16 +55,9 @@ class Course:
         if panel is None and line is None:
             panel = next((key for key in several if key not in lines and rows[key].nunique() <= MAX_PANELS), None)
         measure = measure or sheet.measures[0]
-        named = pd.DataFrame(
-            {
-                "seed": rows["seed"],
-                "panel": rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value))
-                if panel
-                else "",
-                "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
-                "value": rows[measure],
-            }
-        )
+        names = rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value)) if panel else ""
+        of_line = rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure
+        named = pd.DataFrame({"seed": rows["seed"], "panel": names, "line": of_line, "value": rows[measure]})
         table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
         return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
 
@@ -79,9 +70,7 @@ class Course:
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
 
-        Args:
-            title: of the figure; the number of seeds follows.
-            reached: the epoch at which each seed reached 95%, None if it did not. These epochs are marked.
+        ``reached`` is the epoch at which each seed reached 95%, None if it did not; these epochs are marked.
         """
         panels = [*self._panels()]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
@@ -114,7 +103,6 @@ class Course:
         return figure
 
     def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """The heading of each panel, and its rows."""
         if self.by_seed:
             seeds = self.table["seed"].unique()[:MAX_SEEDS]
             yield from ((f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in seeds)
@@ -123,7 +111,6 @@ class Course:
 
     @staticmethod
     def _look(place: int, names: int) -> dict[str, Any]:
-        """Colours from light to dark in the order of the lines, with alternating dashes."""
         shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
         return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
 
@@ -144,7 +131,6 @@ class Course:
 
 
 def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
-    """Mark the epochs at which seeds reached 95%, and say of one seed which it is."""
     for epoch in reached:
         if epoch is not None:
             ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)), label="a seed reaches 95%", zorder=1)

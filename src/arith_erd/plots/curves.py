@@ -23,10 +23,6 @@ def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw the median over seeds as a line and the range between the lowest and the highest seed as a band.
-
-    Dashed lines are drawn above solid ones, so both are visible where they coincide.
-    """
     by_epoch = carried(rows, column)
     median = by_epoch.median(axis=1)
     order = 2 if linestyle == "-" else 3
@@ -42,19 +38,13 @@ def thinned(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy_axes(ax: Axes) -> None:
-    """Style the axes of sequence accuracy over epochs."""
     tidy(ax)
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
 def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
-    """One small panel of training and validation accuracy for each kind of run.
-
-    Args:
-        groups: by title, the metric rows of all seeds.
-        across: panels per row.
-    """
+    """One small panel of training and validation accuracy for each kind of run, from the metric rows by title."""
     down = -(-len(groups) // across)
     figure = canvas(9, 0.75 + 2.0 * down)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
@@ -80,7 +70,6 @@ def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figu
 
 
 def learning_curves(rows: Sequence[Row], title: str) -> Figure:
-    """Draw sequence accuracy on both subsets, and the training loss, over the epochs of one run."""
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
@@ -106,12 +95,9 @@ def learning_curves(rows: Sequence[Row], title: str) -> Figure:
 
 @dataclass(frozen=True)
 class Line:
-    """The median over seeds of one column.
+    """The median over seeds of one column; nothing is drawn without rows.
 
-    Attributes:
-        rows: metric rows of all seeds; without any, nothing is drawn.
-        style: colour and dashes, by a name of `STYLES`.
-        published: numbers that are marked: epoch, value, and a word beside it.
+    ``style`` is a name of `STYLES`; ``published`` are numbers to mark: epoch, value, and a word beside it.
     """
 
     rows: pd.DataFrame
@@ -122,11 +108,7 @@ class Line:
 
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
-    """Draw one panel per task.
-
-    Args:
-        panels: by the name or the title of the task, the last epoch of the axis and the lines, one of them with rows.
-    """
+    """Draw one panel per task: by its title, the last epoch of the axis and the lines, one of them with rows."""
     figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
     for ax in axes:

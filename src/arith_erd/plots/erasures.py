@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, grid, tidy
 
 PUBLISHED = 0.0013
 COLUMNS: Mapping[str, type] = {
@@ -28,24 +28,18 @@ CONTROLS = (  # columns, place below the line of an erasure, colour, label
 def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     """Draw accuracy after each erasure, one panel per site: all pairs, unseen pairs and the random controls.
 
-    Args:
-        rows: of ``probe=amnesic``; rows of older versions lack the control with flipped signs.
-        title: of the figure; the number of seeds follows.
-        published: whether the paper's number applies, which is for addition at seven bits with the encoder-decoder,
-            two INLP iterations on the value at ``dec.3``.
+    Rows of older versions lack the control with flipped signs. ``published``: whether the paper's number applies.
     """
     rows, panels_left_out = bounded(rows, ("site",))
     rows, lines_left_out = bounded(rows, ("concept", "method"))
     note = panels_left_out or lines_left_out
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
-    down = -(-len(sites) // across)
     width = 9.2 if across == 1 else 1.8 + 2.4 * across
-    height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * down
+    height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * -(-len(sites) // across)
     figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False)
     legend: dict[str, Any] = {}
-    for i, (ax, site) in enumerate(zip(panels.flat, sites, strict=False)):
+    for i, (ax, site) in enumerate(zip(grid(figure, len(sites), across), sites, strict=True)):
         at_site = rows[rows["site"] == site]
         _draw(ax, at_site)
         ax.tick_params(axis="y", labelleft=i % across == 0)
@@ -55,8 +49,6 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
             _draw_published(ax, at_site)
         ax.set_title(site, loc="left", fontsize=10)
         legend |= {label: mark for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    for ax in panels.flat[len(sites) :]:
-        ax.set_visible(False)
     figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     seeds = rows["seed"].nunique()
     over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"
@@ -73,10 +65,6 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw a dot and a ring for each erasure and a bar from worst to mean for each control.
-
-    Whiskers span the seeds. A dotted line marks the accuracy before erasure.
-    """
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
@@ -108,7 +96,6 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
-    """Mark the paper's number on the line that it belongs to."""
     lines = _lines(rows)
     if ("value", "inlp") in lines:
         label = "published: 0.13% (appendix D); the authors' own weights give 100%"
@@ -116,7 +103,6 @@ def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
-    """Write rank, variance removed and the error of a fresh probe to the right of each line."""
     means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
     texts = []
     for line in _lines(rows):
@@ -130,5 +116,4 @@ def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _change(mean: pd.Series) -> str:
-    """``0.267 -> 0.393``"""
     return f"{mean['probe_error_before']:.3g} \N{RIGHTWARDS ARROW} {mean['probe_error_after']:.3g}"

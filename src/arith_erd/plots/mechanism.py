@@ -59,11 +59,7 @@ CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
 def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.DataFrame, title: str) -> Figure:
     """Draw a table of shares for each question; below, the effect of steering and of patching at each site.
 
-    Args:
-        rows: of the probe.
-        verdicts: by seed.
-        expected: ``algorithm, component, position, value``; may be empty.
-        title: of the figure.
+    ``expected`` has ``algorithm, component, position, value``, and may be empty; ``verdicts`` are by seed.
     """
     rows = rows.assign(bit=pd.to_numeric(rows["position"], errors="coerce"))
     signature = rows[rows["test"] == "signature"]
@@ -101,8 +97,7 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
 def course_of(rows: pd.DataFrame) -> Course:
     """Of the rows of one epoch, what becomes causal: a panel for each seed, means over bits.
 
-    Steering is scored at each bit's chosen site, as for the verdict; patches count at the site where most answers
-    change, less those that change when neither carry nor xor differs.
+    Patches count at the site where most answers change, less those that change when neither carry nor xor differs.
     """
     keys = ["seed", "test", "component"]
     of_network = rows[rows["site"] == ""].groupby(keys)["value"].mean()
@@ -119,7 +114,6 @@ def course_of(rows: pd.DataFrame) -> Course:
 
 
 def _of(rows: pd.DataFrame, wanted: Iterable[Of]) -> pd.DataFrame:
-    """The rows of some tests and components."""
     return rows[pd.MultiIndex.from_frame(rows[["test", "component"]]).isin([*wanted])]
 
 
@@ -140,7 +134,6 @@ def _values(rows: pd.DataFrame, component: str, bits: range, **key: object) -> l
 
 
 def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, names: bool) -> None:
-    """Draw numbers in shaded cells, darker for larger ones, and a rule between networks and algorithms."""
     numbers = np.array(list(lines.values()))
     ax.imshow(numbers, cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
     for (y, x), value in np.ndenumerate(numbers):
@@ -155,7 +148,6 @@ def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, n
 
 
 def _by_site(ax: Axes, rows: pd.DataFrame, styles: dict[Of, Line]) -> None:
-    """Draw a value at each site: the mean over positions, one line per seed."""
     tidy(ax)
     sites = list(dict.fromkeys(rows["site"]))
     for of, (color, marker, dashes, label) in styles.items():
@@ -171,7 +163,6 @@ def _by_site(ax: Axes, rows: pd.DataFrame, styles: dict[Of, Line]) -> None:
 
 
 def _flips(ax: Axes, rows: pd.DataFrame) -> None:
-    """How often the bit of a column with total 0 flips while carries are added: means over bits and seeds."""
     tidy(ax)
     means = rows.groupby("component")["value"].mean().sort_index()
     ax.bar(range(len(means)), means, width=0.6, color=ORANGE)
@@ -184,7 +175,6 @@ def _flips(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
-    """The accuracy of each variable's subspace among its controls: means over seeds."""
     tidy(ax)
     all_positions = rows["position"] == "all"
     names = rows["component"] + np.where(all_positions, " all", "")

@@ -1,6 +1,9 @@
 """Numbers with their unit, as people write them; the only place where a number of the report becomes text."""
 
 import math
+from typing import Any
+
+import numpy as np
 
 from ..stats import Estimate, Interval
 
@@ -8,7 +11,7 @@ UNITS = (
     *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
     *("count", "tokens", "examples", "bits", "parameters", "operations"),
 )
-COUNTED = ("tokens", "examples", "bits", "count", "layer")
+WIDTH = 120  # of a `strip`, in its own units
 
 
 def number(value: float, unit: str, brief: bool = False) -> str:
@@ -64,3 +67,18 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
 def _name(unit: str) -> str:
     names = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
     return names.get(unit, f" {unit}" if unit in ("tokens", "examples", "bits") else "")
+
+
+def strip(published: float, tolerance: Interval, ours: Estimate) -> dict[str, Any]:
+    """Places in [4, 116]: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
+    interval = ours.interval or (ours.low, ours.high)
+    ends = [end for end in (*tolerance, ours.low, *interval) if np.isfinite(end)]
+    reach = max(abs(end - published) for end in ends) * 1.25 or max(abs(published), 1.0)
+
+    def place(value: float) -> float:
+        share = 0.5 + 0.5 * min(1.0, max(-1.0, (value - published) / reach))
+        return round(4 + (WIDTH - 8) * share, 2)
+
+    low, high = (place(end) for end in tolerance)
+    ours_at = {"ours": place(ours.low), "interval": [place(end) for end in interval]}
+    return {"low": low, "width": max(round(high - low, 2), 1.0), "paper": place(published)} | ours_at

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, seeds_text, tidy
+from .style import BLUE, GREY, INK, ORANGE, canvas, headline, question, tidy
 
 INTERVENTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "flip": ("last token inverted", {"color": BLUE, "marker": "o", "linestyle": "-"}),
@@ -33,12 +33,7 @@ STRATA = {
 
 
 def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
-    """Draw changed answers by position, one panel per stratum; by error of the prefix; and the hypotheses' agreement.
-
-    Args:
-        rows: those of ``probe=prefix``. A line is the mean over seeds, with their range.
-        task: its name.
-    """
+    """Changed answers by position, one panel per stratum; by error of the prefix; and the hypotheses' agreement."""
     strata = [name for name in STRATA if name in set(rows["stratum"])]
     strata = [name for name in strata if name != "all"] or strata
     figure = canvas(10, 8.4) if len(strata) == 2 else canvas(14, 4.6)
@@ -52,8 +47,7 @@ def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
     by_distance, agreement = panels[len(strata) :]
     _by_distance(by_distance, rows[rows["d"].notna()], strata)
     _agreement(agreement, whole[(whole["intervention"] == "random") & (whole["stratum"] == "all")])
-    title = f"{TASKS.get(task, task)}: is bit t of the answer computed from the answer's bits before it?"
-    figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11.5, fontweight="bold", color=INK)
+    question(figure, task, "is bit t of the answer computed from the answer's bits before it?", rows)
     return figure
 
 
@@ -72,7 +66,6 @@ def _line(ax: Axes, groups: Any, label: str, style: dict[str, Any]) -> None:
 
 
 def _by_distance(ax: Axes, rows: pd.DataFrame, strata: list[str]) -> None:
-    """Changed answers pooled over positions, with the step of a machine that rounds the remainder."""
     bins = list(BINS)
     rows = rows.assign(times=rows["changed"] * rows["n"], at=rows["d"].map(bins.index))
     for stratum, (_, style) in zip(strata, (HYPOTHESES["prompt_only"], HYPOTHESES["local_carry"]), strict=False):

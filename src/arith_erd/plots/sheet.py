@@ -23,13 +23,10 @@ DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 class Sheet:
     """The description that a probe writes beside its rows, to ``probe.json``.
 
-    Attributes:
-        name: of the probe.
-        columns: kind of each column: ``text`` and ``integer`` say what was measured; ``number`` or a unit
-            (``accuracy``, ``correlation``, ``percent``) is a measure.
-        across: columns whose values become columns of the table.
-        counted: where a row is a single case, such as a wrong answer, the columns by which the table counts cases.
-        settings: of the probe, the task and the split, by group, as far as rows do not come from a run.
+    ``columns`` gives the kind of each column: ``text`` and ``integer`` say what was measured; ``number`` or a unit
+    (``accuracy``, ``correlation``, ``percent``) is a measure. The values of those in ``across`` become columns of the
+    table. Where a row is a single case, such as a wrong answer, the table counts cases by the columns in ``counted``.
+    ``settings`` are those of probe, task and split, as far as rows do not come from a run.
     """
 
     name: str
@@ -45,11 +42,7 @@ class Sheet:
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: if the text is no such description.
-        """
+        """The inverse of `to_json`; a ValueError if the text is no such description."""
         try:
             sheet = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
@@ -61,7 +54,6 @@ class Sheet:
 
     @property
     def keys(self) -> list[str]:
-        """Columns that name the measured case, without the seed."""
         return [column for column, kind in self.columns.items() if kind in (TEXT, INTEGER) and column != "seed"]
 
     @property
@@ -82,11 +74,7 @@ def _kind(values: "pd.Series[Any]") -> str:
 
 
 def tamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Escape and cut texts of a file that a table or a figure could not show.
-
-    Raises:
-        ValueError: if the name of a column is such a text.
-    """
+    """Escape and cut texts of a file that a table or a figure could not show; a ValueError for such a column name."""
     if bad := [column for column in map(str, rows) if excerpt(column) != column]:
         raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
     texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]
@@ -123,7 +111,6 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
 
 
 def _bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as far as it is shown; the last row says so if something is left out."""
     if len(table) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS:
         return table
     shown = table.iloc[:MAX_ROWS, :MAX_COLUMNS]
@@ -132,7 +119,6 @@ def _bounded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
-    """The number of cases, the mean absolute value of each measure, and the first case as an example."""
     others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
     lines = []
     for values, part in groups:
@@ -158,5 +144,4 @@ def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
 
 
 def seeds_note(seeds: int) -> str:
-    """A sentence on the numbers of a table, for its heading."""
     return "1 seed" if seeds == 1 else f"mean of {seeds} seeds" + (" and 95% interval" if seeds >= MIN_SEEDS else "")

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -35,11 +38,7 @@ def plain_text() -> Iterator[None]:
 
 
 def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of the first 60 lines of a panel, and what has to be said of the others.
-
-    Args:
-        lines: columns that tell one line from another.
-    """
+    """The rows of the first 60 lines of a panel, told apart by these columns, and what has to be said of the others."""
     there = rows[[*lines]].drop_duplicates()
     if len(there) <= MOST:
         return rows, ""
@@ -47,7 +46,6 @@ def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str
 
 
 def tidy(ax: Axes) -> None:
-    """No box, a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
@@ -55,7 +53,6 @@ def tidy(ax: Axes) -> None:
 
 
 def canvas(width: float, height: float) -> Figure:
-    """A figure of this size in inches, with a small margin around everything."""
     return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
 
 
@@ -73,25 +70,56 @@ def seeds_text(*tables: pd.DataFrame) -> str:
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
+def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
+    """Set the title of a figure: the task, a text, and the number of seeds."""
+    title = f"{TASKS.get(task, task)}: {text} ({seeds_text(rows)})"
+    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+
+
+def grid(figure: Figure, panels: int, across: int) -> list[Axes]:
+    """So many axes in rows of ``across``."""
+    axes = list(figure.subplots(-(-panels // across), across, squeeze=False).flat)
+    for ax in axes[panels:]:
+        ax.set_visible(False)
+    return axes[:panels]
+
+
 def diamond(ax: Axes, x: float, y: float, color: str) -> None:
-    """Mark the paper's number."""
     ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
 
 
 def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
-    """Draw one legend for all panels, below them, where it covers no line."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    place: Any = "outside lower center"
-    figure.legend(
-        handles=[*handles.values()],
-        frameon=False,
-        ncols=columns or len(handles),
-        loc=place,
-        fontsize=9,
-        handlelength=2.8,
-    )
+    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, "handlelength": 2.8}
+    figure.legend(handles=[*handles.values()], ncols=columns or len(handles), **look)
+
+
+def heat_map(
+    ax: Axes,
+    values: npt.NDArray[np.floating],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    norm: Normalize | None = None,
+    cmap: str = "Blues",
+    numbers: str | None = None,
+) -> None:
+    """Draw values (rows, columns) as cells, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
+
+    ``numbers`` is a format such as ``.2f`` to write into each cell.
+    """
+    norm = norm or Normalize(0, 1)
+    ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0, labelsize=8, colors=GREY)
+    ax.spines[:].set_visible(False)
+    if numbers is None:
+        return
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            write_in_cell(ax, i, j, f"{value:{numbers}}", norm(value) > 0.6, 7)
 
 
 def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: float) -> None:
@@ -108,11 +136,7 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data.
-
-    Args:
-        name: of the figure; the ids inside depend on it.
-    """
+    """A figure as SVG, the same text for the same data; the ids inside depend on ``name``."""
     file = io.StringIO()
     with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})
@@ -120,5 +144,4 @@ def svg_of(figure: Figure, name: str) -> str:
 
 
 def embedded(svg: str | None) -> str | None:
-    """SVG as the address of an image; None without one."""
     return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -15,21 +15,8 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from ..errors import UserError, bad_value
-from ..interp.erasure import (
-    SINGLE,
-    Eraser,
-    Whitened,
-    flip_signs,
-    inlp,
-    leace,
-    mean_projection,
-    project_away,
-    project_away_variance,
-    random_basis,
-    refit,
-    variance_removed,
-    whiten,
-)
+from ..interp import erasure
+from ..interp.erasure import SINGLE, Eraser, Whitened, refit, whiten
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
@@ -37,26 +24,19 @@ from ..models import Transformer
 from ..plots.course import Course
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
-from .probe import Natural, Positive, Probe
+from .probe import Natural, Positive, Probe, listed
 
 Key = tuple[str, str]  # concept, method
 METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
-    "inlp": inlp,
-    "mean_projection": lambda x, z, iterations: mean_projection(x, z),
-    "leace": lambda x, z, iterations: leace(x, z),
+    "inlp": erasure.inlp,
+    "mean_projection": lambda x, z, iterations: erasure.mean_projection(x, z),
+    "leace": lambda x, z, iterations: erasure.leace(x, z),
 }
 SAMPLE = 1024  # pairs on which random erasures are measured
 ROUNDING = 1e-6
-SHOWN = {  # on the terminal, in its eighty characters
-    "site": "site",
-    "concept": "concept",
-    "method": "method",
-    "variance_removed": "variance",
-    "probe_error_after": "error",
-    "seq_acc_after": "accuracy",
-    "control_variance_mean": "random",
-    "control_signs_mean": "flipped",
-}
+SHOWN = {name: name for name in ("site", "concept", "method")}  # on the terminal, in its eighty characters
+SHOWN |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
+SHOWN |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
 ACCURACIES = (
     *("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"),
     *(f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")),
@@ -94,13 +74,7 @@ class Amnesic(Probe):
     The paper reports 0.13% for the value of addition at ``dec.3``; ``docs/found/amnesic.md`` has what was found.
 
     Args:
-        subjects: trained replicas of one task.
-        site: where to erase: a name, a list of them, or ``all``.
-        concept: of ``Task.concepts``: a name, a list of them, or None for all.
-        method: ``inlp``, ``mean_projection``, ``leace``: one, a list of them, or None for all.
-        iterations: of INLP.
-        controls: random erasures of each kind.
-        seed: of the random directions, the halves and the 1,024 pairs.
+        concept, method: a name, a list of them, or None for all.
         tolerance: principal axes that vary less than this, as a fraction of the most varied, hold rounding errors of
             float32 and no data (see `whiten`). At 1e-12 they count as data. At ``dec.3`` of the authors' weights more
             than 99.99% of the squared norm of the first INLP direction then lies in these axes, and the probe's error
@@ -111,25 +85,8 @@ class Amnesic(Probe):
     """
 
     columns = (
-        "seed",
-        "site",
-        "concept",
-        "method",
-        "iterations",
-        "rank",
-        "variance_removed",
-        "probe_error_before",
-        "probe_error_after",
-        "seq_acc_before",
-        "seq_acc_after",
-        "seq_acc_after_unseen",
-        "control_rank_mean",
-        "control_rank_min",
-        "control_variance_mean",
-        "control_variance_min",
-        "control_signs_mean",
-        "control_signs_min",
-        "baseline_operand_bits",
+        *("seed", "site", "concept", "method", "iterations", "rank", "variance_removed"),
+        *("probe_error_before", "probe_error_after", *ACCURACIES, "baseline_operand_bits"),
     )
     units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACIES, "accuracy")}
 
@@ -144,23 +101,15 @@ class Amnesic(Probe):
         seed: Natural = 0,
         tolerance: Annotated[float, Field(ge=0, lt=1)] = SINGLE,
     ) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
         self.concepts = _choose("concept", concept, self.task.concept_names)
         self.methods = _choose("method", method, METHODS)
-        self.iterations = iterations
-        self.controls = controls
-        self.seed = seed
-        self.tolerance = tolerance
+        self.iterations, self.controls, self.seed, self.tolerance = iterations, controls, seed, tolerance
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        pairs = self.task.examples()
-        targets = {
-            name: torch.as_tensor(z)
-            for name, z in self.task.concepts(*pairs.operands.T).items()
-            if name in self.concepts
-        }
+        concepts = self.task.concepts(*self.task.examples().operands.T)
+        targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
         for subject, site in product(self.subjects, self.sites):
             for (concept, method), measures in self._erase(Site(subject, site), targets).items():
@@ -179,7 +128,7 @@ class Amnesic(Probe):
         for (concept, z), method in product(targets.items(), self.methods):
             eraser, eraser_seen = (METHODS[method](x_, z_, self.iterations) for x_, z_ in ((x, z), (x_seen, z[seen])))
             erased = eraser(site.x)
-            erasers[concept, method] = eraser, variance_removed(site.x, erased)
+            erasers[concept, method] = eraser, erasure.variance_removed(site.x, erased)
             measures[concept, method] = (
                 probe_error(z, refit(x, z)),
                 probe_error(z, refit(x, z, eraser, self.tolerance)),
@@ -188,20 +137,15 @@ class Amnesic(Probe):
                 accuracy_unseen(eraser_seen(site.x[unseen])),
             )
         controls = self._erase_randomly(site, x, order[:SAMPLE], erasers)
-        iterations = {method: self.iterations if method == "inlp" else 1 for method in self.methods}
         return {
-            key: (iterations[key[1]], eraser.rank, removed, *measures[key], *controls[key])
+            key: (self.iterations if key[1] == "inlp" else 1, eraser.rank, removed, *measures[key], *controls[key])
             for key, (eraser, removed) in erasers.items()
         }
 
     def _erase_randomly(
         self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, tuple[Eraser, float]]
     ) -> dict[Key, tuple[float, ...]]:
-        """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs.
-
-        Each control draws one orthonormal basis and one sign for each principal axis. Every erasure takes as many
-        directions of the basis as it needs.
-        """
+        """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
         accuracy, embedding = site.accuracy(pairs), site.x[pairs]
         by_rank: dict[int, list[float]] = {eraser.rank: [] for eraser, _ in erasers.values()}
         by_variance: dict[float, list[float]] = {removed: [] for _, removed in erasers.values()}
@@ -209,46 +153,35 @@ class Amnesic(Probe):
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         hidden = not sys.stdout.isatty()
         for _ in track(range(self.controls), f"{site.name}: random controls", transient=True, disable=hidden):
-            basis = random_basis(embedding.shape[1], generator)
+            basis = erasure.random_basis(embedding.shape[1], generator)
             for rank, found in by_rank.items():
-                found.append(accuracy(project_away(x, basis[:, :rank])(embedding)))
+                found.append(accuracy(erasure.project_away(x, basis[:, :rank])(embedding)))
             for removed, found in by_variance.items():
-                found.append(accuracy(project_away_variance(x, basis, removed)(embedding)))
+                found.append(accuracy(erasure.project_away_variance(x, basis, removed)(embedding)))
             state = signs.get_state()
             for key, (eraser, _) in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
-                by_signs[key].append(accuracy(flip_signs(x, eraser, signs)(embedding)))
-        return {
-            key: tuple(
-                float(f(found))
-                for found in (by_rank[eraser.rank], by_variance[removed], by_signs[key])
-                for f in (np.mean, min)
-            )
-            for key, (eraser, removed) in erasers.items()
+                by_signs[key].append(accuracy(erasure.flip_signs(x, eraser, signs)(embedding)))
+        drawn = {
+            key: (by_rank[one.rank], by_variance[removed], by_signs[key]) for key, (one, removed) in erasers.items()
         }
+        return {key: tuple(float(f(x)) for x in kinds for f in (np.mean, min)) for key, kinds in drawn.items()}
 
     def notes(self) -> list[str]:
-        """For addition, the limits of its value probe, and the paper's number."""
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The main columns: variance removed, probe error and accuracy after erasure, and two of the controls."""
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy after each erasure, a panel for each site."""
         lines = ("concept", "method")
         return Course.of(rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Accuracy after each erasure, one panel per site: all pairs, unseen pairs, and the random controls."""
         title = f"{self.task.name}: sequence accuracy after erasing a concept"
-        return draw_erasures(rows, title, published=self._is_the_papers())
-
-    def _is_the_papers(self) -> bool:
-        """Whether the paper's number applies: addition at seven bits, the encoder-decoder, two INLP iterations."""
         networks = all(isinstance(subject.network, Transformer) for subject in self.subjects)
-        return networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
+        published = networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
+        return draw_erasures(rows, title, published)
 
 
 class Site:
@@ -261,9 +194,8 @@ class Site:
         self.shape = cache[name].shape[1:]
         self.x = cache[name].flatten(1).cpu()  # (N, d)
         if not self.x.isfinite().all():
-            raise UserError(
-                f"{model.name}: embeddings of seed {model.seed} at probe.site={name} contain NaN or infinity"
-            )
+            what = f"embeddings of seed {model.seed} at probe.site={name}"
+            raise UserError(f"{model.name}: {what} contain NaN or infinity")
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
@@ -293,8 +225,7 @@ def baseline(task: Task, z: Tensor) -> float:
 
 
 def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
-    """The chosen names; None means all known ones."""
-    names = list(known) if chosen is None else [chosen] if isinstance(chosen, str) else list(dict.fromkeys(chosen))
+    names = list(known) if chosen is None else listed(chosen)
     for name in names:
         if name not in known:
             raise bad_value(f"probe.{key}", name, f"null for all, or some of {', '.join(known)}")

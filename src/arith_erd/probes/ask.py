@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,15 +35,12 @@ class Answer:
     rows: pd.DataFrame
 
     def table(self) -> pd.DataFrame:
-        """The table of the command line: means over the seeds with 95% intervals."""
         return self.asked.table(self.rows)
 
     def figure(self) -> Figure:
-        """The figure that the command line writes as ``figure.png``."""
         return self.asked.figure(self.rows)
 
     def notes(self) -> list[str]:
-        """Sentences on the limits of the rows."""
         return self.asked.notes()
 
 
@@ -56,10 +53,8 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
     >>> figure = answer.figure()
 
-    Args:
-        name: of a file in ``conf/probe/``.
-        subjects: the networks; none for a probe of a task.
-        options: of the probe; ``task`` and ``split`` for a probe of a task.
+    ``name`` is that of a file in ``conf/probe/``; options are the probe's, with ``task`` and ``split`` for one of a
+    task.
 
     Raises:
         UserError: for an unknown probe, or an option that it refuses.
@@ -76,17 +71,13 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """A probe, the networks or the task that it is about, and the folder of the answer."""
+    """A probe, the name of its answer and the folder for it; the networks to log, and their run if there is one."""
 
     probe: Probe
-    name: str
-    """Of the answer: ``errors``, or ``errors-epochs`` over several epochs."""
+    name: str  # ``errors``, or ``errors-epochs`` over several epochs
     folder: Path
-    """For ``rows.csv``, ``probe.json`` and ``figure.png``; made if need be."""
-    subjects: Sequence["Hooked"] = field(default=())
-    """Whose rows go to the logger."""
+    subjects: Sequence["Hooked"] = ()
     run: Run | None = None
-    """The run of the networks; None if they come from elsewhere."""
 
 
 def answer(job: ProbeJob) -> None:
@@ -98,11 +89,7 @@ def answer(job: ProbeJob) -> None:
         UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
     """
     name = str(job.probe.name)
-    sources = [
-        f"{key}={value}"
-        for key, value in (("run", job.run), ("checkpoint", job.checkpoint), ("reference", job.reference))
-        if value
-    ]
+    sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
         raise UserError(f"epoch={job.resolved['epoch']}: expected with run=, a run that kept its weights over time")
     if "subjects" not in job.needs:
@@ -119,7 +106,6 @@ def answer(job: ProbeJob) -> None:
 
 
 def ask(job: ProbeJob, question: Question) -> None:
-    """Measure, write, show, log."""
     probe, name, folder = question.probe, question.name, question.folder
     require_writable("out" if job.out else "runs_dir", folder)
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
@@ -144,16 +130,13 @@ def ask(job: ProbeJob, question: Question) -> None:
 
 def _of_runs(job: ProbeJob) -> Iterator[Question]:
     """The probe for each run. Runs that lack an epoch are refused before the first is asked."""
-    from ..interp.loading import (
-        chosen_epochs,  # these load torch, which a question about a task does not need
-        find_runs,
-        load_seeds,
-    )
+    # These load torch, which a question about a task does not need.
+    from ..interp.loading import chosen_epochs, find_runs, load_seeds
     from .epochs import OverEpochs
 
     if job.typed:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
-    make = partial(_build, job)
+    make = _maker(job)
     runs = [Run(path) for path in find_runs(str(job.run))]
     chosen: list[list[int]] = []
     for run in runs:
@@ -178,7 +161,6 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
 
 
 def _of_weights(job: ProbeJob) -> Question:
-    """The probe for networks from a checkpoint or a reference."""
     from ..interp.loading import load_checkpoint, load_references, load_state
 
     name = str(job.probe.name)
@@ -187,19 +169,18 @@ def _of_weights(job: ProbeJob) -> Question:
         raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         subjects = load_references(job.reference, job.seeds, job.task)
+    elif not any(override.startswith("task") for override in job.typed):
+        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
+    elif job.model is None:
+        subjects = [load_checkpoint(str(job.checkpoint), job.task)]
     else:
-        if not any(override.startswith("task") for override in job.typed):
-            raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
-        if job.model is None:
-            subjects = [load_checkpoint(str(job.checkpoint), job.task)]
-        else:
-            subjects = [load_state(str(job.checkpoint), job.task, job.network)]
+        subjects = [load_state(str(job.checkpoint), job.task, job.network)]
     folder = _folder_name(job, [] if job.reference is not None else ["task"])
-    return Question(_build(job, subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
+    return Question(_maker(job)(subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
 
 
-def _build(job: ProbeJob, subjects: Sequence["Hooked"]) -> Probe:
-    return job.probe.build(Probe, subjects=subjects)
+def _maker(job: ProbeJob) -> Callable[[Sequence["Hooked"]], Probe]:
+    return lambda subjects: job.probe.build(Probe, subjects=subjects)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:

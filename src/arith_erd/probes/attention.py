@@ -1,7 +1,7 @@
 """Where does each attention head look?"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import INK, canvas
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from ..plots.style import INK, canvas, heat_map
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class Attention(Probe):
@@ -22,22 +20,12 @@ class Attention(Probe):
     A row is one entry: from position ``query`` (what it predicts in a decoder, what it is in an encoder) to position
     ``key``. ``weight`` is its mean over the pairs and ``spread`` its standard deviation: a head whose pattern depends
     on the operands has a large one. The weights of a query sum to 1 over the keys.
-
-    Args:
-        subjects: trained replicas of one task.
-        pairs: number of operand pairs; None for all.
-        seed: of the sample.
-
-    Raises:
-        UserError: if the network has no attention.
     """
 
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
-    units: ClassVar[dict[str, str]] = {}
 
     def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
         self.sites = [site for site in subjects[0].sites if site.endswith("pattern")]
         if not self.sites:
@@ -45,21 +33,16 @@ class Attention(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            for site, (mean, spread) in self._patterns(subject):
+            for site in self.sites:  # one at a time, since the patterns of a sample are large
+                _, cache = subject.run_with_cache(self.pairs, [site], prompt_too=True)
+                pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
+                mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
                 queries, keys = self._names(site, *mean.shape[1:])
                 for (head, i, j), weight in np.ndenumerate(mean):
                     of_pairs = float(weight), float(spread[head, i, j])
                     yield self.row(subject.seed, site, head + 1, queries[i], keys[j], *of_pairs)
 
-    def _patterns(self, model: Hooked) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        """Mean and standard deviation (nh, T, S) of each pattern."""
-        for site in self.sites:  # one at a time, since the patterns of a sample are large
-            _, cache = model.run_with_cache(self.pairs, [site], prompt_too=True)
-            pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
-            yield site, (pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy())
-
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
-        """Names of the queries and keys of a pattern of that size."""
         prompt, answer = self.task.prompt_names, self.task.answer_names
         given = ["<s>", *answer[:-1]]  # what the decoder reads where it predicts these
         if site.startswith("enc."):
@@ -81,14 +64,13 @@ class Attention(Probe):
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """How sharp attention is: the largest weight of each of the answer's positions, mean over these and heads."""
+        """How sharp attention is: the largest weight of each query, mean over the answer's positions and heads."""
         queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
         return Course.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A heat map for each head: queries down, keys across, the mean over pairs and seeds."""
         sites = list(rows["site"].unique())
         heads = sorted(rows["head"].unique())
         figure = canvas(1.5 * len(heads) + 1, 1.5 * len(sites) + 0.6)
@@ -97,9 +79,7 @@ class Attention(Probe):
         keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
         for i, site in enumerate(sites):
             for j, head in enumerate(heads):
-                table = mean[site, head].unstack("key", sort=False)
-                table = table[keys[site]]
-                ax = grid[i, j]
+                table, ax = mean[site, head].unstack("key", sort=False)[keys[site]], grid[i, j]
                 heat_map(ax, table.to_numpy(), list(table.index), list(table.columns))
                 ax.tick_params(labelsize=4.5, pad=1)
                 ax.tick_params(axis="x", rotation=90)

@@ -31,8 +31,7 @@ class Ceilings(Probe):
     across = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
-        self.task = task
-        self.split = split
+        self.task, self.split = task, split
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()
@@ -44,7 +43,6 @@ class Ceilings(Probe):
                     yield self.row(self.task.name, ablation, subset, ceiling(prompt, completion, ablation))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Bars on a logarithmic axis, all pairs beside the validation set."""
         figure = canvas(6, 2.8)
         ax = figure.subplots()
         for offset, (subset, colour) in enumerate((("all", BLUE), ("validation", LIGHT))):

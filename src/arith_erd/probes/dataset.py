@@ -27,18 +27,16 @@ class Dataset(Probe):
     counted = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
-        self.task = task
-        self.split = split
+        self.task, self.split = task, split
         self.columns = (*task.operand_names, *Dataset.columns[2:])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()
         subset = np.where(self.split(examples), "validation", "train")
-        prompt = render(examples.prompt, self.task.operator)
-        completion = render(examples.completion, self.task.operator)
+        texts = [render(tokens, self.task.operator) for tokens in (examples.prompt, examples.completion)]
         numbers = (*examples.operands.T.tolist(), examples.answer.tolist())
-        for values in zip(*numbers, prompt, completion, subset.tolist(), strict=True):
-            yield dict(zip(self.columns, values, strict=True))
+        for values in zip(*numbers, *texts, subset.tolist(), strict=True):
+            yield self.row(*values)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The held-out region: in the (A, B) plane, its share over further operands, or along A for a single one."""
@@ -61,7 +59,6 @@ class Dataset(Probe):
         return figure
 
     def _title(self) -> str:
-        """``add, 7 bits, RandomSplit(fraction=0.25, seed=0)``."""
         options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
         digits = self.task.digits if self.task.bits > 1 else self.task.digits.removesuffix("s")
         return f"{self.task.name}, {self.task.bits} {digits}, {type(self.split).__name__}{options and f'({options})'}"

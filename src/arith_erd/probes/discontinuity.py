@@ -1,25 +1,27 @@
 """How far does the answer jump when a few bits of the operands flip? (paper, appendix A)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from ..bits import Array, to_digits
-from ..plots.discontinuities import draw_discontinuities
+from ..plots.style import INK, bounded, canvas, headline, write_in_cell
 from ..tasks import Task
 from .probe import Probe
 
 BLOCK = 32  # examples compared with all others at once
+COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "percent"), float)
+WHITE_ABOVE = 30  # percent: larger numbers are written in white, on darker cells
 
 
 def change_counts(task: Task) -> Array:
     """Counts (k * bits + 1, width + 1) of ordered pairs of examples by differing operand digits and answer digits.
 
-    In base 2 such a pair is an input and the flips that lead from it to another. The product of the one-hot codes of
-    two examples is the number of digits in which they agree. The time grows with the square of the table.
+    The product of the one-hot codes of two examples is the number of digits in which they agree.
     """
     examples = task.examples()
     operands = task.operand_digits(examples.operands)  # (N, k * bits)
@@ -57,9 +59,41 @@ class Discontinuity(Probe):
         counts = change_counts(self.task)
         percent = 100 * counts / counts.sum(axis=1, keepdims=True)
         for (i, j), value in np.ndenumerate(percent):
-            yield dict(zip(self.columns, (self.task.name, i, j, float(value)), strict=True))
+            yield self.row(self.task.name, i, j, float(value))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The appendix's table as a heat map, percentages by row; a cell without cases stays empty."""
         title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"
         return draw_discontinuities({title: rows}, digits=self.task.digits)
+
+
+def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
+    """Draw a heat map of percentages by row for each task; a cell without cases stays empty.
+
+    ``published`` is the title of the panel in which the one cell that the paper's text prints is framed.
+    """
+    tables, notes = {}, {}
+    for title, rows in tasks.items():
+        cells, more = bounded(rows, ("input_bits",))
+        cells, others = bounded(cells, ("output_bits",))
+        tables[title] = cells.pivot_table("percent", "input_bits", "output_bits", dropna=False).to_numpy()
+        notes[title] = (more or others).removeprefix(", ")
+    size = 8 if len(tables) == 1 else 6.5
+    widths = [table.shape[1] for table in tables.values()]
+    height = max(len(table) for table in tables.values())
+    figure = canvas(1.2 + size / 18 * sum(widths), 1.3 + size / 25 * height)
+    axes = np.atleast_1d(figure.subplots(1, len(tables), width_ratios=widths)).tolist()
+    for ax, (title, table) in zip(axes, tables.items(), strict=True):
+        ax.imshow(table, cmap="Blues", vmin=0, vmax=WHITE_ABOVE / 0.6, aspect="auto")
+        for (i, j), percent in np.ndenumerate(table):
+            if percent:
+                tiny = "<0.1" if size > 7 else "·"
+                text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else tiny
+                write_in_cell(ax, i, j, text, percent > WHITE_ABOVE, size)
+        ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
+        ax.tick_params(length=0, labelsize=size + 1)
+        ax.spines[:].set_visible(False)
+        headline(ax, title, notes[title])
+        if title == published:
+            ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
+    axes[0].set_ylabel(f"{'flipped' if digits == 'bits' else 'changed'} {digits} of the operands")
+    return figure

@@ -36,24 +36,19 @@ def site_distances(model: Hooked, inputs: Sequence[Tensor]) -> dict[str, Floats]
 
 
 def own_answers(model: Hooked, examples: Examples) -> tuple[Tensor, Tensor]:
-    """The prompts, and as the decoder's input the network's own greedy answers, right or wrong: (N, P), (N, m)."""
+    """The prompts (N, P), and the network's own greedy answers as the decoder's input (N, m)."""
     prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
     return prompt, shift_right(answers(model.network, prompt, completion))
 
 
 def digit_distances(task: Task, examples: Examples) -> dict[str, Floats]:
-    """Euclidean distances (D,) between all operands' digits, and between the digits scaled by their place value.
-
-    The names are ``operand bits`` and ``scaled bits`` in base 2, ``operand digits`` and ``scaled digits`` in others. In
-    base 4 with two digits, ``7 = 31`` (least significant first) is ``3 1``, and ``3 4`` scaled.
-    """
+    """Euclidean distances (D,) between all operands' digits, and between the digits scaled by their place value."""
     digits = task.operand_digits(examples.operands)  # (N, k * bits)
     scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
     return {f"operand {task.digits}": euclidean(digits), f"scaled {task.digits}": euclidean(scaled)}
 
 
 def fresh(model: Hooked) -> Hooked | None:
-    """The same network with the initial weights of its seed."""
     return None if model.untrained is None else Hooked(initialise(model.untrained, model.seed).to(model.device))
 
 
@@ -68,9 +63,6 @@ class DistanceCorrelation(Probe):
     A row is a correlation, NaN where all distances of a kind are equal. ``stack`` and ``layer`` name the site;
     ``level`` and ``space`` name the distances to which it is compared. Rows with ``stack`` input and output, layer 0,
     compare token distances with value distances: the paper's yellow cells.
-
-    Args:
-        subjects: trained replicas of one task.
     """
 
     columns = ("seed", "stack", "layer", "level", "space", "method", "correlation")
@@ -97,7 +89,6 @@ class DistanceCorrelation(Probe):
                     yield self.row(subject.seed, *key, method, float(correlation))
 
     def _inside(self, model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
-        """Distances (D,) by stack and layer: those of the network, then the baselines."""
         inputs, untrained = own_answers(model, examples), fresh(model)
         found = {("", site): x for site, x in site_distances(model, inputs).items()}
         if untrained is not None:
@@ -106,13 +97,11 @@ class DistanceCorrelation(Probe):
         return placed | {(name, 0): x for name, x in digit_distances(model.task, examples).items()}
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Pearson correlations with distances of tokens and of values at the output, a line for each layer."""
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
         shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
         sheet = self.sheet("", shown)
         return Course.of(shown, sheet, "correlation", "site", "space", "correlation with distances at the output")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The paper's figure 4, in Pearson correlations: the table, and the curves over the decoder's layers."""
         names = ", ".join(sorted({subject.task.name for subject in self.subjects}))
         return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})

@@ -14,7 +14,7 @@ from ..interp.dose import doses
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.style import GREY, INK, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from ..plots.style import GREY, INK, canvas, headline, legend_below, question, tidy
 from ..tasks import Task
 from .probe import Natural, Positive, Probe, listed
 
@@ -41,12 +41,8 @@ class Dose(Probe):
     move triggers no carry.
 
     Args:
-        subjects: trained replicas of one task that has a value.
-        site: layers: a name, a list of them, or ``all``.
-        method: one of the four, or a list of them.
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta.
-        seed: of the sample, the fits and the controls.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
@@ -76,24 +72,20 @@ class Dose(Probe):
             require_integer("probe.delta", number, 1, largest)
 
     def rows(self) -> Iterator[dict[str, Any]]:
+        arguments = (self.causal_model, self.sites, self.methods, self.deltas, self.sample, self.seed)
         for subject in self.subjects:
-            arguments = (self.sites, self.methods, self.deltas, self.sample, self.seed)
-            for row in doses(subject, self.causal_model, *arguments):
-                yield {"seed": subject.seed} | row
+            yield from ({"seed": subject.seed} | row for row in doses(subject, *arguments))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Share of whole answers that follow with the new answer's prefix, one column per delta: means over seeds."""
         shown = rows[rows["prefix"] == "target"]
         means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Whole answers that follow, right prefix given, mean over doses: a line for each site, a panel each method."""
         shown = rows[rows["prefix"] == "target"]
         return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Share of whole answers that follow, given the new prefix: one panel per method, one line per site."""
         rows = rows[rows["prefix"] == "target"]
         methods = [name for name in TITLES if name in set(rows["method"])]
         figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
@@ -118,19 +110,13 @@ class Dose(Probe):
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
             headline(ax, *TITLES[method])
         figure.axes[0].set_ylabel("answers that become value + delta")
-        task = self.subjects[0].task.name
-        title = f"{TASKS.get(task, task)}: does the answer follow when the value is moved?"
-        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11.5, fontweight="bold", color=INK)
+        question(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure
 
 
 def valued(task: Task) -> CausalModel:
-    """The causal model of a task with a value to move.
-
-    Raises:
-        UserError: if it has none.
-    """
+    """The causal model of a task with a value to move; a `UserError` if it has none."""
     model = CausalModel(task)
     if not model.value:
         raise UserError(

@@ -17,13 +17,8 @@ class OverEpochs(Probe):
     """Another probe at several epochs of a run: its rows with a column ``epoch``, and the course of one measure.
 
     Networks are loaded one epoch at a time. If there is only one epoch, table and figure are those of the probe itself.
-
-    Args:
-        make: builds the probe for networks of one epoch.
-        load: the networks by epoch, 0 for the untrained ones.
-        epochs: ascending.
-        title: of the figure; the number of seeds follows.
-        reached: the epoch at which each seed reached 95%, None if it did not; the figure marks them.
+    ``make`` builds the probe for networks of one epoch, ``load`` gives these by epoch, 0 for the untrained ones;
+    ``reached`` is the epoch at which each seed reached 95%, for the figure.
     """
 
     def __init__(
@@ -34,11 +29,7 @@ class OverEpochs(Probe):
         title: str = "over training",
         reached: Mapping[int, int | None] | None = None,
     ) -> None:
-        self.make = make
-        self.load = load
-        self.epochs = epochs
-        self.title = title
-        self.reached = reached
+        self.make, self.load, self.epochs, self.title, self.reached = make, load, epochs, title, reached
         self.probe = make(load(epochs[0]))  # refuses its options before anything is measured
         self.columns = ("epoch", *self.probe.columns)
         self.courses: list[Course] = []
@@ -54,7 +45,6 @@ class OverEpochs(Probe):
 
     @property
     def course_over_epochs(self) -> Course:
-        """The course over all epochs, after ``rows`` is exhausted."""
         return replace(self.courses[0], table=pd.concat([course.table for course in self.courses], ignore_index=True))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
@@ -74,5 +64,4 @@ class OverEpochs(Probe):
         return self.probe.files() if len(self.epochs) == 1 else {}
 
     def notes(self) -> list[str]:
-        """The notes at the last epoch."""
         return self.probe.notes()

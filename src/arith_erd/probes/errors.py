@@ -27,7 +27,6 @@ SAMPLES = 50_000
 
 
 def greedy_answers(subject: Hooked, examples: Examples) -> Array:
-    """The network's own answers: tokens (N, m)."""
     prompt, completion = (torch.as_tensor(x, device=subject.device) for x in (examples.prompt, examples.completion))
     return answers(subject.network, prompt, completion).cpu().numpy()
 
@@ -53,8 +52,7 @@ def longest_carry(task: Task, examples: Examples) -> Array | None:
 def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
     """Errors in value (M,) when each answer (N,) has its number of wrong digits, 1 .. width, at random places.
 
-    A wrong digit is drawn from all other digits. The sample has about 50,000 errors, is the same for the same input,
-    and uses each answer equally often.
+    About 50,000, the same for the same input; each answer counts equally often.
     """
     times = max(1, SAMPLES // len(answer))
     digits = np.tile(to_digits(answer, width, base), (times, 1))  # (M, width)
@@ -80,12 +78,10 @@ def octave(values: Array) -> Array:
 
 
 def _shares(bins: Array, number: int) -> Shares:
-    """Fraction of bins 0 .. number - 1 (number,)."""
     return np.bincount(bins, minlength=number) / len(bins)
 
 
 def _draw(ax: Axes, names: list[str], measured: Shares, random: Shares, label: str) -> None:
-    """Draw measured shares as bars, and those by chance as diamonds."""
     places = range(len(names))
     bars = ax.bar(places, measured, color=BLUE, alpha=0.85, width=0.7, label="measured")
     (line,) = ax.plot(places, random, "kD--", markerfacecolor="white", linewidth=0.9, markersize=5.5, label=label)
@@ -103,21 +99,16 @@ class Errors(Probe):
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
     longest run of carries, here 3; empty for a task without carries. ``subset`` is ``train`` or ``validation``,
     or ``all`` where no split is known.
-
-    Args:
-        subjects: trained replicas of one task.
     """
 
     columns: tuple[str, ...] = (
-        *("seed", "subset", "a", "b", "answer", "decoded"),
-        *("value_error", "hamming_error", "longest_carry"),
+        *("seed", "subset", "a", "b", "answer", "decoded", "value_error", "hamming_error", "longest_carry"),
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
     counted = ("seed", "subset")
 
     def __init__(self, subjects: Sequence[Hooked]) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -126,8 +117,7 @@ class Errors(Probe):
             tokens = greedy_answers(subject, examples)  # (N, m)
             decoded = task.decode(tokens)
             hamming = (tokens != examples.completion).sum(axis=1)
-            carry = longest_carry(task, examples)
-            subset = subsets(subject, examples)
+            carry, subset = longest_carry(task, examples), subsets(subject, examples)
             for i in np.flatnonzero(hamming):
                 answer, got = int(examples.answer[i]), int(decoded[i])
                 example = (subject.seed, str(subset[i]), *examples.operands[i].tolist(), answer, got)
@@ -135,13 +125,10 @@ class Errors(Probe):
                 yield self.row(*example, *errors)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Number of wrong answers and their mean errors, by seed and subset."""
         lines = []
         for seed, name, size, wrong in self._by_subset(rows):
-            means = [
-                f"{wrong[error].abs().mean():.2f}" if len(wrong) else "" for error in ("value_error", "hamming_error")
-            ]
-            lines.append((seed, name, size, len(wrong), *means))
+            means = wrong[["value_error", "hamming_error"]].abs().mean()
+            lines.append((seed, name, size, len(wrong), *("" if np.isnan(x) else f"{x:.2f}" for x in means)))
         return pd.DataFrame(lines, columns=["seed", "subset", "examples", "wrong", "|value_error|", "hamming_error"])
 
     def _by_subset(self, rows: pd.DataFrame) -> Iterator[tuple[int, str, int, pd.DataFrame]]:
@@ -152,20 +139,16 @@ class Errors(Probe):
                 yield subject.seed, name, size, rows[(rows["seed"] == subject.seed) & (rows["subset"] == name)]
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The share of wrong answers, a line for each subset; 0 where a subset has none."""
-        table = pd.DataFrame(
-            {"seed": seed, "subset": name, "wrong": len(wrong) / size}
-            for seed, name, size, wrong in self._by_subset(rows)
-        )
+        shares = [(seed, name, len(wrong) / size) for seed, name, size, wrong in self._by_subset(rows)]
+        table = pd.DataFrame(shares, columns=["seed", "subset", "wrong"])
         sheet = Sheet.of("", table, {"wrong": "accuracy"})
         return Course.of(table, sheet, "wrong", "subset", label="share of wrong answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Errors in value and in bits, as shares of all wrong answers, beside those of flips at random.
 
-        On the left each answer keeps its number of wrong bits, but any of them may be the wrong ones. On the right
-        each bit flips alone, with the probability at which a wrong answer has the measured mean number of wrong bits.
-        In other bases a digit changes to any other.
+        On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone,
+        with the probability at which a wrong answer has the measured mean number of wrong bits.
         """
         task, bit = self.task, self.task.digits.removesuffix("s")
         verb = "flipped" if task.base == 2 else "changed"

@@ -12,8 +12,7 @@ from ..interp.explorer.page import write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
-from ..plots.heat import heat_map
-from ..plots.style import canvas, headline, seeds_text
+from ..plots.style import canvas, headline, heat_map, seeds_text
 from .probe import Natural, Positive, Probe, listed
 
 

@@ -11,8 +11,7 @@ from ..interp.counterfactuals import distinct, families
 from ..interp.hooked import Hooked
 from ..interp.interchange import effects
 from ..interp.sites import chosen_sites
-from ..plots.heat import heat_map
-from ..plots.style import TASKS, canvas, headline, seeds_text
+from ..plots.style import canvas, headline, heat_map, question
 from .probe import Natural, Positive, Probe, listed
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -29,16 +28,9 @@ class Interchange(Probe):
     ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the
     prompt's token.
 
-    Take ``3 + 5`` at three bits and ``1 + 4``: at t = 1 the operands' bits have xor 1 and 0, the carries are 1 and 0.
-    If the activation of ``1 + 4`` at ``dec.2`` makes ``3 + 5`` answer 1 at t = 1, then only the carry was passed on:
-    1 ^ 0 = 1. An answer of 0 means nothing or everything was.
-
     Args:
-        subjects: trained replicas of one task.
-        site: a name, a list of them, or ``all``.
         variable: of the task's causal model, a name or a list; None for all that predict different answers.
         sample: number of runs that are intervened on, the same everywhere.
-        seed: of these runs and their sources.
 
     Raises:
         UserError: for a site or variable that is not there.
@@ -67,26 +59,22 @@ class Interchange(Probe):
         return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
+        arguments = (self.causal_model, self.families, self.variables, self.sites, self.sample, self.seed)
         for subject in self.subjects:
-            arguments = (self.families, self.variables, self.sites, self.sample, self.seed)
-            for row in effects(subject, self.causal_model, *arguments):
-                yield {"seed": subject.seed} | row
+            yield from ({"seed": subject.seed} | row for row in effects(subject, *arguments))
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
             "probe=subspaces and probe=dose can"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """By site and family, over all positions: the share of changed answers, and each variable's accuracy."""
         shown = rows[rows["site"].str.startswith("dec.")] if rows["site"].str.startswith("dec.").any() else rows
         means = _weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
         return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Answers that change by layer and position, one panel for each family of pairs and each stack."""
         task = self.subjects[0].task
         names = list(dict.fromkeys(rows["family"]))
         stacks = {stack: rows[rows["site"].str.startswith(stack)] for stack in COLOURS}
@@ -100,23 +88,16 @@ class Interchange(Probe):
                 here = _weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
                 table = here.unstack("position").iloc[::-1]
                 positions = task.prompt_names if stack == "enc" else task.answer_names
-                heat_map(
-                    ax,
-                    table.to_numpy(),
-                    list(table.index),
-                    [positions[i] for i in table.columns],
-                    cmap=COLOURS[stack],
-                    numbers=".2f",
-                )
+                columns = [positions[i] for i in table.columns]
+                heat_map(ax, table.to_numpy(), list(table.index), columns, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
-        title = f"{TASKS.get(task.name, task.name)}: share of answers that change with one position's activation"
-        figure.suptitle(f"{title} of another run ({seeds_text(rows)})", fontsize=11, fontweight="bold")
+        text = "share of answers that change with one position's activation of another run"
+        question(figure, task.name, text, rows)
         return figure
 
 
 def _weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
-    """Means weighted by ``n``."""
     sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
     sums = sums.groupby(by, sort=False).sum(min_count=1)
     return sums[measures].div(sums["n"], axis=0)

@@ -12,10 +12,8 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import canvas, headline, seeds_text
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from ..plots.style import canvas, headline, heat_map, seeds_text
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class LogitLens(Probe):
@@ -24,22 +22,13 @@ class LogitLens(Probe):
     The embeddings of a layer replace those of the last layer, and the head's output is compared with the right token. A
     row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean
     probability of the right token, ``agreement`` the share of tokens that equal the whole network's.
-
-    Args:
-        subjects: trained replicas of one task.
-        pairs: number of operand pairs; None for all.
-        seed: of the sample.
-
-    Raises:
-        UserError: if the network has no decoder layers.
     """
 
     columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
     def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
         known = subjects[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
@@ -64,17 +53,14 @@ class LogitLens(Probe):
                     yield self.row(subject.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Accuracy, mean over seeds: one row per site, one column per position."""
         wide = self._wide(rows)
         wide.columns = self.task.answer_names
         return wide.map("{:.3f}".format).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy, mean over the answer's positions, a line for each site."""
         return Course.of(rows, self.sheet("", rows), "accuracy", "site", label="right tokens, read with the head")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The same as a heat map."""
         wide = self._wide(rows)
         figure = canvas(1.6 + 0.55 * len(wide.columns), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()

@@ -32,18 +32,11 @@ class Mechanism(Probe):
     The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum less what
     the prefix spells), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands).
     ``mixed`` is one of them for the low bits and another for the high ones. ``none`` means none of these, ``undecided``
-    that the tests cannot decide.
+    that the tests cannot decide. Two more are reported, ``graded_carry`` and ``local_remainder``: they were written
+    after trained networks had been seen, so the verdict cannot name them.
 
     The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
-    carry? A shifted sum? ``3 + 5`` with its sum shifted by 1 is 9 in an ``erd`` network; a network that only stores the
-    sum still answers 8.
-
-    Two more algorithms are reported, ``graded_carry`` and ``local_remainder``. They were written after trained networks
-    had been seen, so the verdict cannot name them; the card gives their distances.
-
-    The card also shows what has no part in the verdict (`mechanism.evidence`): at which site each position of the
-    answer begins to hold the carry and the xor, whether prompt positions hold anything about each other, whether whole
-    answers follow a shifted sum, and which variables a subspace of rank 1 or 2 carries, with all controls.
+    carry? A shifted sum? The card also shows what has no part in the verdict (`mechanism.evidence`).
 
     A row is one number. ``test`` says where it comes from: ``verdict`` (its name is the component, its value the
     distance to the nearest algorithm), ``distance``, ``accuracy``, ``signature`` (the components that the verdict
@@ -52,11 +45,9 @@ class Mechanism(Probe):
     ``subspace``, ``subspace_rank`` and ``subspace_distance``.
 
     Args:
-        subjects: networks that add or multiply, with answers in reverse order.
         pairs: number of examples that get wrong prefixes.
         moved: number of examples that are steered, and patched; as many others give the directions.
         steps: of each search for a subspace; 0 leaves them out.
-        seed: of all samples.
 
     Raises:
         UserError: for another task or order, a network without the sites, or too few examples.
@@ -99,28 +90,22 @@ class Mechanism(Probe):
 
     @property
     def card(self) -> Card:
-        """The card of all seeds, after ``rows`` is exhausted."""
         task = self.subjects[0].task
         return Card.of(task.name, task.bits, self.cards, self.expected | self.post_hoc)
 
     def files(self) -> dict[str, str]:
-        """``card.json``; see `mechanism.card.Card`."""
         return {"card.json": self.card.to_json()}
 
     def notes(self) -> list[str]:
-        """The card in sentences: the verdict first."""
         return self.card.notes()
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """One row per seed: its verdict, and what its answers follow."""
         return self.card.table(residual_stream(self.subjects[0].sites))
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Which variables become causal, a panel for each seed: `plots.mechanism.course_of`."""
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The five questions by bit, for networks and algorithms; the effect of steering and of patches."""
         card = self.card
         return draw_mechanism(rows, {one.seed: one.verdict for one in self.cards}, card.expected_rows(), card.title)
 
@@ -140,11 +125,10 @@ def _of_verdict(found: Measured, verdict: Verdict | None, others: dict[str, floa
 def _of_steering(found: Measured) -> Iterator[Row]:
     names = {test: component for component, test in STEERING.items()}
     for score in found.scores:
-        yield "steering", names[score.test], "", "", score.site, str(score.position), score.informedness
+        informedness = score.should - score.should_not
+        yield "steering", names[score.test], "", "", score.site, str(score.position), informedness
     for one in found.beyond:
-        where = (one.site, str(one.position))
-        yield "beyond_range", "carry", "", "", *where, one.carry
-        yield "beyond_range", "total", "", "", *where, one.total
-        for number, share in enumerate(one.flips):
-            yield "flips", str(number), "", "", *where, share
-        yield "flips", "any", "random", "", *where, one.random
+        shares = {("beyond_range", "carry", ""): one.carry, ("beyond_range", "total", ""): one.total}
+        shares |= {("flips", str(number), ""): share for number, share in enumerate(one.flips)}
+        for key, share in (shares | {("flips", "any", "random"): one.random}).items():
+            yield *key, "", one.site, str(one.position), share

@@ -14,11 +14,9 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.heat import heat_map
-from ..plots.style import GREY, canvas, seeds_text
+from ..plots.style import GREY, canvas, heat_map, seeds_text
 from ..tasks import Examples, Task
-from .probe import Natural, Positive, Probe
-from .sample import sample_pairs
+from .probe import Natural, Positive, Probe, sample_pairs
 
 
 class Patching(Probe):
@@ -32,15 +30,9 @@ class Patching(Probe):
     ``position`` names what is patched: ``a0`` .. of the prompt, at ``enc.*`` and wherever a decoder-only network holds
     the prompt; ``r0`` .. of the answer, the position that predicts this token. ``answer_position`` is t.
 
-    At three bits, ``3 + 5 = 8`` corrupted in bit 0 of a is ``2 + 5 = 7``: all four answer tokens differ.
-
     Args:
-        subjects: trained replicas of one task.
-        site: one, several, or ``all`` layers.
         corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
             other operands.
-        pairs: number of clean examples.
-        seed: of the sample and the corruption.
     """
 
     columns = ("seed", "site", "position", "answer_position", "n", "recovered", "flipped")
@@ -54,8 +46,7 @@ class Patching(Probe):
         pairs: Positive = 256,
         seed: Natural = 0,
     ) -> None:
-        self.subjects = subjects
-        self.task = subjects[0].task
+        self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
         self.clean = sample_pairs(self.task, pairs, seed)
         self.corrupted = corrupt(self.task, self.clean, corruption, seed)
@@ -67,18 +58,15 @@ class Patching(Probe):
                     yield self.row(subject.seed, site, position, t, *measures)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """``recovered`` over all answer tokens, in percent: a column for each position; means over the seeds."""
         wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{round(100 * x)}")
         return wide.rename_axis("%").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """The largest share that one position recovers, a line for each site."""
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
         return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The table as heat maps: one for the encoder, and one for all other sites."""
         wide = self._wide(rows)
         encoder = [site for site in wide.index if site.startswith("enc.")]
         parts = [sites for sites in (encoder, list(wide.index.drop(encoder))) if sites]
@@ -86,9 +74,8 @@ class Patching(Probe):
         widths = [len(panel.columns) for panel in panels]
         figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
-        for ax, panel in zip(
-            figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0], panels, strict=True
-        ):
+        axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+        for ax, panel in zip(axes, panels, strict=True):
             heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers="z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
@@ -143,8 +130,7 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
     todo = np.arange(len(clean))
     while len(todo):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
         operand, place = np.divmod(generator.integers(task.operands * task.bits, size=len(todo)), task.bits)
-        old = clean.operands[todo, operand]
-        unit = task.base**place
+        old, unit = clean.operands[todo, operand], task.base**place
         digit = old // unit % task.base
         changed = (digit + generator.integers(1, task.base, size=len(todo))) % task.base
         new = old + (changed - digit) * unit

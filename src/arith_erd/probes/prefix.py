@@ -11,17 +11,8 @@ from matplotlib.figure import Figure
 from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
-from ..mechanism.prefixes import (
-    INTERVENTIONS,
-    Reading,
-    Sample,
-    distance,
-    hypotheses,
-    read_prefixes,
-    require_binary,
-    require_embedding,
-    strata,
-)
+from ..mechanism import prefixes
+from ..mechanism.prefixes import INTERVENTIONS, Reading, Sample
 from ..mechanism.signature import agreement, no_ties
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
@@ -46,15 +37,6 @@ class Prefix(Probe):
     tie counts as one half. The columns ``_where_differ`` are the same shares of the ``n_differ`` answers for which the
     hypotheses expect different bits; no tie is among them.
 
-    In ``1 + 2 = 3`` at three bits the prefix of position 1 is ``1``. The prefix ``0`` is wrong by d = 1/2. After it, a
-    network that reads the carry off r_0 concludes from 1 + 0 with sum bit 0 that there is a carry, and answers 0
-    instead of 1. The pair belongs to the stratum ``propagate``, a_0 != b_0.
-
-    Args:
-        subjects: trained replicas of one task.
-        draws: random prefixes of each pair.
-        seed: of those.
-
     Raises:
         UserError: if the answer is written in plain order, or a network has no site ``dec.embed``.
     """
@@ -64,34 +46,34 @@ class Prefix(Probe):
 
     def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
         task = subjects[0].task
-        require_binary(task)
+        prefixes.require_binary(task)
         for subject in subjects:
-            require_embedding(subject, "prefix")
+            prefixes.require_embedding(subject, "prefix")
         causal = CausalModel(task)
         self.subjects, self.draws, self.seed = subjects, draws, seed
         self.sample = Sample.of(causal, causal.examples.operands)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            readings = read_prefixes(subject, self.sample.examples, self.draws, self.seed)
+            clean, readings = prefixes.read_prefixes(subject, self.sample.examples, self.draws, self.seed)
             grouped: dict[tuple[int, str], list[Reading]] = defaultdict(list)
-            for reading in readings.changed:
+            for reading in readings:
                 grouped[reading.position, reading.intervention].append(reading)
             for t, intervention in sorted(grouped, key=lambda key: (key[0], INTERVENTIONS.index(key[1]))):
-                for values in self._rows(t, grouped[t, intervention], readings.clean[:, t]):
+                for values in self._rows(t, grouped[t, intervention], clean[:, t]):
                     yield self.row(subject.seed, t, intervention, *values)
 
     def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
         """The columns from ``stratum`` on: all readings of one intervention together, random ones also by |d|."""
         changed = np.concatenate([reading.tokens != clean for reading in readings])
-        cells = {name: np.tile(inside, len(readings)) for name, inside in strata(self.sample, t).items()}
+        cells = {name: np.tile(inside, len(readings)) for name, inside in prefixes.strata(self.sample, t).items()}
         if readings[0].intervention != "random":
             for name, inside in cells.items():
                 yield name, None, int(inside.sum()), _share(changed[inside]), *([None] * (2 + 2 * len(HYPOTHESES)))
             return
-        prefixes = [reading.prefix for reading in readings if reading.prefix is not None]
-        d = np.concatenate([bins_of(distance(self.sample, prefix)) for prefix in prefixes])
-        of_each = [hypotheses(self.sample, prefix) for prefix in prefixes]
+        given = [reading.prefix for reading in readings if reading.prefix is not None]
+        d = np.concatenate([bins_of(prefixes.distance(self.sample, prefix)) for prefix in given])
+        of_each = [prefixes.hypotheses(self.sample, prefix) for prefix in given]
         expected = {name: np.concatenate([one[name] for one in of_each]) for name in of_each[0]}
         answered = np.concatenate([reading.tokens for reading in readings]) - ZERO
         right = {name: agreement(answered, bits) for name, bits in expected.items()}
@@ -110,14 +92,12 @@ class Prefix(Probe):
                 yield stratum, label, int(members.sum()), *shares, *of_all, count, *where_differ
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "if the answer does not depend on the prefix, that excludes prefix_carry and remainder; it does not "
             "distinguish a value from carries computed from the prompt (probe=interchange does)"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The share of changed answers by intervention and stratum, a column for each position: means over seeds."""
         whole = rows[rows["d"].isna()]
         means = whole.groupby(["intervention", "stratum", "position"], sort=False)["changed"].mean()
         wide = means.unstack("position").reset_index()
@@ -125,10 +105,8 @@ class Prefix(Probe):
         return shown.map(lambda x: "" if x != x else f"{x:.3f}" if isinstance(x, float) else x)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Changed answers by position for each intervention and stratum, and by |d| beside the hypotheses."""
         return draw_prefixes(rows, self.sample.task.name)
 
 
 def _share(what: Array) -> float | None:
-    """The mean, or None for an empty array."""
     return float(what.mean()) if len(what) else None

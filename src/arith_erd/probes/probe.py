@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
@@ -12,6 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 from ..errors import refused
 from ..plots.course import Course
 from ..plots.sheet import Sheet, tabulate
+from ..tasks import Examples, Task
 
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -31,9 +33,6 @@ class Probe(ABC):
     The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
     ``task``, ``split`` and ``subjects`` (trained networks). Its annotations are the rules of the options: a call with
     other values is a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
-
-    A probe owns its columns, its table and its figure. ``sheet`` describes the rows; the report lays out its tables by
-    that description and names no probe.
     """
 
     columns: tuple[str, ...]
@@ -65,8 +64,7 @@ class Probe(ABC):
     def course(self, rows: pd.DataFrame) -> Course:
         """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
 
-        By default the first measure, a line for each value of the first column that tells rows apart. A probe that
-        has something better to show overrides this.
+        By default the first measure, a line for each value of the first column that tells rows apart.
         """
         return Course.of(rows, self.sheet("", rows))
 
@@ -89,10 +87,7 @@ class Probe(ABC):
 
 
 def _checked(make: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that refuses options of another type than its annotations say.
-
-    Annotations are resolved at the first call, so a class may be defined before the types that it names.
-    """
+    """A constructor that refuses options of another type than its annotations say, resolved at the first call."""
 
     @functools.wraps(make)
     def construct(*arguments: Any, **options: Any) -> None:
@@ -112,3 +107,12 @@ def _validated(make: Callable[..., None]) -> Callable[..., None]:
 def listed(chosen: Any) -> list[Any]:
     """One value or several, as a list without repetition."""
     return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
+
+
+def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
+    """``count`` different examples in random order, or the whole table if it is None or larger than that."""
+    table = task.examples()
+    if count is None or count >= len(table):
+        return table
+    chosen = np.random.default_rng(seed).permutation(len(table))[:count]
+    return task.examples(*table.operands[chosen].T)

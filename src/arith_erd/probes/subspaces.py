@@ -17,20 +17,15 @@ from ..interp.hooked import Hooked
 from ..interp.search import Search, SearchConfig
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.style import BLUE, GREY, INK, ORANGE, TASKS, canvas, headline, legend_below, seeds_text, tidy
+from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
 from .probe import Natural, Positive, Probe, listed
 
 CONTROLS = (
     *("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),
     *("train_arbitrary", "distance", "distance_natural"),
 )
-SHOWN = {
-    "iia": "iia",
-    "iia_random_max": "random",
-    "iia_flipped_max": "flipped",
-    "iia_untrained": "untrained",
-    "full_patch": "full patch",
-}
+SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
+SHOWN |= {"full_patch": "full patch"}
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "iia_untrained": ("x", {"color": INK, "markersize": 5, "label": "untrained network"}),
     "iia_decoy": ("+", {"color": INK, "markersize": 7, "label": "control network"}),
@@ -44,24 +39,17 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from: the mean of the accuracy on answers that the variable's interchange should change and on those that it should
-    not. Without one it is ``no_intervention``, 0.5 in a network that is always right; ``full_patch`` interchanges the
-    whole activation. ``chosen`` marks the smallest rank within 0.02 of the best on validation pairs. The other columns
-    are those of `interp.search.Found` and `Search.controls`.
+    from. The other columns are those of `interp.search.Found` and `Search.controls`.
 
     ``sum`` at position t predicts bit t of the source's sum. A late layer that holds only this bit passes at rank 1
     without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts
     the same bit as ``sum``; its search starts from other directions.
 
     Args:
-        subjects: trained replicas of one task.
-        site: a name, a list of them, or ``all``.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the task's causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
-        rank: of the subspace, or a list of them.
         train, validation, test, steps, random: see `interp.search.SearchConfig`.
-        seed: of pairs, searches and controls.
 
     Raises:
         UserError: for a site, position, variable or rank that is not there.
@@ -69,8 +57,7 @@ class Subspaces(Probe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", "strength", "strength_full"),
-        *CONTROLS,
+        *("no_intervention", "full_patch", "strength", "strength_full", *CONTROLS),
     )
 
     def __init__(
@@ -121,14 +108,12 @@ class Subspaces(Probe):
                         yield {name: values[name] for name in self.columns}
 
     def notes(self) -> list[str]:
-        """Limits of the rows."""
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
             "for the sum at rank 1, and so does any subspace where span is no larger than rank"
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The chosen ranks, beside their controls."""
         chosen = rows[rows["chosen"] == 1]
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
         text = means[list(SHOWN)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=SHOWN)
@@ -136,28 +121,21 @@ class Subspaces(Probe):
         return text.reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        """Accuracy of the chosen rank, a line for each variable and position, a panel for each site."""
         chosen = rows[rows["chosen"] == 1]
         lines = ("variable", "position")
         return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The accuracy of each variable's chosen subspace beside its controls, a panel for each site and position."""
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
         across = min(len(panels), 3)
-        down = -(-len(panels) // across)
         height = max(part["variable"].nunique() for _, part in panels)
-        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * down)
-        axes = figure.subplots(down, across, squeeze=False)
-        for ax, ((site, position), part) in zip(axes.flat, panels, strict=False):
+        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * -(-len(panels) // across))
+        for ax, ((site, position), part) in zip(grid(figure, len(panels), across), panels, strict=True):
             _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
             headline(ax, site, f"position {position}")
-        for ax in axes.flat[len(panels) :]:
-            ax.set_visible(False)
         legend_below(figure, columns=3)
-        task = self.subjects[0].task.name
-        title = f"{TASKS.get(task, task)}: does interchanging a few directions act as interchanging the variable?"
-        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=11, fontweight="bold", color=INK)
+        text = "does interchanging a few directions act as interchanging the variable?"
+        question(figure, self.causal_model.task.name, text, rows)
         return figure
 
 

@@ -15,10 +15,7 @@ NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECAS
 
 
 def show(table: pd.DataFrame, notes: list[str], console: Console | None = None) -> None:
-    """Print a table as wide as the terminal, at most forty of its rows, and the notes.
-
-    A wider table is printed in several blocks of columns, each with the columns that name the rows.
-    """
+    """Print a table as wide as the terminal, at most forty of its rows, and the notes."""
     console = console or Console()
     text = table.head(MAX_ROWS).map(str)
     text.columns = text.columns.map(str)
@@ -66,7 +63,6 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
 
 
 def _needed(column: "pd.Series[str]") -> int:
-    """Characters across; prose is wrapped."""
     widest = max([len(str(column.name)), *map(len, column)])
     return GAP + (min(widest, PROSE) if _is_prose(column) else widest)
 

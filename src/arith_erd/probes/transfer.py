@@ -11,8 +11,7 @@ from ..errors import bad_value
 from ..interp.dose import transfers
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
-from ..plots.heat import heat_map
-from ..plots.style import TASKS, canvas, headline, seeds_text
+from ..plots.style import canvas, grid, headline, heat_map, question
 from .dose import TITLES, valued
 from .probe import Natural, Positive, Probe, listed
 
@@ -27,13 +26,6 @@ class Transfer(Probe):
     (5 is ``1010``), where 8 has 0. A row is a pair of positions; ``iia`` is balanced as in ``probe=subspaces``: 0.5
     without an intervention. With ``pair=same`` the number comes from position t of the same run, and the answer should
     not change.
-
-    Args:
-        subjects: trained replicas of one task that has a value.
-        site: a decoder layer, or a list of them.
-        method: ``slope``, ``das`` or ``whole``, or a list of them.
-        sample: number of pairs of runs.
-        seed: of the pairs and the searches.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
@@ -58,35 +50,28 @@ class Transfer(Probe):
                 raise bad_value("probe.site", name, "sites of the decoder, whose positions answer one digit each")
 
     def rows(self) -> Iterator[dict[str, Any]]:
+        arguments = (self.causal_model, self.sites, self.methods, self.sample, self.seed)
         for subject in self.subjects:
-            for row in transfers(subject, self.causal_model, self.sites, self.methods, self.sample, self.seed):
-                yield {"seed": subject.seed} | row
+            yield from ({"seed": subject.seed} | row for row in transfers(subject, *arguments))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Interchanges between runs: source position against target position; means over seeds."""
         return _between_runs(rows).map(lambda x: f"{x:.2f}").reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A heat map for each site and method: source position against target position."""
         cells = list(_between_runs(rows).groupby(level=["site", "method"], sort=False))
         across = min(len(cells), 3)
-        down = -(-len(cells) // across)
         names = self.subjects[0].task.answer_names
-        figure = canvas(1 + (1.2 + 0.36 * len(names)) * max(across, 2), 1.2 + (1.2 + 0.32 * len(names)) * down)
-        panels = figure.subplots(down, across, squeeze=False)
-        for ax, ((site, method), table) in zip(panels.flat, cells, strict=False):
+        height = (1.2 + 0.32 * len(names)) * -(-len(cells) // across)
+        figure = canvas(1 + (1.2 + 0.36 * len(names)) * max(across, 2), 1.2 + height)
+        for ax, ((site, method), table) in zip(grid(figure, len(cells), across), cells, strict=True):
             heat_map(ax, table.to_numpy(), names, names, Normalize(0.5, 1), "Greens", ".2f")
             ax.set(xlabel="to position", ylabel="from position")
             headline(ax, TITLES[method][0], site)
-        for ax in panels.flat[len(cells) :]:
-            ax.set_visible(False)
-        task = self.subjects[0].task.name
-        title = f"{TASKS.get(task, task)}: share of answers with the other run's bit (0.5: no intervention)"
-        figure.suptitle(f"{title} ({seeds_text(rows)})", fontsize=10.5, fontweight="bold")
+        text = "share of answers with the other run's bit (0.5: no intervention)"
+        question(figure, self.causal_model.task.name, text, rows)
         return figure
 
 
 def _between_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds, a column for each target position."""
     other = rows[rows["pair"] == "other"]
     return other.groupby(["site", "method", "source", "position"], sort=False)["iia"].mean().unstack("position")

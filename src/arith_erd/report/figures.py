@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..plots import correlations, discontinuities, erasures
+from ..plots import correlations, erasures
 from ..plots.ablation import Cell, draw_ablations
 from ..plots.curves import Line, draw_compared, thinned
 from ..plots.style import TASKS, plain_text
+from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper, PaperFigure
@@ -84,9 +85,9 @@ def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, re
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "discontinuity", discontinuities.COLUMNS)
+    rows = probe_rows(found, "discontinuity", COLUMNS)
     tables = {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
-    return discontinuities.draw_discontinuities(tables, published=TASKS["add"]) if tables else None
+    return draw_discontinuities(tables, published=TASKS["add"]) if tables else None
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:

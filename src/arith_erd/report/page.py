@@ -13,8 +13,7 @@ from markupsafe import Markup, escape
 from .. import __version__
 from ..errors import printable
 from ..plots.curves import small_multiples
-from ..plots.numbers import estimated, interval_text
-from ..plots.strip import strip
+from ..plots.numbers import estimated, interval_text, strip
 from ..plots.style import TASKS, embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean

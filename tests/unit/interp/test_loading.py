@@ -9,10 +9,11 @@ from safetensors.torch import load_file, save_file
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import (
     PRETRAINED,
+    find_runs,
     load_pretrained,
     load_references,
     load_run,
-    load_runs,
+    load_seeds,
     load_state,
     pretrained,
 )
@@ -59,14 +60,13 @@ def test_loaded_network_has_the_reported_accuracy(trained_pack, seed):
 
 
 def test_glob_loads_every_seed_of_every_run(trained_pack):
-    found = load_runs(f"{trained_pack.path.parent}/add-*")
-    assert [(path, subject.seed) for path, subject in found] == [(trained_pack.path, 3), (trained_pack.path, 5)]
-    assert len(load_runs(str(trained_pack.path))) == 2
+    assert find_runs(f"{trained_pack.path.parent}/add-*") == find_runs(str(trained_pack.path)) == [trained_pack.path]
+    assert [subject.seed for subject in load_seeds(trained_pack.path)] == [3, 5]
 
 
 def test_missing_run_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^run=.*nothing-\*: no such folder"):
-        load_runs(f"{tmp_path}/nothing-*")
+        find_runs(f"{tmp_path}/nothing-*")
     with pytest.raises(UserError, match="not a run directory"):
         load_run(tmp_path)
 

@@ -42,9 +42,10 @@ class Toy(nn.Module):
 
 def read(reads: bool, seed: int = 0) -> list[Reading]:
     network = Toy(reads)
-    readings = read_prefixes(Hooked(network, {"dec.embed": network.embedding}, task=TASK), SAMPLE.examples, seed=seed)
-    assert (readings.clean == SAMPLE.examples.completion).all()
-    return readings.changed
+    model = Hooked(network, {"dec.embed": network.embedding}, task=TASK)
+    clean, changed = read_prefixes(model, SAMPLE.examples, seed=seed)
+    assert (clean == SAMPLE.examples.completion).all()
+    return changed
 
 
 def test_network_reading_only_the_prompt_ignores_the_prefix() -> None:
@@ -130,7 +131,7 @@ def test_prefix_is_what_a_plain_loop_of_decodes_finds_whatever_the_position_sche
     probe = Prefix([Hooked(made, task=TASK)], draws=1)
     rows = {(r["position"], r["intervention"], r["stratum"]): r["changed"] for r in probe.rows() if r["d"] is None}
     model = Hooked(made, task=TASK)
-    random = [r.prefix for r in read_prefixes(model, SAMPLE.examples, 1).changed if r.intervention == "random"]
+    random = [r.prefix for r in read_prefixes(model, SAMPLE.examples, 1)[1] if r.intervention == "random"]
     for t in (1, 2, 3):
         clean = decoded(answer_in[:, : t + 1])
         assert torch.allclose(model.run((prompt, answer_in[:, : t + 1]))[:, -1], clean, atol=1e-5)
