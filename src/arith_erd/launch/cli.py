@@ -17,8 +17,7 @@ from ..config.compose import CONF, ConfigName, accept, refusal
 from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
-from ..system.requeue import requeue
-from ..system.signals import Preempted, signals_caught
+from ..system.signals import Preempted, requeue, signals_caught
 from . import help, sweep
 
 Program = Callable[[Any], None]

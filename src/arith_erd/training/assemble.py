@@ -1,9 +1,7 @@
 """From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
 
 import logging
-import os
 import warnings
-from pathlib import Path
 
 import lightning as L
 import torch
@@ -14,8 +12,7 @@ from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError
 from ..losses import Loss
-from ..system.files import own_folder
-from ..system.products import settle_products
+from ..system.machine import settle_products
 from .checkpoint import CheckpointFile
 from .compiling import wants_compile
 from .data import TableData
@@ -40,7 +37,6 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     data = data or table_data(job)
     compile = wants_compile(job, device, data.steps_per_epoch)
     if compile:
-        _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
     _begin_loss(job, pack, data)
@@ -65,14 +61,6 @@ def _begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             shape = pack.activation_shape(job.task.prompt_length, job.task.width)
         with job.model.loss.blamed():
             pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
-
-
-def _keep_compiled_code_private() -> None:
-    """See that the folder from which the compiler loads code is our own; by default its name can be guessed."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(Path(default_cache_dir())))
 
 
 def table_data(job: Job) -> TableData:
