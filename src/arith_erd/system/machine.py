@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SPINS = "30000"
 """Turns, some 0.1 ms, for which a thread spins while it waits. GNU OpenMP's own 300,000 slow a step down
-several times where other programs compute too; threads that always sleep double its time: see ``benchmarks/README.md``."""
+several times where other programs compute too; threads that always sleep double its time: ``benchmarks/README.md``."""
 CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 """With any of these somebody else has decided how threads wait."""
 
