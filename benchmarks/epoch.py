@@ -24,8 +24,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.system.files import require_writable
-from arith_erd.system.machine import commit, cpu_name
-from arith_erd.system.threads import settle_threads
+from arith_erd.system.machine import commit, cpu_name, settle_threads
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),

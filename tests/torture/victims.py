@@ -26,7 +26,7 @@ from arith_erd.config.job import Job
 from arith_erd.runs import Run
 from arith_erd.system.files import PARTIAL
 from arith_erd.system.signals import signals_caught
-from arith_erd.training import checkpoint, finish, train
+from arith_erd.training import checkpoint, train
 from tests.tiny import FOUR_EPOCHS, TINY
 
 SETTINGS = (*TINY, *FOUR_EPOCHS, "data.batch_size=12")
@@ -212,6 +212,6 @@ def slow_disk(flags: mmap.mmap) -> Iterator[None]:
     checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
     Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
     train.save_weights = marked(train.save_weights)
-    train.write_summary = marked(train.write_summary)
-    finish.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # drawing the curves would take half of such a run
+    train.finish = marked(train.finish)
+    train.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # drawing the curves would take half of such a run
     yield  # for good: the process ends here

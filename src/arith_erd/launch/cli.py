@@ -3,26 +3,28 @@
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ..config.compose import CONF, ConfigName, accept, refusal
 from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
-from ..system.requeue import requeue
-from ..system.signals import Preempted, signals_caught
-from . import help, sweep
+from ..system.signals import Preempted, requeue, signals_caught
+from . import sweep
 
 Program = Callable[[Any], None]
 """Takes a `Job`, or a `ProbeJob`."""
+WIDTH = 80  # of the list of options in ``--help``
 
 
 def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
@@ -38,7 +40,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
     def decorate(program: Program) -> Callable[[], None]:
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
-            help.register()
+            OmegaConf.register_new_resolver("options", options, replace=True)  # for the help texts in ``conf/``
             home = os.getpid()
             raised: list[Exception] = []
             typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
@@ -76,11 +78,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
-    """Refuse what only a sweep can do, without ``-m``.
-
-    Raises:
-        UserError: saying that ``-m`` is missing.
-    """
+    """Refuse what only a sweep can do, without ``-m``."""
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would not ask it, and a login node would train
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
@@ -93,3 +91,20 @@ def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
             command = shlex.join(["-m", *typed])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
             raise UserError(f"{experiment}: a sweep of {len(jobs)} jobs; expected -m: python train.py {command}")
+
+
+def options(*, _root_: DictConfig) -> str:
+    """For ``--help``, a line for each group of the program: its name and its options, those of ``--config-dir`` too."""
+    loader = GlobalHydra.instance().config_loader()
+    chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
+    groups = [group for group in chosen if not group.startswith("hydra/")]
+    listed = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
+    # Of the launchers only ours: Hydra and its plugins bring others, which have no defaults for our runs.
+    listed["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
+    indent = max(map(len, listed)) + 4
+    lines = textwrap.TextWrapper(WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    filled = []
+    for group, names in listed.items():
+        lines.initial_indent = f"  {group}".ljust(indent)
+        filled += lines.wrap("  ".join(names))
+    return "\n".join(filled)

@@ -17,7 +17,7 @@ from typing import Any
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
@@ -36,22 +36,13 @@ from ..system.signals import Preempted
 
 @dataclass
 class SweepJob:
-    """One job of a sweep.
+    """One job of a sweep."""
 
-    Attributes:
-        title: ``job 3 (task=mul seed=4)``.
-        overrides: that make it, ``["task=mul", "seed=4"]``.
-        job: None until it has been accepted.
-        status: ``finished``, ``skipped``, ``failed`` or ``not finished``.
-        failure: a line; not the exception, whose frames would keep a whole model alive.
-        exit_status: of the failure.
-    """
-
-    title: str
-    overrides: list[str]
-    job: Job | ProbeJob | None = None
-    status: str = "not finished"
-    failure: str = ""
+    title: str  # "job 3 (task=mul seed=4)"
+    overrides: list[str]  # ["task=mul", "seed=4"]
+    job: Job | ProbeJob | None = None  # until it has been accepted
+    status: str = "not finished"  # or "finished", "skipped", "failed"
+    failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
     exit_status: int = 0
 
     @property
@@ -59,11 +50,6 @@ class SweepJob:
         """Whether its runs are on disk, finished; asked anew each time, since one job may become several packs."""
         runs = self.job.runs() if self.job else []
         return bool(runs) and all(run.finished for run in runs)
-
-    @property
-    def killed_before(self) -> bool:
-        """Whether an earlier attempt at one of its runs was killed."""
-        return any(run.killed for run in self.job.runs()) if self.job else False
 
     def fail(self, error: Exception) -> None:
         """Note an error, and say it now rather than at the end of a long sweep."""
@@ -73,42 +59,33 @@ class SweepJob:
 
     def end(self, result: JobReturn) -> None:
         """Note what a launcher returned."""
-        error = _error_of(result)
-        if error is not None:
+        try:
+            with redirect_stderr(io.StringIO()):  # Hydra announces the error of a failed job there
+                _ = result.return_value
+        except Exception as error:
             self.fail(error)
-        elif self.status != "skipped":
-            self.status = "finished"
+        else:
+            self.status = "skipped" if self.status == "skipped" else "finished"
 
 
 class CheckedSweeper(Sweeper):
-    """Composes and checks every job, launches them, and prints the status of each.
-
-    Args:
-        params: overrides of a preset, as ``{"task": "add,mul"}``; what is typed comes after them.
-    """
+    """Composes and checks every job, launches them, and prints the status of each."""
 
     config: DictConfig
     hydra_context: HydraContext
     launcher: Launcher
 
     def __init__(self, params: Mapping[str, Any] | None = None, **_: Any) -> None:
-        self.params = dict(params or {})
+        self.params = dict(params or {})  # of a preset, {"task": "add,mul"}; what is typed comes after them
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.config = config
-        self.hydra_context = hydra_context
+        self.config, self.hydra_context = config, hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run the jobs that the command line describes.
-
-        Raises:
-            UserError: if the sweep as a whole is refused.
-            SystemExit: with the status that `boundary` documents.
-            Preempted: if a signal ended it; jobs that a cluster has accepted continue.
-        """
+        """Run the jobs that the command line describes, and exit with the status that `boundary` documents."""
         launcher = self.config.hydra.runtime.choices["hydra/launcher"]
         here = launcher == "basic"
         if self.config.get("fail_fast") is True and not here:
@@ -116,10 +93,7 @@ class CheckedSweeper(Sweeper):
             raise UserError(f"fail_fast=true: {where} starts jobs at once; expected fail_fast=false")
         jobs = self._accepted(self._picked(arguments))
         try:
-            if here:
-                self._run_one_by_one(jobs)
-            else:
-                self._run_at_once(jobs)
+            (self._run_one_by_one if here else self._run_at_once)(jobs)
         except Preempted:
             show(jobs)
             if not here:
@@ -145,11 +119,7 @@ class CheckedSweeper(Sweeper):
         return [jobs[item]]
 
     def _accepted(self, lines: list[list[str]]) -> list[SweepJob]:
-        """The jobs, checked.
-
-        Raises:
-            SystemExit: if one of them could not be run, after a line for each.
-        """
+        """The jobs, checked; exits after a line for each that cannot be run."""
         jobs = [SweepJob(title, line) for title, line in zip(_titles(lines), lines, strict=True)]
         folders: set[Path] = set()
         for job in jobs:
@@ -181,7 +151,8 @@ class CheckedSweeper(Sweeper):
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """In this process. A job whose last attempt was killed comes last: it cannot keep the others from running."""
         logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
-        for number, job in sorted(enumerate(jobs), key=lambda numbered: numbered[1].killed_before):
+        killed = [job.job is not None and any(run.killed for run in job.job.runs()) for job in jobs]
+        for number, job in sorted(enumerate(jobs), key=lambda numbered: killed[numbered[0]]):
             print(job.title)
             # Not kept in a variable: the frames of a failed job's exception hold a whole model.
             job.end(*self.launcher.launch([job.overrides], number))
@@ -204,23 +175,19 @@ class CheckedSweeper(Sweeper):
 
 def show(jobs: Sequence[SweepJob]) -> None:
     """Print a table of the jobs, and a line for each failure."""
-    console = Console()
     table = Table("job", "", "overrides", box=None, header_style="bold", pad_edge=False)
     for number, job in enumerate(jobs):
         table.add_row(str(number), job.status, Text(job.title.partition(" (")[2].removesuffix(")")))
-    console.print(table)
+    Console().print(table)
     for number, job in enumerate(jobs):
         if job.failure:
-            console.print(f"job {number}: {job.failure}", markup=False, highlight=False, soft_wrap=True)
+            print(f"job {number}: {job.failure}")
 
 
 def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
     """The overrides of every job: the product of the values of each key, the last key fastest.
 
-    Args:
-        loader: of Hydra.
-        params: of a preset, ``{"task": "add,mul"}``.
-        typed: ``["seed=0,1"]``; these win over the preset's.
+    What is typed, ``["seed=0,1"]``, wins over the params of a preset, ``{"task": "add,mul"}``.
     """
     parser = OverridesParser.create(config_loader=loader)
     values: dict[str, list[str]] = {}
@@ -240,15 +207,3 @@ def _titles(lines: list[list[str]]) -> list[str]:
     common = set.intersection(*map(set, lines)) if len(lines) > 1 else set()
     varying = [" ".join(override for override in line if override not in common) for line in lines]
     return [f"job {number} ({words})" if words else f"job {number}" for number, words in enumerate(varying)]
-
-
-def _error_of(result: JobReturn) -> Exception | None:
-    """The exception that a job raised; None if it raised none."""
-    if result.status == JobStatus.COMPLETED:
-        return None
-    try:
-        with redirect_stderr(io.StringIO()):  # Hydra announces the error there
-            _ = result.return_value
-    except Exception as error:
-        return error
-    return None

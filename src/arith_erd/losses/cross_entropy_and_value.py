@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..bits import Array
 from ..errors import bad_value
 from ..tasks import Examples, Task
-from .cross_entropy import CrossEntropy
+from .loss import CrossEntropy
 
 
 class CrossEntropyAndValue(CrossEntropy):

@@ -1,10 +1,12 @@
-"""The interface of losses."""
+"""The interface of losses, and the cross-entropy of the answer's tokens."""
 
 from collections.abc import Sequence
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..bits import Array
+from ..errors import bad_value
 from ..tasks import Examples, Task
 
 
@@ -48,3 +50,25 @@ class Loss(nn.Module):
             targets: (R, B, k).
         """
         raise NotImplementedError
+
+
+class CrossEntropy(Loss):
+    """The mean cross-entropy of the answer's tokens under teacher forcing.
+
+    Args:
+        label_smoothing: part of the probability, from 0 to below 1, that is spread evenly over the vocabulary.
+    """
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= label_smoothing < 1:
+            raise bad_value("model.loss.label_smoothing", label_smoothing, "a probability from 0 to below 1")
+        self.label_smoothing = label_smoothing
+
+    def forward(
+        self, logits: Tensor, completion: Tensor, activation: Tensor | None = None, targets: Tensor | None = None
+    ) -> Tensor:
+        losses = F.cross_entropy(
+            logits.flatten(0, 2), completion.flatten(), reduction="none", label_smoothing=self.label_smoothing
+        )
+        return losses.view(len(completion), -1).mean(dim=1)  # (R,)

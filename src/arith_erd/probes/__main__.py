@@ -2,7 +2,7 @@
 
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
-from ..system.threads import settle_threads
+from ..system.machine import settle_threads
 
 
 @entry_point("probe")

@@ -18,13 +18,12 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from ..errors import UserError, excerpt, first_line, printable
 from .lock import InUseError
-from .requeue import requeue
-from .signals import Preempted, signals_caught
+from .signals import Preempted, requeue, signals_caught
 
 FAILED = 1
 INTERNAL = 70
@@ -44,7 +43,12 @@ def explain(error: BaseException) -> tuple[str, int]:
         safe = "files that were complete before are intact"
         return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
     seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
-    where = seen[-1] if seen else _keep_traceback(error)
+    where = seen[-1] if seen else "no file"
+    if not seen:
+        with contextlib.suppress(OSError):
+            descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write("".join(traceback.format_exception(error)))
     line = printable(first_line(error))  # type: ignore[arg-type]
     return f"internal error: {line}; the traceback is in {where}", INTERNAL
 
@@ -101,20 +105,17 @@ class LastingStream:
             stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        try:
-            self._stream.write(text)
-        except OSError:
-            self._discard()
+        self._attempt(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError:
-            self._discard()
+        self._attempt(self._stream.flush)
 
-    def _discard(self) -> None:
-        """Point the descriptor elsewhere, for what is still buffered, and for Python's own flush at exit."""
+    def _attempt(self, action: Callable[..., object], *text: str) -> None:
+        with contextlib.suppress(OSError):
+            action(*text)
+            return
+        # Point the descriptor elsewhere, for what is still buffered, and for Python's own flush at exit.
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -122,15 +123,3 @@ class LastingStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _keep_traceback(error: BaseException) -> str:
-    """The name of a private file that holds the traceback."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        descriptor, path = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as failure:
-        return f"no file ({failure.strerror})"
-    return path

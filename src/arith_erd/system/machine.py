@@ -1,6 +1,7 @@
-"""Conditions of a measurement: device, versions, commit."""
+"""The machine: device, versions and commit of a measurement; threads and matrix products that are quick on it."""
 
 import contextlib
+import os
 import platform
 import re
 import subprocess
@@ -12,6 +13,12 @@ from .. import __version__
 
 if TYPE_CHECKING:
     import torch
+
+SPINS = "30000"
+"""Turns, some 0.1 ms, for which a thread spins while it waits. GNU OpenMP's own 300,000 slow a step down
+several times where other programs compute too; threads that always sleep double its time: ``benchmarks/README.md``."""
+CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
+"""With any of these somebody else has decided how threads wait."""
 
 
 def cpu_name() -> str:
@@ -52,3 +59,37 @@ def versions() -> dict[str, str | None]:
     """Versions of everything that can change a number: this package, Python, torch, Lightning."""
     packages = {name: version(name) for name in ("torch", "lightning")}
     return {"arith_erd": __version__, "commit": commit(), "python": platform.python_version(), **packages}
+
+
+def settle_threads() -> None:
+    """Use the processors that affinity and the container's quota allow, and spin for a moment. Before torch is loaded.
+
+    Neither depends on what else runs, so results do not either. ``OMP_NUM_THREADS`` and `CHOSEN` are kept if set.
+    """
+    from joblib import cpu_count  # not at the top: only a job that was accepted needs it
+
+    usable = int(cpu_count())
+    if usable < (os.cpu_count() or 1):
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable))
+    if not any(name in os.environ for name in CHOSEN):
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+
+
+def settle_products() -> None:
+    """Allow TF32 on CUDA, and have oneDNN multiply matrices on an AMD processor, if it keeps all digits.
+
+    torch's own choice, MKL, has half the speed there (`benchmarks/README.md`). torch hands products of 32-bit numbers
+    to oneDNN only with the precision "medium", which on CUDA still means TF32 (torch 2.13), and oneDNN may then round
+    them to bf16. A product of numbers that bf16 does not have makes sure.
+    """
+    import torch
+
+    # By this function alone. Once a backend has been set by itself, torch refuses to say which precision is set, and
+    # Lightning asks for it on a GPU.
+    torch.set_float32_matmul_precision("high")
+    if "AMD" not in cpu_name() or not torch.backends.mkldnn.is_available():
+        return
+    torch.set_float32_matmul_precision("medium")
+    exact = torch.full((256, 256), 1 + 2**-12, dtype=torch.float32)
+    if not torch.equal(exact @ torch.eye(256, dtype=torch.float32), exact):
+        torch.set_float32_matmul_precision("high")

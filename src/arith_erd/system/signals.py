@@ -1,33 +1,26 @@
 """Stopping on request: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training.
 
-A checkpoint is written first (`training.checkpoint.ResumePoint`), and the same command resumes at that step.
-
-SIGTERM is sent by schedulers, containers and `kill`; SIGHUP when a terminal or an ssh session closes; SIGUSR1 by
-Slurm, ahead of a time limit. `requeue` says what happens to a job of Slurm then.
-
-Third-party handlers of SIGUSR1 and SIGUSR2 keep their signals, and are called between two steps too: under
-hydra-submitit-launcher, submitit is told of a time limit, requeues the job, and exits.
-
-`boundary` documents the exit status.
+A checkpoint is written first (`training.checkpoint.ResumePoint`), and the same command resumes at that step. Slurm
+sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2 keep
+their signals, and are called between two steps too: under hydra-submitit-launcher, submitit requeues the job, and
+exits. `boundary` documents the exit status.
 """
 
 import contextlib
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 
-from .requeue import requeue
-
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 3.0
 """Seconds before a process that is still running is ended by force."""
-NOTICE = 10.0
-"""Seconds before a third-party handler is called in the middle of a step; submitit's notice is minutes."""
 
 
 class Preempted(SystemExit):
@@ -42,12 +35,9 @@ class Inbox:
     """The signals that have arrived and are not handled yet. There is one for the process."""
 
     def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        """For us."""
-        self.waiting: dict[int, Callable[[], object]] = {}
-        """Third-party handlers with their arguments, by signal, to be called at the next `check`."""
-        self.running: int | None = None
-        """Signal whose third-party handler is running."""
+        self.received: signal.Signals | None = None  # for us
+        self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for the next `check`, by signal
+        self.running: int | None = None  # signal whose third-party handler is running
         self.deferring = False
 
     @contextlib.contextmanager
@@ -87,8 +77,6 @@ class Inbox:
         def put_off(number: int, frame: FrameType | None) -> None:
             if number != self.running:
                 self.waiting.setdefault(number, partial(others[signal.Signals(number)], number, frame))
-                if self.received is None and self.running is None:  # else an earlier alarm is set, or will be
-                    self._leave_in(NOTICE)
 
         self.deferring = True
         try:
@@ -96,11 +84,9 @@ class Inbox:
                 signal.signal(number, put_off)
             yield
         finally:
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*OTHERS, signal.SIGALRM})
             for number, handler in others.items():
                 signal.signal(number, handler)
             self.deferring = False
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             self.check()  # also replaces Lightning's own SIGTERMException
 
     def asked(self) -> bool:
@@ -111,16 +97,8 @@ class Inbox:
         """Call the third-party handlers that wait; then raise `Preempted` if a signal was for us."""
         if not _in_main_thread():
             return
-        self._call_others()
-        if self.received is not None:
-            raise Preempted(self.received)
-
-    def _call_others(self) -> None:
         while self.waiting and self.running is None:
-            try:
-                self.running, handler = self.waiting.popitem()
-            except KeyError:  # an alarm came in between, and has called it
-                return
+            self.running, handler = self.waiting.popitem()
             try:
                 handler()
             except SystemExit:
@@ -130,6 +108,8 @@ class Inbox:
                 self.running = None
                 if self.received is not None:
                     self._leave_in(GRACE)
+        if self.received is not None:
+            raise Preempted(self.received)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -148,17 +128,10 @@ class Inbox:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _leave(self, *_: object) -> None:
-        """End a process stuck in a long step, or waiting for a server; files are atomic, so none is half-written.
-
-        Third-party handlers that wait are called first; one that is running is left to finish.
-        """
-        if self.running is not None:
-            return
-        ours = self.received  # a signal that arrives while others' handlers run sets its own alarm
-        self._call_others()
-        if ours is not None:
-            requeue(ours)
-            os._exit(128 + ours)
+        """End a process stuck in a long step, or waiting for a server; files are atomic, so none is half-written."""
+        if self.running is None and self.received is not None:
+            requeue(self.received)
+            os._exit(128 + self.received)
 
 
 _inbox = Inbox()
@@ -175,3 +148,37 @@ def _exit_immediately() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)
     os._exit(128 + signal.SIGINT)  # the first process of a container is not ended by a signal
+
+
+def requeue(number: signal.Signals) -> None:
+    """Put this Slurm job back into the queue after SIGUSR1, or a SIGTERM by which it is preempted.
+
+    Slurm itself does not requeue a job that ends within its GraceTime. After the SIGTERM of `scancel` nothing happens.
+    """
+    # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+    if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
+        return
+    signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
+    try:
+        _scontrol("requeue", job)
+        print(f"Slurm job {job}: requeued", flush=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        again = "submit it again to continue"
+        print(f"Slurm job {job}: not requeued ({said.strip()}); {again}", file=sys.stderr, flush=True)
+
+
+def _preempted(job: str) -> bool:
+    """Whether Slurm is preempting a job: then it is RUNNING still, while a cancelled job is COMPLETING."""
+    try:
+        said = _scontrol("show", "job", "--oneliner", job)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "JobState=RUNNING" in said and re.search(r"PreemptTime=\d", said) is not None
+
+
+def _scontrol(*arguments: str) -> str:
+    command = ["scontrol", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=1).stdout

@@ -5,7 +5,7 @@ import sys
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..system.files import require_writable
-from ..system.threads import settle_threads
+from ..system.machine import settle_threads
 
 
 @entry_point("train")

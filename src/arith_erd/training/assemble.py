@@ -1,9 +1,7 @@
 """From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
 
 import logging
-import os
 import warnings
-from pathlib import Path
 
 import lightning as L
 import torch
@@ -14,8 +12,7 @@ from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError
 from ..losses import Loss
-from ..system.files import own_folder
-from ..system.products import settle_products
+from ..system.machine import settle_products
 from .checkpoint import CheckpointFile
 from .compiling import wants_compile
 from .data import TableData
@@ -26,12 +23,7 @@ from .trial import try_step
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
-    """The pack of a job, ready to be trained on a device.
-
-    Args:
-        job: whose seeds make up the pack.
-        device: where it will be trained; the pack is still on the CPU.
-        data: as `table_data` makes it, where that has been done; its loss becomes the pack's.
+    """The pack of a job's seeds, still on the CPU, ready to be trained on a device with the data of `table_data`.
 
     Raises:
         UserError: if the network or its recipe do not take their options, or could not train a pack.
@@ -40,10 +32,13 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     data = data or table_data(job)
     compile = wants_compile(job, device, data.steps_per_epoch)
     if compile:
-        _keep_compiled_code_private()
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
-    _begin_loss(job, pack, data)
+    if pack.loss.site is not None:
+        with job.model.net.blamed():
+            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
+        with job.model.loss.blamed():
+            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
     try_step(job, pack, data)
     optimizer = optimizer_of(job, device)
     schedule = schedule_of(job, data, optimizer)
@@ -54,33 +49,11 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     return module
 
 
-def _begin_loss(job: Job, pack: Pack, data: TableData) -> None:
-    """Give the loss of a pack its parameters, if it has any.
-
-    Raises:
-        UserError: if the task and the activation do not go together with it, or the network's or its own code fails.
-    """
-    if pack.loss.site is not None:
-        with job.model.net.blamed():
-            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
-        with job.model.loss.blamed():
-            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
-
-
-def _keep_compiled_code_private() -> None:
-    """See that the folder from which the compiler loads code is our own; by default its name can be guessed."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(Path(default_cache_dir())))
-
-
 def table_data(job: Job) -> TableData:
     """The task's table, cut in two by the split, with the loss and what it wants to know of each example.
 
     Raises:
-        UserError: if the split leaves nothing to train on, or nothing to validate on; or the task does
-            not have what the loss wants.
+        UserError: if the split leaves one part empty, or the task does not have what the loss wants.
     """
     data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss))
     held_out, whole = len(data.validation[0]), job.task.size

@@ -12,21 +12,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from ..loggers import Logger
 from ..runs import Keep, Row, Run
 from .finish import save_weights
-from .module import LitPack
 
 
 class KeepRows(L.Callback):
     """Append every epoch's rows to ``metrics.csv`` and pass them to the logger."""
 
     def __init__(self, run: Run, logger: Logger) -> None:
-        self.run = run
-        self.logger = logger
-        self.started: float | None = None
-        """When the epoch began, for `time.perf_counter`; None before training."""
-        self.spent = 0.0
-        """Seconds spent on this epoch before an interruption."""
-        self.learning_rate = 0.0
-        """Of the last step. When an epoch ends, the optimizer has that of the next step already."""
+        self.run, self.logger = run, logger
+        self.started: float | None = None  # when the epoch began, for `time.perf_counter`; None before training
+        self.spent = 0.0  # seconds, on this epoch before an interruption
+        self.learning_rate = 0.0  # of the last step: when an epoch ends, the optimizer has that of the next already
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self._seconds(), "learning_rate": self.learning_rate}
@@ -35,19 +30,19 @@ class KeepRows(L.Callback):
         self.spent = float(state_dict["seconds"])
         self.learning_rate = float(state_dict.get("learning_rate", 0.0))
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter() - self.spent
 
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
         rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
         self.learning_rate = float(max(rates, default=0.0))
 
-    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter()
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds = self._seconds()
-        rows: list[Row] = [{**row, "seconds": seconds} for row in _pack(pl_module).rows]
+        rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         self.run.append_metrics(rows)
         self.logger.log([{**row, "learning_rate": self.learning_rate} for row in rows])
 
@@ -59,13 +54,12 @@ class KeepWeights(L.Callback):
     """Write the weights of every replica after the epochs in ``keep``, to ``weights/epoch=E/``."""
 
     def __init__(self, run: Run, keep: Keep) -> None:
-        self.run = run
-        self.keep = keep
+        self.run, self.keep = run, keep
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         epoch = trainer.current_epoch + 1
         if epoch in self.keep:
-            save_weights(self.run, _pack(pl_module).pack, epoch)
+            save_weights(self.run, pl_module.pack, epoch)
 
 
 class StopAtAccuracy(L.Callback):
@@ -74,60 +68,50 @@ class StopAtAccuracy(L.Callback):
     A replica that has ended waits for the others of its pack: its weights are restored after every step, and its row of
     results is repeated. So it has the same weights and results as its seed alone. The run ends with its last replica.
     The checkpoint holds nothing of this: the rows of the last epoch show which replicas have ended.
-
-    Args:
-        run: whose rows these are.
-        accuracy: a fraction.
     """
 
     def __init__(self, run: Run, accuracy: float) -> None:
-        self.run = run
-        self.accuracy = accuracy
-        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}
-        """Last row and final weights by replica."""
+        self.run, self.accuracy = run, accuracy
+        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch]
         self._end(trainer, pl_module, rows)
 
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
         with torch.no_grad():
             for index, (_row, weights) in self.ended.items():
-                for parameter, weight in zip(_pack(pl_module).pack.parameters(), weights, strict=True):
+                for parameter, weight in zip(pl_module.pack.parameters(), weights, strict=True):
                     parameter[index] = weight
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        rows = _pack(pl_module).rows
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        rows = pl_module.rows
         for index, (row, _weights) in self.ended.items():
             rows[index] = {**row, "epoch": rows[index]["epoch"]}
         self._end(trainer, pl_module, rows)
 
-    def _end(self, trainer: L.Trainer, pl_module: L.LightningModule, rows: list[Row]) -> None:
+    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
             if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
-                self.ended[index] = row, [p[index].detach().clone() for p in _pack(pl_module).pack.parameters()]
+                self.ended[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]
         trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.ended) == len(rows))
 
 
 class EpochProgress(L.Callback):
-    """A bar that moves with every step, and the last epoch's mean over the replicas beside it.
-
-    Silent unless standard error is a terminal.
-    """
+    """A bar on a terminal that moves with every step, and the last epoch's mean over the replicas beside it."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
         self.progress: Progress | None = None
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not self.console.is_terminal:
             return
-        text = "the first epoch compiles" if _pack(pl_module).pack.compiled else ""
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"))
+        text = "the first epoch compiles" if pl_module.pack.compiled else ""
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
             BarColumn(bar_width=None),
-            *columns,
+            *(TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left")),
             console=self.console,
             refresh_per_second=2,
             speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
@@ -139,30 +123,19 @@ class EpochProgress(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         self._move(trainer)
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        rows = _pack(pl_module).rows
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        rows = pl_module.rows
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
         text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
         self._move(trainer, epoch=trainer.current_epoch + 1, description=text)
 
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._stop()
-
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._stop()
+    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # after an exception too
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
 
     def _move(self, trainer: L.Trainer, **fields: Any) -> None:
         """To the epochs that are done, with the steps of this one, also those before an interruption."""
         if self.progress is not None:
             done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
             self.progress.update(self.bar, completed=done, **fields)
-
-    def _stop(self) -> None:
-        if self.progress is not None:
-            self.progress.stop()
-            self.progress = None
-
-
-def _pack(pl_module: L.LightningModule) -> LitPack:
-    assert isinstance(pl_module, LitPack)
-    return pl_module

@@ -17,20 +17,13 @@ from ..system.files import replacing
 class ResumePoint(Checkpoint):
     """Writes ``last.ckpt`` every few epochs and when a signal asks the run to stop; the one before stays beside it.
 
-    On a stop it prints where the same command continues.
-
-    Args:
-        run: whose ``last.ckpt`` it is.
-        every_n_epochs: from one checkpoint to the next.
-        at_end: also after the last epoch, for a longer run to continue from.
+    On a stop it prints where the same command continues. With ``at_end`` it also writes one after the last epoch, for a
+    longer run to continue from.
     """
 
     def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
-        self.run = run
-        self.every_n_epochs = every_n_epochs
-        self.at_end = at_end
-        self.next_time = "starts again"
-        """A sentence on what the same command will do."""
+        self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
+        self.next_time = "starts again"  # what the same command will do
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:

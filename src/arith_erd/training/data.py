@@ -23,27 +23,18 @@ class TrainBatches:
     interruption. The last batch of an epoch may be smaller; it is trained on like the others.
 
     Args:
-        prompt: (N, P).
-        completion: (N, m).
+        prompt, completion, targets: (N, P), (N, m), and (N, k) if the loss has any.
         seeds: of the replicas.
         batch_size: examples that one replica sees in a step.
         step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
-        targets: (N, k), if the loss has any.
     """
 
     def __init__(
-        self,
-        prompt: Tensor,
-        completion: Tensor,
-        seeds: Sequence[int],
-        batch_size: int,
-        step: Callable[[], int],
+        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, step: Callable[[], int],
         targets: Tensor | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.examples = (prompt, completion) if targets is None else (prompt, completion, targets)
-        self.seeds = seeds
-        self.batch_size = batch_size
-        self.step = step
+        self.seeds, self.batch_size, self.step = seeds, batch_size, step
 
     def __len__(self) -> int:
         return -(-len(self.examples[0]) // self.batch_size)
@@ -75,29 +66,14 @@ class EvaluationBatches:
 
 
 class TableData(L.LightningDataModule):
-    """A task's table, cut in two by a split.
-
-    Args:
-        task: makes the table.
-        split: says which examples are held out for validation.
-        seeds: of the replicas, for the order of their batches.
-        batch_size: examples that one replica sees in a step.
-        loss: that the pack will minimise; it may want to know something of each example.
-    """
+    """A task's table, cut in two by a split: ``train`` and ``validation``. The loss may want targets too."""
 
     def __init__(
-        self,
-        task: Task,
-        split: Split,
-        seeds: Sequence[int],
-        batch_size: int = 128,
-        loss: Loss | None = None,
+        self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128, loss: Loss | None = None
     ) -> None:
         super().__init__()
+        self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.loss = loss or CrossEntropy()
-        self.task = task
-        self.seeds = tuple(seeds)
-        self.batch_size = batch_size
         examples = task.examples()
         held_out = np.asarray(split(examples))
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
@@ -130,8 +106,7 @@ class TableData(L.LightningDataModule):
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:
     """Examples in one forward pass without gradients: few enough for a CPU's caches, enough to keep a GPU busy.
 
-    A power of two up to 4096, so that the paper's 12,288 and 4096 examples make batches of one size: each further size
-    costs one more compilation.
+    A power of two up to 4096, so that the paper's examples make batches of one size: each new size is compiled.
     """
     if device.type == "cpu":
         return 256

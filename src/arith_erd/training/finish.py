@@ -1,4 +1,4 @@
-"""The end of a run: final weights, one evaluation that decodes, curves, and the summary that makes it finished.
+"""The end of a run: final weights, one evaluation that decodes, and the summary that makes it finished.
 
 The summary says under which conditions each part of the run was computed. A run that is resumed under other conditions
 is correct, but equals an uninterrupted one only up to rounding.
@@ -15,13 +15,10 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, printable
 from ..models.decoding import answers
-from ..plots.curves import learning_curves
-from ..plots.style import save_png
 from ..runs import Row, Run, epochs_to
 from ..system.files import replacing
 from ..system.machine import device_name, versions
 from .data import TableData
-from .module import LitPack
 from .pack import Pack
 
 
@@ -39,8 +36,7 @@ class Conditions(L.Callback):
         self.now: dict[str, Any] = {}
         self.parts: list[dict[str, Any]] = []
 
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        assert isinstance(pl_module, LitPack)
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         self.device, self.versions = device_name(trainer.strategy.root_device), versions()
         self.now = {"compiled": pl_module.pack.compiled, "device": self.device, **self.versions}
 
@@ -99,32 +95,25 @@ def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
     """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
-    rows = run.metrics()
-    return [_summarise(rows, pack, data, index) for index in range(len(pack.seeds))]
-
-
-def _summarise(rows: list[Row], pack: Pack, data: TableData, index: int) -> Row:
-    seed = pack.seeds[index]
-    last = next(row for row in reversed(rows) if row["seed"] == seed)
+    rows, summaries = run.metrics(), []
     prompt, completion = data.validation
-    decoded = answers(pack.replica(index), prompt, completion).cpu()
-    error = data.task.decode(decoded.numpy()) - data.task.decode(completion.cpu().numpy())
-    return {
-        **{key: last[key] for key in ("seed", "train_loss", "train_token_acc", "train_seq_acc")},
-        **{key: last[key] for key in ("val_token_acc", "val_seq_acc")},
-        "val_token_acc_autoregressive": float((decoded == completion.cpu()).double().mean()),
-        "val_mae": float(np.abs(error).mean()),
-        "epochs_to_95": epochs_to(rows, seed, 0.95),
-    }
+    for index, seed in enumerate(pack.seeds):
+        last = next(row for row in reversed(rows) if row["seed"] == seed)
+        decoded = answers(pack.replica(index), prompt, completion).cpu()
+        error = data.task.decode(decoded.numpy()) - data.task.decode(completion.cpu().numpy())
+        measured = ("seed", "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc")
+        summaries.append(
+            {key: last[key] for key in measured}
+            | {
+                "val_token_acc_autoregressive": float((decoded == completion.cpu()).double().mean()),
+                "val_mae": float(np.abs(error).mean()),
+                "epochs_to_95": epochs_to(rows, seed, 0.95),
+            }
+        )
+    return summaries
 
 
-def draw_curves(job: Job) -> None:
-    """Draw ``curves.png``."""
-    with replacing(job.run.curves) as beside:
-        save_png(learning_curves(job.run.metrics(), title=job.title), beside)
-
-
-def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
+def finish(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
     """Write ``summary.json``."""
     run, rows = job.run, job.run.metrics()
     epochs = rows[-1]["epoch"]
@@ -147,11 +136,6 @@ def write_summary(job: Job, pack: Pack, data: TableData, summaries: list[Row], c
 def parameters(pack: Pack) -> int:
     """Learnable parameters of one replica."""
     return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
-
-
-def megabytes(pack: Pack) -> float:
-    """Disk space of the weights of all replicas after one epoch."""
-    return sum(p.numel() * p.element_size() for p in pack.stacked.parameters()) / 1e6
 
 
 def describe(summary: Row) -> str:

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from ..config.job import Job
 from ..errors import UserError
 from ..models.dropout import set_dropout_keys
-from ..models.network import Network
 from ..seeds import format_seeds
 from ..system.machine import device_name
 
@@ -27,91 +25,62 @@ COPIES = 4
 
 
 def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """On CUDA what the driver says is free; else what the machine, the container and ``ulimit -v`` allow."""
+    """On CUDA what the driver says is free; else what the machine and the container allow."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
         return int(torch.cuda.mem_get_info(device)[0])
-    page = os.sysconf("SC_PAGE_SIZE")
-    limits = [page * os.sysconf("SC_PHYS_PAGES"), *_container_limits(root)]
-    virtual = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if virtual != resource.RLIM_INFINITY:
-        with suppress(OSError):  # not Linux
-            virtual -= page * int((root / "proc/self/statm").read_text().split()[0])
-        limits.append(max(0, virtual))
-    return min(limits)
-
-
-def _container_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups, from its own to the top; of version 1 what a container sees."""
-    top = root / "sys/fs/cgroup"
-    group = top
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    group = top = root / "sys/fs/cgroup"
     with suppress(OSError):
         lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
         group = top / next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     for file in (*(folder / "memory.max" for folder in (group, *group.parents)), top / "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # no such file, or the word "max"
-            yield int(file.read_text())
+            limits.append(int(file.read_text()))
+    return min(limits)
 
 
 def replica_bytes(job: Job, most: int) -> int:
-    """Bytes that one replica keeps during a training step, from a network on ``meta``, which has no memory.
+    """Bytes that one replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads.
 
-    These are `COPIES` of its weights, and the activations saved for the backward pass; those of a network that fails,
-    which `trial` refuses, are left out.
+    They are counted on a network on ``meta``, which has no memory.
 
     Raises:
         UserError: if the weights alone need more than ``most``; the rest of the network is not built then.
     """
-    sizes = (job.task.prompt_length, job.task.width)
-    batch = min(job.data.batch_size, job.task.size)
-    activations = 0
-    with torch.device("meta"):
-        with _weights_within(job, most):
-            network = job.network()
-        if job.trainer.precision == "64-true":
-            network.double()
-        with suppress(Exception):
-            activations = _saved_bytes(network, *(torch.zeros(batch, n, dtype=torch.int64) for n in sizes))
-    return COPIES * sum(p.numel() * p.element_size() for p in network.parameters()) + activations
-
-
-def _saved_bytes(network: Network, prompt: Tensor, answer_in: Tensor) -> int:
-    """Bytes that a step saves for its backward pass, weights apart: prompt (B, P), answer_in (B, m)."""
-    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32, device=prompt.device))
-    saved: dict[int, int] = {}  # bytes by storage: many saved tensors are views of the same one
-
-    def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        saved[storage._cdata] = storage.nbytes()
-        return tensor
-
-    with saved_tensors_hooks(note, lambda tensor: tensor):
-        logits = network(prompt, answer_in)
-        loss = F.cross_entropy(logits.flatten(0, 1), answer_in.flatten())  # keeps every noted storage alive
-    weights = {p.untyped_storage()._cdata for p in network.parameters()}
-    size = sum(size for storage, size in saved.items() if storage not in weights)
-    del loss
-    return size
-
-
-@contextmanager
-def _weights_within(job: Job, most: int) -> Iterator[None]:
-    """Stop building a network as soon as its weights, `COPIES` of each, need more than ``most`` bytes."""
-    total = 0
+    weights, saved = 0, dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal total
-        total += COPIES * parameter.numel() * parameter.element_size()
-        if total > most:
+        nonlocal weights
+        weights += COPIES * parameter.numel() * parameter.element_size()
+        if weights > most:
             size = f"more than {most / 2**30:.3g} GiB, all there is, for the weights of one seed"
             raise UserError(f"model={job.model.name}: {size}; expected a smaller network (model.net)")
 
-    handle = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    finally:
-        handle.remove()
+    def note(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    batch = min(job.data.batch_size, job.task.size)
+    with torch.device("meta"):
+        handle = register_module_parameter_registration_hook(count)
+        try:
+            network = job.network()
+        finally:
+            handle.remove()
+        if job.trainer.precision == "64-true":
+            network.double()
+        loss: Tensor | None = None
+        with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `trial` refuses what fails
+            set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
+            lengths = (job.task.prompt_length, job.task.width)
+            prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in lengths)
+            loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
+    own = {p.untyped_storage()._cdata for p in network.parameters()}
+    activations = sum(size for storage, size in saved.items() if storage not in own)
+    del loss  # it kept every noted storage alive
+    return COPIES * sum(p.numel() * p.element_size() for p in network.parameters()) + activations
 
 
 def capacity(job: Job, device: torch.device) -> int:

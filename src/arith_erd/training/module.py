@@ -25,19 +25,16 @@ class TokenAccuracy(Metric):
     higher_is_better = True
     hits: Tensor
     total: Tensor
+    tokens = True
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
         self.add_state("hits", torch.zeros(replicas, dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("total", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
-    def right(self, token_hits: Tensor) -> Tensor:
-        """Turn token hits (R, B, m) into the hits that are counted."""
-        return token_hits
-
     def update(self, predicted: Tensor, completion: Tensor) -> None:
         """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas."""
-        hits = self.right(predicted == completion)
+        hits = predicted == completion if self.tokens else (predicted == completion).all(dim=-1)
         self.hits += hits.flatten(1).sum(dim=1)
         self.total += hits[0].numel()
 
@@ -52,17 +49,13 @@ class SequenceAccuracy(TokenAccuracy):
     Teacher-forced predictions give the autoregressive accuracy exactly: see `arith_erd.models.decoding`.
     """
 
-    def right(self, token_hits: Tensor) -> Tensor:
-        return token_hits.all(dim=-1)
+    tokens = False
 
 
 def accuracies(replicas: int, prefix: str) -> MetricCollection:
     """``{prefix}token_acc`` and ``{prefix}seq_acc``, (R,) each."""
     # No compute groups: they would take the two for one metric when the first batch has no hit at all.
-    metrics: dict[str, Metric | MetricCollection] = {
-        "token_acc": TokenAccuracy(replicas),
-        "seq_acc": SequenceAccuracy(replicas),
-    }
+    metrics: Any = {"token_acc": TokenAccuracy(replicas), "seq_acc": SequenceAccuracy(replicas)}
     return MetricCollection(metrics, prefix=prefix, compute_groups=False)
 
 
@@ -91,33 +84,21 @@ class LitPack(L.LightningModule):
         interval: str = "step",
     ) -> None:
         super().__init__()
-        self.pack = pack
-        self.optimizer = optimizer
-        self.gradient_clip = gradient_clip
-        self.schedule = schedule
-        self.interval = interval
+        self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
+        self.schedule, self.interval = schedule, interval
         replicas = len(pack.seeds)
-        self.train_accuracy = accuracies(replicas, "train_")
-        self.val_accuracy = accuracies(replicas, "val_")
+        self.train_accuracy, self.val_accuracy = accuracies(replicas, "train_"), accuracies(replicas, "val_")
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(replicas))
         self.register_buffer("examples_seen", torch.zeros(()))
-        self.rows: list[Row] = []
-        """Measurements after the last epoch: one row for each seed, without the seconds."""
-
-    @property
-    def accuracies(self) -> tuple[MetricCollection, MetricCollection]:
-        """Of both subsets, in the order of the validation dataloaders."""
-        return self.train_accuracy, self.val_accuracy
+        self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameter_groups())
         if self.schedule is None:
             return optimizer
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self.schedule(optimizer), "interval": self.interval},
-        }
+        schedule = {"scheduler": self.schedule(optimizer), "interval": self.interval}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Weight decay, if any, on matrices only; matrices are recognised by their unstacked shape."""
@@ -141,12 +122,7 @@ class LitPack(L.LightningModule):
         self.examples_seen += completion.shape[1]
         return losses.sum()
 
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
         if self.gradient_clip is None:
             return
@@ -162,7 +138,7 @@ class LitPack(L.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
         predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        self.accuracies[dataloader_idx].update(predicted, completion)
+        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion)
 
     def on_validation_epoch_end(self) -> None:
         """Collect `rows`: the one place in an epoch where the host waits for the device.
@@ -172,7 +148,7 @@ class LitPack(L.LightningModule):
         """
         epoch = self.current_epoch + 1
         columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}
-        for metrics in self.accuracies:
+        for metrics in (self.train_accuracy, self.val_accuracy):
             columns |= metrics.compute()
             metrics.reset()
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
@@ -185,9 +161,8 @@ class LitPack(L.LightningModule):
             for seed, values in zip(self.pack.seeds, table, strict=True)
         ]
         for row in self.rows:
-            weights_finite = row.pop("finite") == 1
-            if not (weights_finite and math.isfinite(row["train_loss"])):
-                loss = row["train_loss"]
+            loss = row["train_loss"]
+            if row.pop("finite") != 1 or not math.isfinite(loss):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 where = f"in epoch {epoch}, seed {row['seed']}"
                 raise UserError(f"{what} {where}; a lower model.optimizer.lr may help")

@@ -209,24 +209,14 @@ class Pack(nn.Module):
             torch.compiler.cudagraph_mark_step_begin()
 
     def _mean_losses(
-        self,
-        parameters: dict[str, Tensor],
-        keys: Keys,
-        prompt: Tensor,
-        completion: Tensor,
-        targets: Tensor | None,
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, completion: Tensor, targets: Tensor | None
     ) -> Tensor:
         logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion))
         losses: Tensor = self.loss(logits, completion, activation, targets)
         return losses
 
     def _replicas(
-        self,
-        parameters: dict[str, Tensor],
-        keys: Keys,
-        prompt: Tensor,
-        answer_in: Tensor,
-        in_turn: bool | None = None,
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor, in_turn: bool | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
         (skeleton,) = self._skeleton

@@ -1,12 +1,12 @@
 """The recipe of a replica: its optimizer and its learning rate schedule.
 
-A pack has one optimizer for the stacks of all replicas' parameters. That is as good as one for each replica if the
-optimizer works on every number by itself, as Adam does. One that mixes the numbers of a tensor would let the replicas
-of a pack influence each other: Adafactor divides by norms of whole tensors. `replicas_are_independent` refuses it.
+A pack has one optimizer for the stacks of all replicas' parameters, which must work on every number by itself, as Adam
+does. Adafactor, which divides by norms of whole tensors, would let replicas influence each other.
 """
 
 import inspect
 import math
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -59,17 +59,16 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     def updates(replicas: slice) -> list[torch.Tensor]:
         values = [torch.nn.Parameter(x[replicas].clone().to(device)) for x in start]
         optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
-        for gradient in gradients:
-            called: list[bool] = []
+        remaining = iter(gradients)
 
-            def closure(gradient: list[torch.Tensor] = gradient, called: list[bool] = called) -> float:
-                for value, g in zip(values, gradient, strict=True):
-                    value.grad = g[replicas].to(value)
-                called.append(True)
-                return 0.0
+        def closure() -> float:
+            for value, gradient in zip(values, next(remaining), strict=True):
+                value.grad = gradient[replicas].to(value)
+            return 0.0
 
+        for left in reversed(range(STEPS)):
             optimizer.step(closure)  # as Lightning does
-            if len(called) != 1:
+            if operator.length_hint(remaining) != left:
                 raise RuntimeError("expected a step(closure) that calls the closure once, as those of torch do")
         return [value.detach().cpu() - x[replicas] for value, x in zip(values, start, strict=True)]
 
@@ -84,12 +83,10 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
 def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
     """The factory of a job's scheduler; None for a constant rate.
 
-    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is given how often the rate changes in an
-    epoch.
+    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch.
 
     Raises:
-        UserError: if the class does not take its options, needs more than the number of steps, or begins with a rate
-            that is negative or not finite.
+        UserError: if it does not take its options, needs more than the number of steps, or begins with a wrong rate.
     """
     schedule = job.model.scheduler
     if schedule is None:

@@ -1,8 +1,4 @@
-"""Resuming: the choice and the check of the checkpoint.
-
-`find_checkpoint` decides where a run continues, after checking that the file is whole and fits; `Resumption` does what
-is left once Lightning has loaded it. Callbacks, checkpoint, data and module restore their own state. Random streams
-need nothing: they are functions of the step (`arith_erd.seeds`).
+"""Resuming: the choice and the check of the checkpoint. Random streams need nothing: they are functions of the step.
 
 A run with more epochs continues from the end of a shorter one (`continue_shorter`), if that one still has its
 ``last.ckpt``: two runs that differ in ``trainer.max_epochs`` alone share all their first epochs, bit for bit. A
@@ -29,25 +25,17 @@ from .checkpoint import position
 from .module import LitPack
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
-SCHEDULED = frozenset({"lr", "momentum", "betas"})
+SCHEDULED = {"lr", "momentum", "betas"}
 """Options of an optimizer that a scheduler of torch changes."""
 
 
 class Resumption(L.Callback):
-    """Drops rows and kept weights of epochs that ended after the checkpoint, and says where the run resumes.
-
-    Args:
-        run: to be continued, or started.
-        keep: after which epochs the run keeps its weights.
-    """
+    """Drops rows and kept weights of epochs that ended after the checkpoint, and says where the run resumes."""
 
     def __init__(self, run: Run, keep: Keep) -> None:
-        self.run = run
-        self.keep = keep
-        self.started = False
+        self.run, self.keep, self.started = run, keep, False
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, LitPack)
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = True
         if trainer.global_step > 0:
             print(f"{self.run.path}: resuming from {position(trainer)}")
@@ -105,10 +93,7 @@ def _require_rows(run: Run, rows: Iterable[Row], epochs: int, seeds: Iterable[in
 
 
 def continue_shorter(job: Job, module: LitPack, trainer: L.Trainer) -> None:
-    """Copy the state of the longest shorter run into the directory of a job's run, which has none yet.
-
-    One that cannot be read is left out: it is not this run's business.
-    """
+    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
             rows = shorter.metrics()
@@ -149,25 +134,38 @@ def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
 def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | None:
     """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module.
 
+    Fused optimizers do not check what they load, so a saved state must have the layout of a state after one step. Of
+    the options that a scheduler changes only the types are compared.
+
     Raises:
         UserError: if the file cannot be read: that says nothing about what is in it.
     """
-    shapes = {name: value.shape for name, value in module.state_dict().items()}
+
+    def settings(state: dict[str, Any]) -> list[dict[str, Any]]:
+        groups = state["param_groups"]
+        return [{k: layout(v) if schedules and k in SCHEDULED else v for k, v in group.items()} for group in groups]
+
     try:
         saved = load_tensors(checkpoint)
         with zipfile.ZipFile(checkpoint) as archive:
             if archive.testzip() is not None:  # the checksums, which `torch.load` ignores
                 return None
-        (state,) = saved["optimizer_states"]
-        optimizer = _on_copies(module)
+        groups = module.parameter_groups()
+        for group in groups:
+            group["params"] = [torch.zeros_like(p, requires_grad=True) for p in group["params"]]
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p)
+        optimizer = module.optimizer(groups)
         schedules = [] if module.schedule is None else [module.schedule(optimizer).state_dict()]
+        optimizer.step()
+        (state,), own = saved["optimizer_states"], optimizer.state_dict()
         whole = (
             saved.keys() >= KEYS
-            and {name: value.shape for name, value in saved["state_dict"].items() if is_plain(value)} == shapes
-            and _are_counts(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())
-            and _is_state_of(optimizer, state, SCHEDULED if schedules else frozenset())
-            and len(saved["lr_schedulers"]) == len(schedules)
-            and all(map(_alike, saved["lr_schedulers"], schedules))
+            and layout(dict(saved["state_dict"])) == layout(dict(module.state_dict()))
+            and layout(saved["loops"]["fit_loop"]) == layout(trainer.fit_loop.state_dict())
+            and layout(state["state"]) == layout(own["state"])
+            and settings(state) == settings(own)
+            and layout(saved["lr_schedulers"]) == layout(schedules)
         )
         return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if whole else None
     except (OSError, MemoryError) as error:
@@ -179,53 +177,10 @@ def epochs_in(checkpoint: Path, module: LitPack, trainer: L.Trainer) -> int | No
         return None
 
 
-def _are_counts(saved: Any, own: Any) -> bool:
-    """Whether a tree of counts, as Lightning's loops keep them, has the branches of another one."""
-    if isinstance(own, dict):
-        return saved.keys() == own.keys() and all(_are_counts(saved[key], value) for key, value in own.items())
-    return isinstance(saved, int) and 0 <= saved < 2**31
-
-
-def _on_copies(module: LitPack) -> torch.optim.Optimizer:
-    """The module's optimizer for parameters of the same shapes, with gradients of zero."""
-    groups = module.parameter_groups()
-    for group in groups:
-        group["params"] = [torch.zeros_like(p, requires_grad=True) for p in group["params"]]
-        for p in group["params"]:
-            p.grad = torch.zeros_like(p)
-    return module.optimizer(groups)
-
-
-def _is_state_of(optimizer: torch.optim.Optimizer, saved: dict[str, Any], varying: frozenset[str]) -> bool:
-    """Whether a saved optimizer state has the expected layout. Fused kernels do not check it.
-
-    It is compared with the state after one step. Of the options ``varying``, which a scheduler changes, only the types
-    are compared.
-    """
-    optimizer.step()
-    own = optimizer.state_dict()
-    groups = zip(saved["param_groups"], own["param_groups"], strict=True)
-    return _alike(saved["state"], own["state"]) and all(
-        one.keys() == other.keys()
-        and all(one[key] == other[key] or (key in varying and _alike(one[key], other[key])) for key in other)
-        for one, other in groups
-    )
-
-
-def _alike(saved: Any, own: Any) -> bool:
-    """Whether two trees have the same branches, and their leaves the same types, and tensors the same layout.
-
-    Numbers may have another precision: loading converts them.
-    """
-    if isinstance(own, dict):
-        return saved.keys() == own.keys() and all(_alike(saved[key], value) for key, value in own.items())
-    if isinstance(own, list | tuple):
-        return type(saved) is type(own) and len(saved) == len(own) and all(map(_alike, saved, own))
-    if not isinstance(own, torch.Tensor):
-        return type(saved) is type(own)
-    return is_plain(saved) and saved.shape == own.shape and _strides(saved) == _strides(own)
-
-
-def _strides(tensor: torch.Tensor) -> list[int]:
-    """Of the axes along which there is anything to stride over; the others may have any."""
-    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+def layout(tree: Any) -> Any:
+    """The branches of a tree, the types of its leaves, and the shapes of its tensors, whatever their precision."""
+    if isinstance(tree, dict):
+        return {key: layout(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree), [layout(value) for value in tree]
+    return (tree.shape, is_plain(tree)) if isinstance(tree, torch.Tensor) else type(tree)

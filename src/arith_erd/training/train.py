@@ -10,25 +10,17 @@ import lightning as L
 from ..config.job import Job
 from ..errors import UserError
 from ..loggers import Logger
+from ..plots.curves import learning_curves
+from ..plots.style import save_png
 from ..runs import NOTHING, Row, Run
 from ..seeds import format_seeds
 from ..system import lock, signals
-from ..system.files import require_writable, write_atomically
+from ..system.files import replacing, require_writable, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
 from .checkpoint import ResumePoint
-from .finish import (
-    Conditions,
-    describe,
-    draw_curves,
-    megabytes,
-    parameters,
-    require_whole,
-    save_weights,
-    summarise,
-    write_summary,
-)
+from .finish import Conditions, describe, finish, parameters, require_whole, save_weights, summarise
 from .memory import capacity, memory_errors_explained, require_room
 from .resume import Resumption, continue_shorter, find_checkpoint
 
@@ -107,22 +99,28 @@ def train_pack(job: Job) -> None:
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
         if job.checkpoint.keep != NOTHING:
-            print(f"{run.path}: weights over time take {megabytes(module.pack):,.1f} MB for each epoch that is kept")
+            size = sum(p.numel() * p.element_size() for p in module.pack.stacked.parameters()) / 1e6
+            print(f"{run.path}: weights over time take {size:,.1f} MB for each epoch that is kept")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
         # Train.
-        with logged(logger, job) as summaries:
+        summaries: list[Row] = []
+        try:
+            logger.start(job.name, job.seeds, job.resolved, run.path)
             with signals.deferred(), resumption.refusing(checkpoint):
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             require_whole(run, trainer, module.pack, data)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
-            draw_curves(job)
+            with replacing(run.curves) as beside:
+                save_png(learning_curves(run.metrics(), title=job.title), beside)
             summaries += summarise(run, module.pack, data)
+        finally:
+            logger.finish(summaries)
 
         # Finish.
-        write_summary(job, module.pack, data, summaries, conditions)
+        finish(job, module.pack, data, summaries, conditions)
         if not job.checkpoint.keep_last:
             run.checkpoint.unlink(missing_ok=True)
     for summary in summaries:
@@ -144,25 +142,19 @@ def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
 
 
 @contextmanager
-def logged(logger: Logger, job: Job) -> Iterator[list[Row]]:
-    """Tell the logger of the start and, however the block ends, of the end; yields the list of summaries to fill."""
-    summaries: list[Row] = []
-    try:
-        logger.start(job.name, job.seeds, job.resolved, job.run.path)
-        yield summaries
-    finally:
-        logger.finish(summaries)
-
-
-@contextmanager
 def errors_kept(run: Run) -> Iterator[None]:
     """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback.
 
     A full or read-only disk becomes a `UserError`, since it is not a fault of ours.
     """
     try:
-        with disk_errors_explained(run):
+        try:
             yield
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            safe = "what was saved before is intact, and the same command resumes from there"
+            raise UserError(f"{run.path}: cannot be written ({error.strerror}); {safe}") from error
     except Exception as error:
         with suppress(OSError):  # the disk may be full
             run.path.mkdir(parents=True, exist_ok=True)
@@ -170,14 +162,3 @@ def errors_kept(run: Run) -> Iterator[None]:
             write_atomically(run.error, text)
             error.add_note(f"see {run.error}")
         raise
-
-
-@contextmanager
-def disk_errors_explained(run: Run) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in DISK:
-            raise
-        safe = "what was saved before is intact, and the same command resumes from there"
-        raise UserError(f"{run.path}: cannot be written ({error.strerror}); {safe}") from error

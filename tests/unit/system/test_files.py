@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.system.files import own_folder, replacing, require_writable, write_atomically
+from arith_erd.system.files import replacing, require_writable, write_atomically
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -39,19 +39,6 @@ def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match=r"'\S+/folder'$"):
         write_atomically(tmp_path / "folder", "")
-
-
-def test_folder_that_others_could_have_prepared_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ours = own_folder(tmp_path / "cache")
-    assert ours == own_folder(ours) == tmp_path / "cache"
-    (tmp_path / "link").symlink_to(ours)
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    for name in ("link", "open"):
-        other = own_folder(tmp_path / name)
-        assert other.name.startswith(f"{name}-")
-        assert other.stat().st_mode & 0o077 == 0
 
 
 def test_checking_a_folder_does_not_create_it(tmp_path):

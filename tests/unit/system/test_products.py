@@ -7,8 +7,8 @@ import torch
 from lightning.fabric.accelerators import cuda
 
 from arith_erd.config.compose import compose
-from arith_erd.system import products
-from arith_erd.system.products import settle_products
+from arith_erd.system import machine
+from arith_erd.system.machine import settle_products
 from arith_erd.training.assemble import assemble
 from tests.tiny import TINY
 
@@ -38,7 +38,7 @@ def test_products_of_a_training_step_keep_32_bits_and_rounding_to_bf16_would_sho
 
 @pytest.mark.parametrize(("cpu", "exact", "quick"), [("AMD EPYC", True, 1), ("AMD EPYC", False, 0), ("Intel", True, 0)])
 def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(monkeypatch, cpu, exact, quick) -> None:
-    monkeypatch.setattr(products, "cpu_name", lambda: cpu)
+    monkeypatch.setattr(machine, "cpu_name", lambda: cpu)
     with monkeypatch.context() as patch:
         patch.setattr(torch, "equal", lambda *_: exact)
         settle_products()
@@ -50,7 +50,7 @@ def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(m
 
 
 def test_assembling_settles_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "cpu_name", lambda: "AMD EPYC")
+    monkeypatch.setattr(machine, "cpu_name", lambda: "AMD EPYC")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     called = []
     monkeypatch.setattr("arith_erd.training.assemble.settle_products", lambda: called.append(True))

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from arith_erd.system.requeue import requeue
+from arith_erd.system.signals import requeue
 
 RUNNING = "JobId=42 JobState=RUNNING PreemptTime=None"
 PREEMPTED = "JobId=42 JobState=RUNNING PreemptTime=2026-11-21T14:35:14"

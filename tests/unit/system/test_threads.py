@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from arith_erd.system.threads import CHOSEN, SPINS, settle_threads
+from arith_erd.system.machine import CHOSEN, SPINS, settle_threads
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@
 that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of
 them answer all 16,384 sums right.
 
-Every algorithm has a file. It uses `circuits` (functions of attention heads and hidden units), `blocks` (their
-weights), `reading` (embeddings), `stream` (the layout of features) and `assembly` (symmetries and the final weights).
+Algorithms are in `by_bits` and `by_numbers`. They use `circuits` (functions of attention heads and hidden units),
+`blocks` (their weights), `reading` (embeddings), `stream` (the layout of features) and `assembly` (the final weights).
 """
 
 from collections.abc import Callable
@@ -15,32 +15,14 @@ import numpy as np
 from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, Stream, derive
 from ...tasks import Add, Task
-from .decoys import erd_decoy, lookahead_carry_decoy, prefix_carry_decoy
-from .erd import erd
-from .graded_carry import graded_carry
-from .local_remainder import local_remainder
-from .lookahead_carry import lookahead_carry
-from .mixed import mixed
-from .prefix_carry import prefix_carry
+from .by_bits import erd, erd_decoy, lookahead_carry, lookahead_carry_decoy, mixed, prefix_carry, prefix_carry_decoy
+from .by_numbers import graded_carry, local_remainder, remainder
 from .program import Program, Reference, compile_program
-from .remainder import remainder
 
-REFERENCES: dict[str, Callable[[np.random.Generator], Program]] = {
-    "erd": erd,
-    "prefix_carry": prefix_carry,
-    "lookahead_carry": lookahead_carry,
-    "remainder": remainder,
-    "mixed": mixed,
-}
-OTHERS: dict[str, Callable[[np.random.Generator], Program]] = {
-    "graded_carry": graded_carry,
-    "local_remainder": local_remainder,
-}
-DECOYS: dict[str, Callable[[np.random.Generator], Program]] = {
-    "erd_decoy": erd_decoy,
-    "prefix_carry_decoy": prefix_carry_decoy,
-    "lookahead_carry_decoy": lookahead_carry_decoy,
-}
+Algorithm = Callable[[np.random.Generator], Program]
+REFERENCES: dict[str, Algorithm] = {a.__name__: a for a in (erd, prefix_carry, lookahead_carry, remainder, mixed)}
+OTHERS: dict[str, Algorithm] = {a.__name__: a for a in (graded_carry, local_remainder)}
+DECOYS: dict[str, Algorithm] = {a.__name__: a for a in (erd_decoy, prefix_carry_decoy, lookahead_carry_decoy)}
 
 
 def reference(name: str, seed: int = 0) -> Reference:

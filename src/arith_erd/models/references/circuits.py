@@ -188,10 +188,7 @@ def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int]) -
 
 def for_prefix_carry(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
     """All that `carry_from_prefix` and `xor` read: both operands' bits t and t - 1."""
-    return [
-        *fetch_bits(stream, memory, 0, "", together),
-        *fetch_bits(stream, memory, 1, "_before", together),
-    ]
+    return [*fetch_bits(stream, memory, 0, "", together), *fetch_bits(stream, memory, 1, "_before", together)]
 
 
 def for_lookahead(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
