@@ -105,7 +105,7 @@ def table(listed: pd.DataFrame) -> str:
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
             "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
             "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
-            "age": [age(x) for x in listed["age"]],
+            "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],
             "run": [printable(name) for name in listed["run"]],

@@ -37,22 +37,6 @@ from .epochs import NOTHING, Keep, Row, append_metrics, read_metrics, write_metr
 FINISHED = "finished"
 
 
-class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: a short file with aliases can expand to billions of values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-
-class PlainDumper(yaml.SafeDumper):
-    """The same for writing."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 class Run:
     """The files of one run. Nothing is written before `create`."""
 
@@ -118,7 +102,7 @@ class Run:
 
     @property
     def killed(self) -> bool:
-        """Whether the last attempt to train it was killed (SIGKILL, out of memory)."""
+        """Whether the last attempt to train it ended by SIGKILL, as when memory is short."""
         return (self.path / ".attempt").is_file() and not self.finished
 
     @contextmanager
@@ -145,7 +129,8 @@ class Run:
             return line
         now = commit()
         if then is not None and now is not None and then != now:
-            line += f"; trained at commit {_described(then)}, the code is now at {_described(now)}"
+            old, new = (printable(str(one)[:50]).replace("-dirty", " with changes") for one in (then, now))
+            line += f"; trained at commit {old}, the code is now at {new}"
         elif then is not None and str(now).endswith("-dirty"):
             line += "; cannot tell whether the code changed: both had uncommitted changes"
         if missing:
@@ -190,7 +175,7 @@ class Run:
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
             remove_partial_files(folder)
-        write_atomically(self.config_file, yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
+        write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
     def require_plain(self) -> None:
         """Refuse a run directory with links or pipes in it; call it before anything is written there.
@@ -217,7 +202,7 @@ class Run:
             UserError: if there is none, or it is not a YAML mapping.
         """
         try:
-            config = yaml.load(read_text(self.config_file, 2**18), PlainLoader)
+            config = yaml.safe_load(read_text(self.config_file, 2**18))
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
@@ -225,15 +210,13 @@ class Run:
         return config
 
     def metrics(self) -> list[Row]:
-        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
+        """The rows of ``metrics.csv``, oldest first."""
         return read_metrics(self.metrics_file)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
-        """Replace ``metrics.csv``."""
         write_metrics(self.metrics_file, rows)
 
     def append_metrics(self, rows: Iterable[Row]) -> None:
-        """Add the rows of one epoch to ``metrics.csv``."""
         append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
@@ -262,11 +245,6 @@ def matching(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
     found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
-
-
-def _described(commit: object) -> str:
-    """``4575d76 with changes``."""
-    return printable(str(commit)[:50]).replace("-dirty", " with changes")
 
 
 def _finite(value: Any) -> Any:
