@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -52,26 +53,17 @@ def draw_ablations(tasks: Mapping[str, Mapping[str, Cell]]) -> Figure:
     axes[0].set_yticks(range(len(labels)), labels)
     axes[0].invert_yaxis()
     axes[0].tick_params(axis="y", length=0)
-    legend_below(
-        figure,
-        PAPER,
-        Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
-        Line2D([], [], color=BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker=">",
-            linestyle="",
-            markersize=5,
-            label="never (accuracy then; ours: the exact ceiling)",
-        ),
-    )
+    never = "never (accuracy then; ours: the exact ceiling)"
+    marks: list[tuple[str, dict[str, Any]]] = [
+        ("ours: median and interval", {"color": BLUE, "marker": "o", "markersize": 5.5}),
+        ("one seed", {"color": BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8}),
+        (never, {"color": INK, "marker": ">", "linestyle": "", "markersize": 5}),
+    ]
+    legend_below(figure, PAPER, *(Line2D([], [], label=label, **style) for label, style in marks))
     return figure
 
 
 def _row(ax: Axes, y: float, cell: Cell) -> None:
-    """Draw the paper's number above the line of a row, and ours below it."""
     above, below = y - 0.17, y + 0.17
     if cell.never:
         ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)

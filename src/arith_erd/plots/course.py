@@ -60,9 +60,7 @@ class Course:
         named = pd.DataFrame(
             {
                 "seed": rows["seed"],
-                "panel": rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value))
-                if panel
-                else "",
+                "panel": rows[panel].map(lambda x: str(x) if isinstance(x, str) else f"{panel} {x}") if panel else "",
                 "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
                 "value": rows[measure],
             }
@@ -89,7 +87,8 @@ class Course:
         figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         names = list(self.table["line"].unique())
-        looks = {name: self._look(i, len(names)) for i, name in enumerate(names)}
+        shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(names)))  # from light to dark, dashes in turn
+        looks = {n: {"color": shades[i], "linestyle": DASHES[i % len(DASHES)]} for i, n in enumerate(names)}
         for ax, (panel, rows) in zip(grid.flat, panels, strict=False):
             for name, of_line in rows.groupby("line", sort=False):
                 by_epoch = of_line.groupby("epoch")["value"]
@@ -114,18 +113,11 @@ class Course:
         return figure
 
     def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """The heading of each panel, and its rows."""
         if self.by_seed:
             seeds = self.table["seed"].unique()[:MAX_SEEDS]
             yield from ((f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in seeds)
         else:
             yield from ((str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False))
-
-    @staticmethod
-    def _look(place: int, names: int) -> dict[str, Any]:
-        """Colours from light to dark in the order of the lines, with alternating dashes."""
-        shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
-        return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
 
     def _scale(self, ax: Any) -> None:
         epochs = np.unique(self.table["epoch"])
@@ -151,7 +143,3 @@ def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
     if len(reached) > 1:
         return ""
     return "never reached 95%" if reached[0] is None else f"95% at epoch {reached[0]}"
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)

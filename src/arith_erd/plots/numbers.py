@@ -8,13 +8,14 @@ UNITS = (
     *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
     *("count", "tokens", "examples", "bits", "parameters", "operations"),
 )
-COUNTED = ("tokens", "examples", "bits", "count", "layer")
+NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
+NAMES |= {unit: f" {unit}" for unit in ("tokens", "examples", "bits")}
 
 
 def number(value: float, unit: str, brief: bool = False) -> str:
     """``99.98%``, ``6.31 points``, ``38.5 epochs``. ``brief`` is for the paper's numbers, which have fewer digits."""
-    digits, name = bare(value, unit, brief), _name(unit)
-    return f"layer {digits}" if unit == "layer" else f"{digits}{name}"
+    digits = bare(value, unit, brief)
+    return f"layer {digits}" if unit == "layer" else f"{digits}{NAMES.get(unit, '')}"
 
 
 def estimated(estimate: Estimate, unit: str) -> str:
@@ -59,8 +60,3 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
             return f"{value:,.10g}" if value == int(value) else f"{value:.2f}"
         case _:
             return f"{value:.3g}"
-
-
-def _name(unit: str) -> str:
-    names = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
-    return names.get(unit, f" {unit}" if unit in ("tokens", "examples", "bits") else "")

@@ -41,15 +41,15 @@ class Sheet:
     @classmethod
     def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
         """Describe rows. A column of floats without a unit is a plain number; other columns name the case."""
-        return cls(name, {str(c): units.get(str(c), _kind(rows[c])) for c in rows}, **layout)
+        kinds = {
+            str(c): NUMBER if kind == "f" else INTEGER if kind in "iu" else TEXT
+            for c, kind in ((c, getattr(rows[c].dtype, "kind", "O")) for c in rows)
+        }
+        return cls(name, {c: units.get(c, kind) for c, kind in kinds.items()}, **layout)
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: if the text is no such description.
-        """
+        """The inverse of `to_json`; a `ValueError` if the text is no such description."""
         try:
             sheet = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
@@ -73,12 +73,6 @@ class Sheet:
         columns = {c: kind for c, kind in self.columns.items() if c in rows and rows[c].notna().any()}
         across, counted = (tuple(c for c in chosen if c in columns) for chosen in (self.across, self.counted))
         return replace(self, columns=columns, across=across, counted=counted)
-
-
-def _kind(values: "pd.Series[Any]") -> str:
-    if pd.api.types.is_float_dtype(values):
-        return NUMBER
-    return INTEGER if pd.api.types.is_integer_dtype(values) else TEXT
 
 
 def tamed(rows: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +117,6 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
 
 
 def _bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as far as it is shown; the last row says so if something is left out."""
     if len(table) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS:
         return table
     shown = table.iloc[:MAX_ROWS, :MAX_COLUMNS]

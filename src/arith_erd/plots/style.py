@@ -83,15 +83,8 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    place: Any = "outside lower center"
-    figure.legend(
-        handles=[*handles.values()],
-        frameon=False,
-        ncols=columns or len(handles),
-        loc=place,
-        fontsize=9,
-        handlelength=2.8,
-    )
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns or len(handles)}
+    figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
 
 
 def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: float) -> None:

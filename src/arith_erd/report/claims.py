@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..seeds import format_seeds
-from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean, clopper_pearson
+from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
 from . import verdicts
 from .collect import EXACT, GIVEN, Collection
 from .measures import Ceiling, Metrics, ProbeColumn
@@ -62,7 +62,6 @@ class Result:
 
     @property
     def exact(self) -> bool:
-        """Whether the number follows from definitions and no seed can change it."""
         return self.claim.compare == "value"
 
     @property
@@ -109,7 +108,9 @@ def judge(claim: Claim, found: Collection) -> Result:
             if result.n == 0:
                 result = replace(result, samples=given, source=GIVEN)
     if measure.source != EXACT:
-        result = replace(result, unfinished=sum(_training(found, runs) for runs in kinds))
+        wanted = [found.chosen(runs) for runs in kinds]
+        training = [of[~of["finished"]].drop_duplicates(["trajectory", "seed"]) for of in wanted]
+        result = replace(result, unfinished=sum(map(len, training)))
     if result.n == 0 and claim.compare != "ceiling":
         lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
         return replace(result, cause="; ".join(lacking))
@@ -120,14 +121,7 @@ def judge(claim: Claim, found: Collection) -> Result:
     return replace(result, cause=_cause(result, found))
 
 
-def _training(found: Collection, runs: Mapping[str, object]) -> int:
-    """Replicas of these runs that have not finished."""
-    wanted = found.chosen(runs)
-    return len(wanted[~wanted["finished"]].drop_duplicates(["trajectory", "seed"]))
-
-
 def _measured(result: Result, found: Collection) -> dict[str, Any]:
-    """The estimate, and what stands beside it: votes, modes, the averaged curve."""
     claim, measure = result.claim, result.claim.measure
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
@@ -192,12 +186,11 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
     if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
-        return verdicts.near(claim.value, claim.value - claim.lowest, estimate.low, interval)
+        return verdicts.near(claim.value, claim.value - claim.span[0], estimate.low, interval)
     return verdicts.side(claim.span, interval)
 
 
 def _least(result: Result) -> int:
-    """Seeds that a verdict takes."""
     return MIN_FOR_MEDIAN if result.claim.compare == "median" or result.modes else MIN_SEEDS
 
 
@@ -219,7 +212,7 @@ def _seeds_needed(result: Result) -> int | None:
 
 
 def _cause(result: Result, found: Collection) -> str:
-    """Why the verdict is what it is, as far as the data tell, after what is known beforehand."""
+    """Why the verdict is what it is, as far as the data tell."""
     claim, needed = result.claim, result.seeds_needed
     why = ""
     if result.verdict == "differs":
@@ -242,24 +235,15 @@ def _cause(result: Result, found: Collection) -> str:
     if isinstance(claim.measure, Ceiling):
         limit = claim.measure.of(claim.runs, "validation")
         why = "; ".join(filter(None, (why, f"exact ceiling; that of the validation set is {limit:.2%}")))
-    censored = _censoring(result) if result.censored else ""
+    censored = ""
+    if result.censored:
+        samples = pd.concat(result.samples)
+        at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
+        when = f"{getattr(claim.measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
+        censored = f"{result.censored} of {len(samples)} seeds censored: below {when}"
     given = "measured on the authors' weights only" if result.source == GIVEN else ""
     training = f"{result.unfinished} more still training" if result.unfinished else ""
     return "; ".join(filter(None, (why, censored, given, training)))
-
-
-def _censoring(result: Result) -> str:
-    samples = pd.concat(result.samples)
-    at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-    accuracy = getattr(result.claim.measure, "accuracy", 0.95)
-    when = f"below {accuracy:.3g} when their runs ended, at epoch {', '.join(map(str, at))}"
-    return f"{result.censored} of {len(samples)} seeds censored: {when}"
-
-
-def votes_share(result: Result) -> tuple[int, Interval]:
-    """Seeds that name the published layer, and the Clopper-Pearson interval of their share."""
-    hits = result.votes.get(int(result.claim.value), 0)
-    return hits, clopper_pearson(hits, sum(result.votes.values()))
 
 
 def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:

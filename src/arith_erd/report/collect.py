@@ -42,10 +42,6 @@ class Collection:
     cards: list[ShownCard] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def unfinished(self) -> pd.DataFrame:
-        return self.replicas[~self.replicas["finished"]]
-
     @cached_property
     def _by_kind(self) -> dict[Any, pd.DataFrame]:
         return dict(iter(self.replicas[self.replicas["departs"] == ""].groupby("kind")))
@@ -86,13 +82,12 @@ def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
         wanted |= setup[group].get(name) or {}
     there = {key.split(".")[0] for key in given} - set(foreign)
     asked = [key for key in wanted if key.split(".")[0] in there]
-    departing = [f"{key}={excerpt(str(given.get(key)))}" for key in asked if not _same(given.get(key), wanted[key])]
+    departing = [
+        f"{key}={excerpt(str(given.get(key)))}"
+        for key in asked
+        if (type(x := given.get(key)) is bool, x) != (type(wanted[key]) is bool, wanted[key])
+    ]
     return [f"{group}={name}" for group, name in foreign.items()] + departing
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two settings are equal: ``1.0e-4`` and ``0.0001`` are, ``1`` and ``true`` are not."""
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
 def kind_of(options: Mapping[str, Any]) -> str:
@@ -142,7 +137,6 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
 
 
 def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Rows about trained networks. Their task and split are those of the run."""
     rows = rows.merge(replicas[["seed", "replica"]], on="seed", how="inner")
     of_replica = known.loc[rows["replica"]]
     task, split, key = (of_replica[column].to_numpy() for column in ("task", "split", "key"))

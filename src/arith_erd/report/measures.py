@@ -305,7 +305,6 @@ class OfExamples(Measure):
 
 @cache
 def _table(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
-    """Every pair of a task as published, and whether the split holds it out."""
     examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task]().examples()
     return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
 

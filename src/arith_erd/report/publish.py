@@ -49,7 +49,6 @@ def keep(runs: Path, results: Path) -> list[str]:
 
 
 def _copy(folder: Path, target: Path, *names: str) -> None:
-    """Copy those of the files that are there."""
     for name in names:
         if (folder / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
