@@ -39,7 +39,6 @@ def refused(prefix: str, errors: Sequence[Mapping[str, Any]]) -> UserError:
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
-    """The values that would have been accepted, from one of pydantic's errors."""
     context = error.get("ctx", {})
     words = {
         "greater_than_equal": f"an integer of at least {context.get('ge')}",

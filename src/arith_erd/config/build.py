@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +60,6 @@ def _says_absent(error: Exception, module: str) -> bool:
 
 
 def _allowed(name: str) -> bool:
-    """Whether a dotted name is inside an allowed package."""
     return f"{name}.".startswith(tuple(f"{package}." for package in (*PACKAGES, *_trusted)))
 
 
@@ -113,7 +111,7 @@ class Factory:
         for k, kind in (types or {}).items():
             if k in arguments:
                 try:
-                    _adapter(kind).validate_python(arguments[k])
+                    TypeAdapter(kind).validate_python(arguments[k])
                 except ValidationError as error:
                     raise bad_value(f"{key}.{k}", arguments[k], kind.__metadata__[0].description) from error
         for nested in _targets(arguments):
@@ -148,17 +146,14 @@ class Factory:
         except UserError:
             raise
         except Exception as error:
-            raise self.fault(f"{first_line(error)}{self._place(error)}") from error
+            # The last line of the class's own file before the error, if it got that far.
+            file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+            place = f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
+            raise self.fault(f"{first_line(error)}{place}") from error
 
     def fault(self, what: str) -> UserError:
-        """The error for a class that is refused; the caller raises it."""
         return UserError(f"{self.key}._target_={self.target}: {what}")
-
-    def _place(self, error: Exception) -> str:
-        """`` (my_loss.py, line 12)``: the last line of the class's own file before the error, if it got that far."""
-        file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
 
     def load(self, kind: type[Kind]) -> type[Kind]:
         """The class, if it is defined in an allowed package; re-exports are refused.
@@ -184,13 +179,7 @@ class Factory:
         return found
 
 
-@cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
-    return TypeAdapter(kind)
-
-
 def _targets(value: Any) -> Iterator[Any]:
-    """Every `_target_` in a tree of dictionaries and lists."""
     if isinstance(value, dict):
         yield from (item for k, item in value.items() if k == "_target_")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

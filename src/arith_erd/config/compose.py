@@ -54,13 +54,7 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
 
 
 def refusal(config_name: str, error: Exception, overrides: Sequence[str]) -> UserError:
-    """Hydra's error as a `UserError`.
-
-    Args:
-        config_name: ``train`` or ``probe``.
-        error: of Hydra.
-        overrides: what was typed.
-    """
+    """Hydra's error as a `UserError`; the overrides are those typed after ``python train.py`` or ``probe.py``."""
     return UserError(explain(error, lambda: _keys_beside(config_name, overrides)))
 
 
@@ -95,7 +89,9 @@ def accept(
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
     defaults = None
-    if any(choices.get(group) not in PLAIN for group in PRESETS) or any(map(_sets_a_value, overrides)):
+    keys = [override.partition("=")[0] for override in overrides]
+    inside = any("." in key or key.startswith(("+", "~")) for key in keys)  # most only choose options and seeds
+    if inside or any(choices.get(group) not in PLAIN for group in PRESETS):
         # Look for options where this composition did.
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
         chosen = (f"{group}={choices[group]}" for group in GROUPS if choices.get(group))
@@ -132,12 +128,6 @@ def hydra_over_conf() -> Iterator[None]:
         GlobalHydra.instance().hydra = before
 
 
-def _sets_a_value(override: str) -> bool:
-    """Whether an override sets a key inside a group, or adds or deletes one. Most only choose options and seeds."""
-    key = override.partition("=")[0]
-    return "." in key or key.startswith(("+", "~"))
-
-
 @cache
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
     """Every key, with its value, that exists when these options are chosen and nothing else is set."""
@@ -146,8 +136,8 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
     """Every key that could have been typed beside these overrides, those of Hydra's launcher included."""
-    option = re.compile(rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)")
-    chosen = [override for override in overrides if option.fullmatch(override)]
+    option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
+    chosen = [override for override in overrides if re.fullmatch(option, override)]
     with hydra_over_conf():
         whole = hydra.compose(config_name, chosen, return_hydra_config=True)
         keys = [key for key, _ in leaves(_plain(whole))]

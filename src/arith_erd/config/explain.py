@@ -59,7 +59,6 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
 
 
 def _unread(override: str) -> str:
-    """The message for an override that Hydra's grammar cannot read."""
     key, equals, value = override.partition("=")
     if not equals:
         return f"{override}: expected KEY=VALUE, as task=add"

@@ -43,7 +43,9 @@ def guarded() -> Iterator[None]:
             loaded = load(loader, default, repo)
         except OmegaConfBaseException as error:
             raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
-        if not _may_configure_hydra(loaded.path, default.config_path):
+        path, in_a_package = default.config_path, not loaded.path.startswith("file://")
+        ours = (path in OURS or path.startswith("hydra/")) and ".." not in path.split("/")
+        if not in_a_package and not (ours and loaded.path == f"file://{CONF}"):
             for key in _hydra_keys(loaded.config):
                 raise UserError(
                     f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
@@ -60,13 +62,6 @@ def guarded() -> Iterator[None]:
         mock.patch.object(Hydra, "get_mode", mode_typed),
     ):
         yield
-
-
-def _may_configure_hydra(folder: str, path: str) -> bool:
-    if not folder.startswith("file://"):
-        return True  # an installed package
-    ours = path in OURS or path.startswith("hydra/")
-    return ours and ".." not in path.split("/") and folder == f"file://{CONF}"
 
 
 def _hydra_keys(config: Any) -> list[str]:

@@ -176,10 +176,6 @@ class Job(Common):
                 size = whole if fit >= whole else next((n for n in sizes if n <= fit), 1)
         return [self._part(self.seeds[i : i + size]) for i in range(0, whole, size)]
 
-    def with_seeds(self, seeds: tuple[int, ...]) -> "Job":
-        """The same job for other seeds."""
-        return replace(self, seed=seeds, resolved=self.resolved | {"seed": format_seeds(seeds)})
-
     def _part(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
             return self
@@ -240,15 +236,13 @@ class ProbeJob(Common):
         Raises:
             UserError: if one of them is taken already, since the answers would overwrite one another.
         """
-        own = self._folders()
+        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
+        own = {
+            path / "probes" / self.answer_name(self.epochs or ()) for path in runs
+        }  # else they follow from the weights
+        if self.out:  # the answer of one run goes straight there, those of several side by side
+            own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):
             accepted = "a folder for each job, as out='answers/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the answers of several")
         taken |= own
-
-    def _folders(self) -> set[Path]:
-        """Where the answers go. Empty if no run is named: then the folder's name follows from the weights."""
-        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
-        if self.out:  # the answer of one run goes straight there, those of several side by side
-            return {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
-        return {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}

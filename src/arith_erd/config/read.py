@@ -29,15 +29,7 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
 
 
 def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = ()) -> ProbeJob:
-    """The job of a resolved configuration of ``probe.py``.
-
-    Args:
-        config: resolved.
-        typed: overrides that were typed.
-
-    Raises:
-        UserError: as `read_job`.
-    """
+    """The job of a resolved configuration of ``probe.py``, with the overrides that were typed; errors as `read_job`."""
     about = ("task", "split", "model", "seed")
     kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
     return _read(ProbeJob, config, typed=kept)

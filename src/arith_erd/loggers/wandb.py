@@ -17,7 +17,7 @@ import wandb
 from ..config.groups import MODES, Mode
 from ..errors import bad_value, printable
 from ..runs import Row, Run
-from .logger import Logger
+from . import Logger
 
 
 class Wandb(Logger):
@@ -69,14 +69,12 @@ class Wandb(Logger):
                 run.define_metric("*", step_metric="epoch")
 
     def _begin(self, folder: Path) -> None:
-        """Start the clock for ``timeout``, and stay offline without a key: W&B would ask for one."""
         self.folder = folder
         self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
             self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
 
     def _open(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None = None) -> Any:
-        """The W&B run of one seed."""
         try:
             return self._init(name, seed, sharing, config)
         except (wandb.Error, OSError) as error:
@@ -163,7 +161,7 @@ class Wandb(Logger):
 
     @contextmanager
     def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
-        """Suppress errors of W&B, and of its service, which may die. The first one is printed, with the outcome."""
+        """Suppress errors of W&B and its service; the first one is printed, with the outcome."""
         try:
             yield
         except Exception as error:
