@@ -53,11 +53,7 @@ def _accepted(error: Mapping[str, Any]) -> str:
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Raise unless ``value`` is an int (not a bool) in [low, high].
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Raise a `UserError` with the key unless ``value`` is an int (not a bool) in [low, high]."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         span = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, value, f"an integer {span}")

@@ -105,17 +105,11 @@ def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
 
 
 def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
-    """From the d-th smallest to the d-th largest seed, d as large as a coverage of 92% allows.
+    """From the d-th smallest to the d-th largest seed, d as large as a coverage of 92% allows; None below 5 seeds.
 
     ``([28, 33, 32, 35, 38], ...)`` -> ``(28, 38)``, the range, which covers 93.75% at five seeds; at eight seeds from
-    the second to the seventh, 93.0%.
-
-    Args:
-        low, high: bounds of each seed's value; infinite for a seed that never reached the goal.
-        whole_range: from the smallest to the largest at any number of seeds, as before 2026-11-24.
-
-    Returns:
-        None from fewer than 5 seeds, which have no such interval.
+    the second to the seventh, 93.0%. Bounds are infinite for a seed that never reached the goal. ``whole_range`` takes
+    the range at any number of seeds, as before 2026-11-24.
     """
     low, high = np.sort(np.asarray(low, dtype=float)), np.sort(np.asarray(high, dtype=float))
     n = len(low)

@@ -93,14 +93,12 @@ class Factory:
         """The factory that a group of keys describes.
 
         Args:
-            key: of the group.
-            group: its value.
+            key, group: of the group, and its value.
             types: annotated types of arguments that are checked before the class is imported.
             metadata: keys besides ``name`` that are not arguments.
 
         Raises:
-            UserError: if the target is outside the allowed packages, a second one is nested in the arguments, or a
-                value is not of its type.
+            UserError: for a target that is not allowed, a second one in the arguments, or a value of another type.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
@@ -123,9 +121,7 @@ class Factory:
         return cls(str(target), arguments, name, key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
-        """An object of the class, which must be a subclass of ``kind``.
-
-        Positional and named arguments are passed on; they win over the factory's own.
+        """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own.
 
         Raises:
             UserError: if there is no such class, or it refuses the arguments.
@@ -136,11 +132,7 @@ class Factory:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Code of the class runs within the block. Whatever it raises becomes one line, with the place.
-
-        Raises:
-            UserError: for any other exception.
-        """
+        """Code of the class runs within the block: whatever it raises becomes a `UserError`, with the place."""
         try:
             yield
         except UserError:

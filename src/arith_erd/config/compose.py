@@ -32,15 +32,11 @@ def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...)
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does.
+    """Compose a job as the command line does; ``overrides`` are what is typed after the name of the program.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
-
-    Args:
-        config_name: ``train``, or ``probe`` for what ``probe.py`` takes.
-        overrides: as typed after ``python train.py``.
 
     Raises:
         UserError: with the message of the command line.
@@ -69,13 +65,9 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
 def accept(
     config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
 ) -> Job | ProbeJob:
-    """The job of a configuration that Hydra has composed.
+    """The job of a configuration that Hydra has composed, without Hydra's own node, and of that node.
 
-    Args:
-        config_name: ``train`` or ``probe``.
-        composed: without Hydra's own node.
-        hydra_node: that node, with the options that were chosen and the overrides that were applied.
-        typed: what the command line said, which alone may set ``trust``; None for the arguments of this process.
+    ``typed`` is what the command line said, which alone may set ``trust``; None for the arguments of this process.
 
     Raises:
         UserError: if it is not one that could be run.

@@ -25,12 +25,7 @@ PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin t
 
 
 def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
-    """Hydra's message, with a nearer hint where a key or an option is misspelt.
-
-    Args:
-        error: what Hydra raised.
-        known: gives the keys that exist, those of the launcher included.
-    """
+    """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"

@@ -29,9 +29,8 @@ OURS = ("train", "probe", "program")
 def guarded() -> Iterator[None]:
     """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
 
-    Such a file, an experiment for example, may set ``hydra.sweeper.params``, which are overrides of a sweep. What is
-    typed as ``hydra.KEY=VALUE`` is no file, and is allowed. Since no file sets ``hydra.mode``, Hydra need not compose
-    everything to learn it, before it does so to run a job.
+    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. Since no
+    file sets ``hydra.mode``, Hydra need not compose everything twice to learn it.
 
     Raises:
         UserError: within the block, when Hydra composes, naming the file and the key.
@@ -80,14 +79,10 @@ def _hydra_keys(config: Any) -> list[str]:
 
 
 def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
-    """Allow the classes of packages that the command line names.
-
-    Args:
-        packages: the composed value of ``trust``, which files can set too.
-        typed: what was typed; None for the arguments of this process.
+    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if they were typed.
 
     Raises:
-        UserError: if it is no list of packages, or a package was not typed.
+        UserError: if it is no list of packages, or a package was not typed (None: in the arguments of this process).
     """
     if not isinstance(packages, list):
         raise bad_value("trust", packages, "names of packages, as trust=[my_package]")

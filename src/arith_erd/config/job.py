@@ -158,12 +158,11 @@ class Job(Common):
     def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
 
-        Where the limit is ``auto``, a plan already begun is reused: free memory changes from day to day, and the same
-        command must find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
+        Where the limit is ``auto``, a plan already begun is reused: free memory changes, and the same command must
+        find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
 
         Args:
-            capacity: how many replicas the device holds; asked only where ``max_replicas`` is ``auto`` and no run
-                that began earlier decides. Without it, the device is taken to hold all of them.
+            capacity: how many replicas the device holds, asked only if no run decides; without it, all of them.
         """
         size = whole = len(self.seeds)
         if isinstance(self.pack.max_replicas, int):
@@ -231,15 +230,9 @@ class ProbeJob(Common):
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
     def take_folders(self, taken: set[Path]) -> None:
-        """Add the folders of the answers to those that other jobs of a sweep have taken.
-
-        Raises:
-            UserError: if one of them is taken already, since the answers would overwrite one another.
-        """
+        """Add the folders of the answers to those that other jobs of a sweep took; refused if one is taken."""
         runs = (matching(self.run) or [Path(self.run)]) if self.run else []
-        own = {
-            path / "probes" / self.answer_name(self.epochs or ()) for path in runs
-        }  # else they follow from the weights
+        own = {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
         if self.out:  # the answer of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):

@@ -19,18 +19,13 @@ class Logger:
         """The rows of one epoch, one for each seed: the columns of ``metrics.csv``, and ``learning_rate``."""
 
     def finish(self, summaries: Sequence[Row]) -> None:
-        """The run has ended. Called once.
+        """The run has ended, called once; ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed.
 
-        Args:
-            summaries: the ``seeds`` of ``summary.json``; empty if it failed. If not, the run directory holds the final
-                weights and ``curves.png`` by now.
+        If it did not fail, the run directory holds the final weights and ``curves.png`` by now.
         """
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
-        """The rows and the figure of probe ``name`` for one seed of a run.
-
-        ``folder`` is the run directory, or where the figure lies if the network is of no run.
-        """
+        """The rows and the figure of a probe for one seed; ``folder`` is the run's, without a run the figure's."""
 
 
 class Csv(Logger):

@@ -29,9 +29,7 @@ SCALED: Mapping[str, str] = {"scaled bits": "bits scaled by 2ⁱ", "scaled digit
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
 
-    Args:
-        tasks: by title, rows of one correlation method over the seeds.
-        besides: by the same titles, rows of the authors' weights, drawn as thin crosses.
+    Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
     """
     shown = {title: bounded(rows, ("stack", "layer")) for title, rows in tasks.items()}
     lines = [len(_lines(rows)) for rows, _ in shown.values()]

@@ -77,9 +77,7 @@ class Course:
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
 
-        Args:
-            title: of the figure; the number of seeds follows.
-            reached: the epoch at which each seed reached 95%, None if it did not. These epochs are marked.
+        ``reached`` marks the epoch at which each seed reached 95%, None if it did not.
         """
         panels = [*self._panels()]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)

@@ -23,10 +23,7 @@ def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw the median over seeds as a line and the range between the lowest and the highest seed as a band.
-
-    Dashed lines are drawn above solid ones, so both are visible where they coincide.
-    """
+    """Draw the median over seeds as a line and their range as a band; dashed lines lie above solid ones."""
     by_epoch = carried(rows, column)
     median = by_epoch.median(axis=1)
     order = 2 if linestyle == "-" else 3
@@ -49,12 +46,7 @@ def accuracy_axes(ax: Axes) -> None:
 
 
 def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
-    """One small panel of training and validation accuracy for each kind of run.
-
-    Args:
-        groups: by title, the metric rows of all seeds.
-        across: panels per row.
-    """
+    """A small panel of training and validation accuracy for each kind of run: by title, rows of all seeds."""
     down = -(-len(groups) // across)
     figure = canvas(9, 0.75 + 2.0 * down)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
@@ -122,11 +114,7 @@ class Line:
 
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
-    """Draw one panel per task.
-
-    Args:
-        panels: by the name or the title of the task, the last epoch of the axis and the lines, one of them with rows.
-    """
+    """Draw one panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
     figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
     for ax in axes:

@@ -16,10 +16,7 @@ WHITE_ABOVE = 30  # percent: larger numbers are written in white, on darker cell
 def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
     """Draw a heat map of percentages by row for each task; a cell without cases stays empty.
 
-    Args:
-        tasks: rows by title.
-        published: title of the panel in which the one cell that the paper's text prints is framed.
-        digits: what changes, ``bits`` or ``digits``.
+    Rows by title; in the panel ``published`` the one cell that the paper's text prints is framed.
     """
     tables, notes = {}, {}
     for title, rows in tasks.items():

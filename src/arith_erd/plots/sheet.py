@@ -76,11 +76,7 @@ class Sheet:
 
 
 def tamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Escape and cut texts of a file that a table or a figure could not show.
-
-    Raises:
-        ValueError: if the name of a column is such a text.
-    """
+    """Escape and cut texts that a table could not show; a `ValueError` if the name of a column is such a text."""
     if bad := [column for column in map(str, rows) if excerpt(column) != column]:
         raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
     texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]

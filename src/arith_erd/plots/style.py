@@ -35,11 +35,7 @@ def plain_text() -> Iterator[None]:
 
 
 def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of the first 60 lines of a panel, and what has to be said of the others.
-
-    Args:
-        lines: columns that tell one line from another.
-    """
+    """The rows of the first 60 lines of a panel, told apart by these columns, and a note on the others."""
     there = rows[[*lines]].drop_duplicates()
     if len(there) <= MOST:
         return rows, ""
@@ -101,11 +97,7 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data.
-
-    Args:
-        name: of the figure; the ids inside depend on it.
-    """
+    """A figure as SVG, the same text for the same data; the ids inside depend on the name."""
     file = io.StringIO()
     with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})

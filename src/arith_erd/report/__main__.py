@@ -19,10 +19,7 @@ from .paper import load_paper
 
 
 def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> tuple[Collection, list[claims.Result]]:
-    """Read folders of runs and write the report.
-
-    ``claims.md``, ``claims.csv``, ``runs.csv`` (one row per seed), ``figures/*.png`` and ``.svg``, and ``index.html``,
-    which needs none of the others.
+    """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     Args:
         runs: folders of run directories; of a replica that is in several, the one in the first folder counts.

@@ -33,11 +33,7 @@ class ShownCard:
 
     @classmethod
     def read(cls, text: str, rows: pd.DataFrame) -> "ShownCard":
-        """The card of rows that lie beside it.
-
-        Raises:
-            ValueError: if either is not that of a card.
-        """
+        """The card of rows that lie beside it; a `ValueError` if either is not that of a card."""
         card = Card.from_json(text)
         shown = card.model_copy(update={"seeds": card.seeds[:MAX_SEEDS]})
         texts = [name for name, kind in KEY.items() if kind is str]

@@ -54,11 +54,7 @@ class Collection:
 
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
-    """Read every run under some folders; see `read_replicas`.
-
-    Args:
-        setup: the published settings; see `departures`.
-    """
+    """Read every run under some folders (`read_replicas`); ``setup`` holds the published settings (`departures`)."""
     runs = read_replicas(roots)
     table, at = runs.table, runs.table.columns.get_loc("key")
     table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])

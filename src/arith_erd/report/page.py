@@ -35,12 +35,7 @@ def render(
     figures: Mapping[str, tuple[PaperFigure, str | None]],
     runs: Path,
 ) -> str:
-    """The page as text.
-
-    Args:
-        figures: by name, what it is and its SVG, None where there is none yet.
-        runs: the folder that was read, for the commands.
-    """
+    """The page; ``figures`` by name with their SVG, None where there is none yet; ``runs`` is for the commands."""
     about = ("device", "torch", "lightning", "python", "arith_erd", "commit")
     verdicts_on = {
         name: tally(r.verdict for r in results if r.claim.counted and r.claim.figure == name) for name in figures

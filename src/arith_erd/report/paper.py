@@ -161,11 +161,7 @@ class Paper:
 
 @cache
 def load_paper(path: Path = PAPER) -> Paper:
-    """Read and check ``paper.yaml``.
-
-    Raises:
-        UserError: naming the claim and the key.
-    """
+    """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text())
     sections = raw.pop("sections")
     claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]

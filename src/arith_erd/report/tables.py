@@ -146,7 +146,7 @@ def probe_tables(found: Collection) -> list[Table]:
         for (source, experiment), part in ours_first.groupby(["source", "experiment"], sort=False):
             first, ours = part.iloc[0], source == OURS
             what = experiment_text(found, str(experiment)) if ours else str(first["split"])
-            title = ", ".join(filter(None, (_task(first), what)))
+            title = ", ".join(filter(None, (TASKS.get(first["task"], str(first["task"])).lower(), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
             note = seeds_note(part["replica"].nunique()) if ours else "exact" if source == EXACT else f"the {source}"
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
@@ -154,14 +154,10 @@ def probe_tables(found: Collection) -> list[Table]:
     return tables
 
 
-def _task(row: "pd.Series[Any]") -> str:
-    return TASKS.get(row["task"], str(row["task"])).lower()
-
-
 def experiment_text(found: Collection, key: str, task: bool = False) -> str:
     """``transformer, vs_v, 50 epochs``: what sets an experiment apart, without the defaults."""
     first = found.replicas[found.replicas["key"] == key].iloc[0]
-    words = [*([_task(first)] if task else []), first["model"]]
+    words = [*([TASKS.get(first["task"], str(first["task"])).lower()] if task else []), first["model"]]
     words += [first[key] for key, default in (("split", "random"), ("ablation", "none")) if first[key] != default]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     alike = found.replicas[(found.replicas["kind"] == first["kind"]) & (found.replicas["departs"] == first["departs"])]

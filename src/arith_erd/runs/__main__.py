@@ -39,16 +39,10 @@ def main() -> None:
 
 
 def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """The runs that a glob names, or those inside a folder of runs; unknown values come last.
+    """The runs that a glob names, or those inside a folder of runs: `COLUMNS`; unknown values come last.
 
-    Args:
-        pattern: the glob, or the folder.
-        sort: one of `COLUMNS`, or ``accuracy``, as the table calls ``val_seq_acc``.
-        reverse: largest first.
-
-    Returns:
-        `COLUMNS`. The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a
-        damaged folder; ``replaced`` for the old run of ``overwrite=true``, beside the new one.
+    The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder;
+    ``replaced`` for the old run of ``overwrite=true``. Sorting by ``accuracy`` means ``val_seq_acc``.
 
     Raises:
         UserError: if there are none, or no such column.

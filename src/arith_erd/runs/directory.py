@@ -116,10 +116,7 @@ class Run:
             mark.unlink(missing_ok=True)
 
     def skipped(self, keep: Keep = NOTHING) -> str:
-        """The line for a finished run that is not trained again.
-
-        It says so if other code trained the run, or if the run lacks weights that ``keep`` asks for.
-        """
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
         line = f"{self.path}: finished already, skipped"
         try:
             summary = self.summary()
@@ -145,11 +142,7 @@ class Run:
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def set_aside(self) -> None:
-        """Rename the run, so that a new one can be trained in its place.
-
-        Raises:
-            UserError: if another process trains it.
-        """
+        """Rename the run, so that a new one can take its place; refused if another process trains it."""
         if self.path.exists():
             with lock.holding(self.path):
                 self.path.rename(self.replaced.path)
@@ -178,13 +171,9 @@ class Run:
         write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
     def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it; call it before anything is written there.
+        """Refuse a run directory with links or pipes in it, through which writing would change a file elsewhere, or wait.
 
-        Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
-        what W&B keeps in ``wandb/``.
-
-        Raises:
-            UserError: naming the file.
+        The run directory itself may be a link, and so may what W&B keeps in ``wandb/``.
         """
         for folder, inside, files in os.walk(self.path):
             for name in (*inside, *files):
@@ -196,11 +185,7 @@ class Run:
                 inside.remove("wandb")
 
     def config(self) -> dict[str, Any]:
-        """The resolved configuration of the run, unchecked; `config.read.read_run` makes a job of it.
-
-        Raises:
-            UserError: if there is none, or it is not a YAML mapping.
-        """
+        """The resolved configuration, unchecked; a `UserError` if there is none. See `config.read.read_run`."""
         try:
             config = yaml.safe_load(read_text(self.config_file, 2**18))
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
@@ -220,11 +205,7 @@ class Run:
         append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``.
-
-        Raises:
-            UserError: if there is none, or it is not a JSON object.
-        """
+        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object."""
         try:
             summary = json.loads(read_text(self.summary_file))
         except (OSError, ValueError, RecursionError) as error:

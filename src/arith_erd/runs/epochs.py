@@ -78,11 +78,7 @@ class Keep:
 
     @classmethod
     def read(cls, key: str, value: object) -> "Keep":
-        """The rule that a text names.
-
-        Raises:
-            UserError: for any other text, naming the key.
-        """
+        """The rule that a text names; a `UserError` with the key for any other."""
         if value in ("none", "all", "log"):
             return cls(str(value))
         if isinstance(value, str) and (match := re.fullmatch(r"every:([1-9]\d{0,8})", value, re.ASCII)):

@@ -66,10 +66,7 @@ class Replicas:
 
 
 def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
-    """Read every run under some folders.
-
-    Folders of run directories, at any depth, or run directories; of a replica in several, the first folder counts.
-    """
+    """Every run under some folders, at any depth. Of a replica in several, the first folder counts."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []
