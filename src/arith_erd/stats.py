@@ -17,8 +17,7 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # at least, of order statistics: at five seeds no more than 93.75% can be had
-EXACTLY = "exact"
-"""The method of an estimate that no seed can change."""
+EXACTLY = "exact"  # the method of an estimate that no seed can change
 PREDICTED = 0.96  # so that skewed seeds are still covered at 92% with three of them
 EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
 
@@ -35,8 +34,7 @@ class Mean(NamedTuple):
     deviation: float
     n: int
     weight: float = 1.0
-    skewness: float = 0.0
-    """Adjusted for the size of the sample (Fisher and Pearson's G1)."""
+    skewness: float = 0.0  # adjusted for the size of the sample (Fisher and Pearson's G1)
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":

@@ -83,10 +83,8 @@ class Factory:
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    name: str | None = None
-    """Of the option, as in file names."""
-    key: str = field(default="", compare=False)
-    """Of the group, for messages."""
+    name: str | None = None  # of the option, as in file names
+    key: str = field(default="", compare=False)  # of the group, for messages
 
     @classmethod
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":

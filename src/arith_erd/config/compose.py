@@ -21,10 +21,8 @@ from .names import CONF as CONF
 from .read import leaves, no_such_key, read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
-REALS = ("model.gradient_clip", "trainer.stop_at")
-"""Keys that take real numbers though their default is null."""
-PLAIN = (None, "none", "full")
-"""Options of `PRESETS` that set nothing."""
+REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
+PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
 
 
 @overload

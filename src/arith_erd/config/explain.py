@@ -9,14 +9,11 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import bad_value, first_line
 from .read import no_such_key
 
-RECIPE = ("optimizer", "scheduler", "loss")
-"""Groups that fill the key of their name in ``model``."""
+RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
 
-GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")
-"""Groups whose options define keys."""
+GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose options define keys
 
-PRESETS = ("ablation", "experiment", "figure", "scale")
-"""Groups whose options only set keys."""
+PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 
 PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
     "slurm": "pip install -c requirements.lock -e '.[slurm]'",

@@ -90,10 +90,8 @@ class Common:
         "arith_erd.loggers.Csv", name="csv", key="logger"
     )
     runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
-    item: Any = None
-    """Which job of a sweep is run; the sweep reads it."""
-    fail_fast: Switch = False
-    """Whether a sweep stops at its first failure; the sweep reads it."""
+    item: Any = None  # which job of a sweep is run; the sweep reads it
+    fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
     """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
 
@@ -128,8 +126,7 @@ class Job(Common):
     """Of each task; ``trainer.max_epochs`` refers to it."""
     pack: groups.Packing = groups.Packing()
     checkpoint: groups.Checkpointing = groups.Checkpointing()
-    overwrite: Switch = False
-    """Train anew what has been trained; the old run is kept until the new one has finished."""
+    overwrite: Switch = False  # train anew what has been trained; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
         net = self.model.net.arguments
@@ -204,8 +201,7 @@ class ProbeJob(Common):
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, made(_epochs)]
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
-    model: Model | None = None
-    """The model of a checkpoint with our parameter names."""
+    model: Model | None = None  # the model of a checkpoint with our parameter names
     out: Annotated[Path | None, _folder("out")]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""

@@ -57,8 +57,7 @@ class Wandb(Logger):
         self.artifacts = artifacts
         self.runs: dict[int, Any] = {}
         self.failed = False
-        self.told = False
-        """How to upload what was logged offline."""
+        self.told = False  # how to upload what was logged offline
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):

@@ -26,8 +26,7 @@ class Course:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Of the vertical axis."""
-    unit: str = "number"
-    """Of the value, as in `Sheet`."""
+    unit: str = "number"  # of the value, as in `Sheet`
     by_seed: bool = False
     """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
 

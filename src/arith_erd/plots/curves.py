@@ -114,7 +114,7 @@ class Line:
 
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
-    """Draw one panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
+    """Draw a panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
     figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
     for ax in axes:

@@ -80,8 +80,7 @@ class Result:
         return [int(i) for sample in self.samples for i in sample["replica"] if i >= 0]
 
 
-Results: TypeAlias = Mapping[str, Result]
-"""Claims beside ours, by id."""
+Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 
 
 def evaluate(paper: Paper, found: Collection) -> list[Result]:

@@ -18,8 +18,7 @@ from ..tasks import Add, Examples, Mul, RandomOutput
 from ..tasks.ceilings import ceiling
 from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
-Runs: TypeAlias = Mapping[str, Any]
-"""Options by which runs are chosen; what is not named has its default."""
+Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default
 CLOSED = ConfigDict(extra="forbid")
 TAIL = 10  # epochs at the end of training
 
@@ -208,9 +207,9 @@ class EpochsTo(OfRuns):
 class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
-    ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column, ``behind_*``
-    how far the place ``at`` is from the extreme, ``dip`` how far the lowest inner place lies below the lower end, ``bump``
-    the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
+    ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column,
+    ``behind_*`` how far the place ``at`` is from the extreme, ``dip`` how far the lowest inner place lies below the lower end,
+    ``bump`` the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
     """
 
     probe: str

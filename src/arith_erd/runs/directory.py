@@ -185,7 +185,7 @@ class Run:
                 inside.remove("wandb")
 
     def config(self) -> dict[str, Any]:
-        """The resolved configuration, unchecked; a `UserError` if there is none. See `config.read.read_run`."""
+        """The resolved configuration, unchecked; a `UserError` if there is none."""
         try:
             config = yaml.safe_load(read_text(self.config_file, 2**18))
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
