@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,19 +124,14 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
     for ax, (task, (last, lines)) in zip(axes, panels.items(), strict=True):
         drawn = [line for line in lines if len(line.rows)]
         for line in drawn:
-            _draw(ax, line)
+            color, dashes = STYLES[line.style]
+            band(ax, line.rows, line.column, line.label, color, dashes)
+            for epoch, value, word in line.published:
+                diamond(ax, epoch, value, color)
+                place: Any = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
+                ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)
         ax.set_xlim(0, last)
         headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
     published = any(line.published for _, lines in panels.values() for line in lines)
     legend_below(figure, *([PAPER] if published else []))
     return figure
-
-
-def _draw(ax: Axes, line: Line) -> None:
-    color, dashes = STYLES[line.style]
-    band(ax, line.rows, line.column, line.label, color, dashes)
-    for epoch, value, word in line.published:
-        diamond(ax, epoch, value, color)
-        if word:
-            place = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
-            ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)  # type: ignore[arg-type]

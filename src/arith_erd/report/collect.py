@@ -102,10 +102,17 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                     continue
                 if (card := path.with_name("card.json")).exists():
                     found.cards.append(ShownCard.read(read_text(card, 2**22), rows))
-                if run:
-                    rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
-                else:
-                    rows = _of_no_run(rows, sheet, path.parent.name)
+                if run:  # of trained networks, whose task and split are those of the run
+                    members = runs.members.loc[runs.members["run"] == run, ["seed", "replica"]]
+                    rows = rows.merge(members, on="seed", how="inner")
+                    known = found.replicas.loc[rows["replica"]]
+                    about = {"task": "task", "split": "split", "experiment": "key"}
+                    about = {name: known[column].to_numpy() for name, column in about.items()}
+                    rows = rows.assign(source=OURS, **about)
+                else:  # of a task alone, or of weights that came without a run
+                    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
+                    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
+                    rows = rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
@@ -130,17 +137,3 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
     weights = [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
     departing = departures(settings(sheet.settings), setup) + orders + weights
     return rows.assign(departs=", ".join(departing)), sheet
-
-
-def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    rows = rows.merge(replicas[["seed", "replica"]], on="seed", how="inner")
-    of_replica = known.loc[rows["replica"]]
-    task, split, key = (of_replica[column].to_numpy() for column in ("task", "split", "key"))
-    return rows.assign(source=OURS, task=task, split=split, experiment=key)
-
-
-def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
-    """Rows about a task alone, or about weights that came without a run."""
-    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-    return rows.assign(source=source, **named, replica=-1, experiment=folder)

@@ -208,7 +208,7 @@ class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column,
-    ``behind_*`` how far the place ``at`` is from the extreme, ``dip`` how far the lowest inner place lies below the lower end,
+    ``behind_*`` how far ``at`` is from the extreme, ``dip`` how far the lowest inner place is below the lower end,
     ``bump`` the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
     """
 

@@ -171,7 +171,7 @@ class Run:
         write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
     def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it, through which writing would change a file elsewhere, or wait.
+        """Refuse a run directory with links or pipes in it, through which writing would reach elsewhere, or wait.
 
         The run directory itself may be a link, and so may what W&B keeps in ``wandb/``.
         """

@@ -133,7 +133,12 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
     if run.has_summary:
         try:
             summary = run.summary()
-            found = {int(row["seed"]): _numbers(row) | _of_the_run(summary, len(seeds)) for row in summary["seeds"]}
+            texts = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+            of_run: Row = {key: None if value is None else excerpt(str(value)) for key, value in texts.items()}
+            of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
+            of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
+            of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+            found = {int(row["seed"]): _numbers(row) | of_run for row in summary["seeds"]}
             if set(found) != set(seeds):
                 raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
             if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
@@ -159,18 +164,6 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
     facts["key"] = _hash(who)
     del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
     return parse_seeds(given["seed"]), facts | {"trajectory": _hash(who)}
-
-
-def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
-    """Values of a summary that all its replicas share; minutes are per replica of a run that trained them together."""
-    about = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
-    return {
-        "params": float(summary["params"]),
-        "train_flops": float(summary["train_flops"]),
-        "train_tokens": summary["train_flops"] / (6 * summary["params"]),
-        "minutes": summary["wall_seconds"] / 60 / replicas,
-        **{key: None if value is None else excerpt(str(value)) for key, value in about.items()},
-    }
 
 
 def _numbers(row: Row) -> Row:
