@@ -24,12 +24,8 @@ class Wandb(Logger):
     """Logs every epoch of every seed.
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
-    server fails (a missing or wrong key, no answer), training continues offline, waits at most ``timeout`` in total,
-    and prints the sync command. If W&B does not start at all (``WANDB_MODE=foo`` in the environment), training
-    continues without it. Either is one line. The run directory has all numbers in any case.
-
-    A W&B run has the names of task, split, model and ablation as tags, the learning rate beside the metrics, and at the
-    end ``curves.png``. All files of a run, those of its probes too, lie in ``wandb/`` in its directory.
+    server fails, it continues offline, waits at most ``timeout`` seconds in total, and prints the sync command. If
+    W&B does not start at all, training continues without it. The run directory has all numbers in any case.
 
     Args:
         project: of W&B.

@@ -1,13 +1,12 @@
 """The course of a probe over the epochs of training: one measure, with one line per site or other key."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -78,7 +77,10 @@ class Course:
 
         ``reached`` marks the epoch at which each seed reached 95%, None if it did not.
         """
-        panels = [*self._panels()]
+        panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
+        if self.by_seed:
+            shown = self.table["seed"].unique()[:MAX_SEEDS]
+            panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
         down = -(-len(panels) // across)
         figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
@@ -96,7 +98,12 @@ class Course:
                 marker = "o" if len(median) <= 20 else ""
                 ax.plot(median.index, median, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
             tidy(ax)
-            headline(ax, panel, _mark(ax, [reached.get(seed) for seed in rows["seed"].unique()]) if reached else "")
+            marked = [reached.get(seed) for seed in rows["seed"].unique()] if reached else []
+            for epoch in filter(None, marked):
+                dots: Any = (0, (1, 1.5))
+                ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=dots, label="a seed reaches 95%", zorder=1)
+            note = f"95% at epoch {marked[0]}" if any(marked) else "never reached 95%"
+            headline(ax, panel, note if len(marked) == 1 else "")
             self._scale(ax)
         for ax in grid.flat[len(panels) :]:
             ax.set_visible(False)
@@ -108,13 +115,6 @@ class Course:
         widest = max(map(len, names), default=0)
         legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
         return figure
-
-    def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        if self.by_seed:
-            seeds = self.table["seed"].unique()[:MAX_SEEDS]
-            yield from ((f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in seeds)
-        else:
-            yield from ((str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False))
 
     def _scale(self, ax: Any) -> None:
         epochs = np.unique(self.table["epoch"])
@@ -130,13 +130,3 @@ class Course:
         if self.unit == "accuracy":
             ax.set_ylim(-0.03, 1.03)
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-
-
-def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
-    """Mark the epochs at which seeds reached 95%, and say of one seed which it is."""
-    for epoch in reached:
-        if epoch is not None:
-            ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)), label="a seed reaches 95%", zorder=1)
-    if len(reached) > 1:
-        return ""
-    return "never reached 95%" if reached[0] is None else f"95% at epoch {reached[0]}"

@@ -46,10 +46,8 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
             return text.removeprefix("-") if float(text) == 0 else text
         case "percent":
             return f"{value:.{1 if brief else 2}f}%"
-        case "ratio":
-            return f"{value:.2f}"
-        case "epochs":
-            return f"{value:.4g}"
+        case "ratio" | "epochs":
+            return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
         case "operations":
             return f"{value / 1e12:.{0 if brief else 1}f}e12"
         case "parameters":

@@ -56,8 +56,7 @@ class Result:
     before: Verdict = "not run"
 
     @property
-    def n(self) -> int:
-        """Seeds of the kind of run that has the fewest."""
+    def n(self) -> int:  # of the kind of run that has the fewest
         return min(map(len, self.samples))
 
     @property
@@ -76,7 +75,6 @@ class Result:
 
     @property
     def replicas(self) -> list[int]:
-        """Rows of `Collection.replicas` that were used."""
         return [int(i) for sample in self.samples for i in sample["replica"] if i >= 0]
 
 
@@ -218,10 +216,11 @@ def _cause(result: Result, found: Collection) -> str:
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
         outside = "the published number lies outside the prediction interval"
         outside = outside if claim.compare == "prediction" else "the whole interval lies outside the tolerance"
-        by_votes = "too few seeds name the published layer for a majority"
-        by_modes = "the share of seeds that learn is not the published one"
-        why = by_votes if result.votes else "" if result.exact else by_modes if result.modes else outside
-        why = claim.cause.format(device=devices or "another device") or why
+        if result.votes:
+            outside = "too few seeds name the published layer for a majority"
+        elif result.modes:
+            outside = "the share of seeds that learn is not the published one"
+        why = claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)
     if result.verdict == "inconclusive":
         few = result.estimate is None or result.estimate.interval is None
         why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
