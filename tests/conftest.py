@@ -112,7 +112,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """
 
     def run(
-        program: str, *arguments: str, cwd: Path = ROOT, timeout: float = 60, **environment: str
+        program: str, *arguments: str, cwd: Path = ROOT, timeout: float = 180, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         command = [program] if program.startswith("-") else [str(ROOT / program)]
         return subprocess.run(

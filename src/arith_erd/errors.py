@@ -39,7 +39,6 @@ def refused(prefix: str, errors: Sequence[Mapping[str, Any]]) -> UserError:
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
-    """The values that would have been accepted, from one of pydantic's errors."""
     context = error.get("ctx", {})
     words = {
         "greater_than_equal": f"an integer of at least {context.get('ge')}",
@@ -54,11 +53,7 @@ def _accepted(error: Mapping[str, Any]) -> str:
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Raise unless ``value`` is an int (not a bool) in [low, high].
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Raise a `UserError` with the key unless ``value`` is an int (not a bool) in [low, high]."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         span = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, value, f"an integer {span}")

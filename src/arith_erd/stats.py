@@ -17,8 +17,7 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # at least, of order statistics: at five seeds no more than 93.75% can be had
-EXACTLY = "exact"
-"""The method of an estimate that no seed can change."""
+EXACTLY = "exact"  # the method of an estimate that no seed can change
 PREDICTED = 0.96  # so that skewed seeds are still covered at 92% with three of them
 EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
 
@@ -35,8 +34,7 @@ class Mean(NamedTuple):
     deviation: float
     n: int
     weight: float = 1.0
-    skewness: float = 0.0
-    """Adjusted for the size of the sample (Fisher and Pearson's G1)."""
+    skewness: float = 0.0  # adjusted for the size of the sample (Fisher and Pearson's G1)
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":
@@ -58,14 +56,10 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
     """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
 
     ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``, for samples without skewness Student's t itself. The degrees
-    of freedom are those of the smallest sample, n - 1: never more than Welch's, whose interval covers 91.5% where a
-    skewed sample is compared with one that varies less. The correction is Hall's transformation of the t statistic (On
-    the Removal of Skewness by Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum:
-    of one sample its skewness over the square root of n. The interval is what the transformation maps to the usual
-    quantiles. At five seeds it covers at least 92% where seeds are as skewed as an exponential distribution, where
-    Student's t covers 88%.
-
-    None if a term has fewer than 3 seeds; of width 0 if no sample varies.
+    of freedom are those of the smallest sample, n - 1: never more than Welch's, which covers too little where a skewed
+    sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
+    Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. At five seeds, skewed as an
+    exponential distribution it covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
     """
     if min(term.n for term in terms) < MIN_SEEDS or not all(math.isfinite(term.mean) for term in terms):
         return None
@@ -77,7 +71,6 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
 
 
 def _around(middle: float, error: float, freedom: int, skewness: float, level: float = CONFIDENCE) -> Interval | None:
-    """The interval of a t statistic with this skewness."""
     if error == 0 or not math.isfinite(error):
         return (middle, middle) if error == 0 else None
     quantile = float(special.stdtrit(freedom, (1 + level) / 2))
@@ -110,17 +103,11 @@ def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
 
 
 def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
-    """From the d-th smallest to the d-th largest seed, d as large as a coverage of 92% allows.
+    """From the d-th smallest to the d-th largest seed, d as large as a coverage of 92% allows; None below 5 seeds.
 
     ``([28, 33, 32, 35, 38], ...)`` -> ``(28, 38)``, the range, which covers 93.75% at five seeds; at eight seeds from
-    the second to the seventh, 93.0%.
-
-    Args:
-        low, high: bounds of each seed's value; infinite for a seed that never reached the goal.
-        whole_range: from the smallest to the largest at any number of seeds, as before 2026-11-24.
-
-    Returns:
-        None from fewer than 5 seeds, which have no such interval.
+    the second to the seventh, 93.0%. Bounds are infinite for a seed that never reached the goal. ``whole_range`` takes
+    the range at any number of seeds, as before 2026-11-24.
     """
     low, high = np.sort(np.asarray(low, dtype=float)), np.sort(np.asarray(high, dtype=float))
     n = len(low)
@@ -158,9 +145,6 @@ def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interv
 
     ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
     against two cannot differ at 5%. Quotients with a censored seed are bounds.
-
-    Args:
-        above, below: bounds of the seeds.
 
     Returns:
         Bounds of the estimate, and the 95% interval, None for too few seeds.
@@ -275,6 +259,5 @@ class Estimate:
 
 
 def _repeated(seeds: Bounds, n: int | None) -> Bounds:
-    """The same seeds again and again, until there are n."""
     low, high = (np.asarray(bound, dtype=float) for bound in seeds)
     return np.resize(low, n or len(low)), np.resize(high, n or len(high))

@@ -21,8 +21,8 @@ MODULES = [module_name(path) for path in sorted(SOURCE.rglob("*.py")) if ">>> " 
 
 
 @pytest.mark.parametrize("name", [name for name in arith_erd.__all__ if name != "__version__"])
-def test_every_public_name_has_an_example(name):
-    assert ">>> " in getattr(arith_erd, name).__doc__
+def test_every_public_name_is_documented(name):
+    assert len(getattr(arith_erd, name).__doc__.split()) > 5
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -116,12 +116,6 @@ OTHERS = (
 
 
 ELASTIC = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
-MERGES = "a: &a {x: 1}\n" + "".join(
-    f"{new}: &{new} {{<<: [{','.join([f'*{old}'] * 9)}]}}\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
 
 
 def targets(path: Path) -> dict[str, dict[str, Any]]:
@@ -174,9 +168,6 @@ def targets(path: Path) -> dict[str, dict[str, Any]]:
 
 REST = "seed: 0, split: {}, model: {}, data: {}, trainer: {}, ablation: {}"
 FILES = {  # config.yaml -> what is said of it
-    "aliases that stand for billions": (BOMB, "not a run directory"),
-    "merges that stand for billions": (MERGES, "not a run directory"),
-    "an alias of itself": ("task: &task [*task]\n", "not a run directory"),
     "a Python object": ("task: !!python/object/apply:os.mkdir [CANARY]\n", "not a run directory"),
     "a Python name": ("task: !!python/name:os.system\n", "not a run directory"),
     "brackets without end": ("task: " + "[" * 100_000, "not a run directory"),

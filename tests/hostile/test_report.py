@@ -163,12 +163,10 @@ def test_whatever_is_said_stays_text(fresh, texts: dict[str, str]) -> None:
 def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> None:
     for probe, rows in PROBES.items():
         foreign(world, probe, CHANGES[change](rows()))
-    (world.folder / "runs" / "probes" / "mechanism-add" / "card.json").write_text(whole(seed_card()))
     paper = load_paper()
     found = collect(world.folder / "runs", paper.setup)
     by_id = {result.claim.id: result for result in evaluate(paper, found)}
     cells = [str(cell) for table in probe_tables(found) for cell in table.cells.to_numpy().ravel()]
-    assert all(len(svg_of(card.draw(), "card")) < 1_000_000 for card in found.cards)
     assert len(cells) < len(PROBES) * (MAX_ROWS + 1) * (MAX_COLUMNS + 9)
     assert any(cell.startswith("... at most") for cell in cells) == (change in ("20,000 places", "3,000 names"))
     for about in paper.figures:

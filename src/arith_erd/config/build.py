@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +60,6 @@ def _says_absent(error: Exception, module: str) -> bool:
 
 
 def _allowed(name: str) -> bool:
-    """Whether a dotted name is inside an allowed package."""
     return f"{name}.".startswith(tuple(f"{package}." for package in (*PACKAGES, *_trusted)))
 
 
@@ -85,24 +83,20 @@ class Factory:
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    name: str | None = None
-    """Of the option, as in file names."""
-    key: str = field(default="", compare=False)
-    """Of the group, for messages."""
+    name: str | None = None  # of the option, as in file names
+    key: str = field(default="", compare=False)  # of the group, for messages
 
     @classmethod
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
         """The factory that a group of keys describes.
 
         Args:
-            key: of the group.
-            group: its value.
+            key, group: of the group, and its value.
             types: annotated types of arguments that are checked before the class is imported.
             metadata: keys besides ``name`` that are not arguments.
 
         Raises:
-            UserError: if the target is outside the allowed packages, a second one is nested in the arguments, or a
-                value is not of its type.
+            UserError: for a target that is not allowed, a second one in the arguments, or a value of another type.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
@@ -113,7 +107,7 @@ class Factory:
         for k, kind in (types or {}).items():
             if k in arguments:
                 try:
-                    _adapter(kind).validate_python(arguments[k])
+                    TypeAdapter(kind).validate_python(arguments[k])
                 except ValidationError as error:
                     raise bad_value(f"{key}.{k}", arguments[k], kind.__metadata__[0].description) from error
         for nested in _targets(arguments):
@@ -125,9 +119,7 @@ class Factory:
         return cls(str(target), arguments, name, key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
-        """An object of the class, which must be a subclass of ``kind``.
-
-        Positional and named arguments are passed on; they win over the factory's own.
+        """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own.
 
         Raises:
             UserError: if there is no such class, or it refuses the arguments.
@@ -138,27 +130,20 @@ class Factory:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Code of the class runs within the block. Whatever it raises becomes one line, with the place.
-
-        Raises:
-            UserError: for any other exception.
-        """
+        """Code of the class runs within the block: whatever it raises becomes a `UserError`, with the place."""
         try:
             yield
         except UserError:
             raise
         except Exception as error:
-            raise self.fault(f"{first_line(error)}{self._place(error)}") from error
+            # The last line of the class's own file before the error, if it got that far.
+            file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+            place = f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
+            raise self.fault(f"{first_line(error)}{place}") from error
 
     def fault(self, what: str) -> UserError:
-        """The error for a class that is refused; the caller raises it."""
         return UserError(f"{self.key}._target_={self.target}: {what}")
-
-    def _place(self, error: Exception) -> str:
-        """`` (my_loss.py, line 12)``: the last line of the class's own file before the error, if it got that far."""
-        file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
 
     def load(self, kind: type[Kind]) -> type[Kind]:
         """The class, if it is defined in an allowed package; re-exports are refused.
@@ -184,13 +169,7 @@ class Factory:
         return found
 
 
-@cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
-    return TypeAdapter(kind)
-
-
 def _targets(value: Any) -> Iterator[Any]:
-    """Every `_target_` in a tree of dictionaries and lists."""
     if isinstance(value, dict):
         yield from (item for k, item in value.items() if k == "_target_")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

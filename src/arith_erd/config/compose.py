@@ -21,10 +21,8 @@ from .names import CONF as CONF
 from .read import leaves, no_such_key, read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
-REALS = ("model.gradient_clip", "trainer.stop_at")
-"""Keys that take real numbers though their default is null."""
-PLAIN = (None, "none", "full")
-"""Options of `PRESETS` that set nothing."""
+REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
+PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
 
 
 @overload
@@ -32,15 +30,11 @@ def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...)
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does.
+    """Compose a job as the command line does; ``overrides`` are what is typed after the name of the program.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
-
-    Args:
-        config_name: ``train``, or ``probe`` for what ``probe.py`` takes.
-        overrides: as typed after ``python train.py``.
 
     Raises:
         UserError: with the message of the command line.
@@ -54,13 +48,7 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
 
 
 def refusal(config_name: str, error: Exception, overrides: Sequence[str]) -> UserError:
-    """Hydra's error as a `UserError`.
-
-    Args:
-        config_name: ``train`` or ``probe``.
-        error: of Hydra.
-        overrides: what was typed.
-    """
+    """Hydra's error as a `UserError`; the overrides are those typed after ``python train.py`` or ``probe.py``."""
     return UserError(explain(error, lambda: _keys_beside(config_name, overrides)))
 
 
@@ -75,13 +63,9 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
 def accept(
     config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
 ) -> Job | ProbeJob:
-    """The job of a configuration that Hydra has composed.
+    """The job of a configuration that Hydra has composed, without Hydra's own node, and of that node.
 
-    Args:
-        config_name: ``train`` or ``probe``.
-        composed: without Hydra's own node.
-        hydra_node: that node, with the options that were chosen and the overrides that were applied.
-        typed: what the command line said, which alone may set ``trust``; None for the arguments of this process.
+    ``typed`` is what the command line said, which alone may set ``trust``; None for the arguments of this process.
 
     Raises:
         UserError: if it is not one that could be run.
@@ -95,7 +79,9 @@ def accept(
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
     defaults = None
-    if any(choices.get(group) not in PLAIN for group in PRESETS) or any(map(_sets_a_value, overrides)):
+    keys = [override.partition("=")[0] for override in overrides]
+    inside = any("." in key or key.startswith(("+", "~")) for key in keys)  # most only choose options and seeds
+    if inside or any(choices.get(group) not in PLAIN for group in PRESETS):
         # Look for options where this composition did.
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
         chosen = (f"{group}={choices[group]}" for group in GROUPS if choices.get(group))
@@ -132,12 +118,6 @@ def hydra_over_conf() -> Iterator[None]:
         GlobalHydra.instance().hydra = before
 
 
-def _sets_a_value(override: str) -> bool:
-    """Whether an override sets a key inside a group, or adds or deletes one. Most only choose options and seeds."""
-    key = override.partition("=")[0]
-    return "." in key or key.startswith(("+", "~"))
-
-
 @cache
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
     """Every key, with its value, that exists when these options are chosen and nothing else is set."""
@@ -146,8 +126,8 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
     """Every key that could have been typed beside these overrides, those of Hydra's launcher included."""
-    option = re.compile(rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)")
-    chosen = [override for override in overrides if option.fullmatch(override)]
+    option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
+    chosen = [override for override in overrides if re.fullmatch(option, override)]
     with hydra_over_conf():
         whole = hydra.compose(config_name, chosen, return_hydra_config=True)
         keys = [key for key, _ in leaves(_plain(whole))]

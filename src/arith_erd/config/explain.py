@@ -9,14 +9,11 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import bad_value, first_line
 from .read import no_such_key
 
-RECIPE = ("optimizer", "scheduler", "loss")
-"""Groups that fill the key of their name in ``model``."""
+RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
 
-GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")
-"""Groups whose options define keys."""
+GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose options define keys
 
-PRESETS = ("ablation", "experiment", "figure", "scale")
-"""Groups whose options only set keys."""
+PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 
 PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
     "slurm": "pip install -c requirements.lock -e '.[slurm]'",
@@ -25,12 +22,7 @@ PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin t
 
 
 def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
-    """Hydra's message, with a nearer hint where a key or an option is misspelt.
-
-    Args:
-        error: what Hydra raised.
-        known: gives the keys that exist, those of the launcher included.
-    """
+    """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
@@ -59,7 +51,6 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
 
 
 def _unread(override: str) -> str:
-    """The message for an override that Hydra's grammar cannot read."""
     key, equals, value = override.partition("=")
     if not equals:
         return f"{override}: expected KEY=VALUE, as task=add"

@@ -30,10 +30,7 @@ def made(read: Callable[[Any], Any]) -> PlainValidator:
 
 
 def accepts(description: str, strict: bool | None = True, **limits: Any) -> Any:
-    """Metadata of a type: what is accepted, in words for people and as limits for pydantic.
-
-    A strict type takes no text for a number, and no ``true``.
-    """
+    """Metadata of a type: what is accepted, in words and as limits. A strict type takes no text for a number."""
     return Field(description=description, strict=strict, **limits)
 
 

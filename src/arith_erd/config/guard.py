@@ -29,9 +29,8 @@ OURS = ("train", "probe", "program")
 def guarded() -> Iterator[None]:
     """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
 
-    Such a file, an experiment for example, may set ``hydra.sweeper.params``, which are overrides of a sweep. What is
-    typed as ``hydra.KEY=VALUE`` is no file, and is allowed. Since no file sets ``hydra.mode``, Hydra need not compose
-    everything to learn it, before it does so to run a job.
+    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. Since no
+    file sets ``hydra.mode``, Hydra need not compose everything twice to learn it.
 
     Raises:
         UserError: within the block, when Hydra composes, naming the file and the key.
@@ -43,7 +42,9 @@ def guarded() -> Iterator[None]:
             loaded = load(loader, default, repo)
         except OmegaConfBaseException as error:
             raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
-        if not _may_configure_hydra(loaded.path, default.config_path):
+        path, in_a_package = default.config_path, not loaded.path.startswith("file://")
+        ours = (path in OURS or path.startswith("hydra/")) and ".." not in path.split("/")
+        if not in_a_package and not (ours and loaded.path == f"file://{CONF}"):
             for key in _hydra_keys(loaded.config):
                 raise UserError(
                     f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
@@ -62,13 +63,6 @@ def guarded() -> Iterator[None]:
         yield
 
 
-def _may_configure_hydra(folder: str, path: str) -> bool:
-    if not folder.startswith("file://"):
-        return True  # an installed package
-    ours = path in OURS or path.startswith("hydra/")
-    return ours and ".." not in path.split("/") and folder == f"file://{CONF}"
-
-
 def _hydra_keys(config: Any) -> list[str]:
     """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
     plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
@@ -85,14 +79,10 @@ def _hydra_keys(config: Any) -> list[str]:
 
 
 def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
-    """Allow the classes of packages that the command line names.
-
-    Args:
-        packages: the composed value of ``trust``, which files can set too.
-        typed: what was typed; None for the arguments of this process.
+    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if they were typed.
 
     Raises:
-        UserError: if it is no list of packages, or a package was not typed.
+        UserError: if it is no list of packages, or a package was not typed (None: in the arguments of this process).
     """
     if not isinstance(packages, list):
         raise bad_value("trust", packages, "names of packages, as trust=[my_package]")

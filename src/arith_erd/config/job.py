@@ -90,10 +90,8 @@ class Common:
         "arith_erd.loggers.Csv", name="csv", key="logger"
     )
     runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
-    item: Any = None
-    """Which job of a sweep is run; the sweep reads it."""
-    fail_fast: Switch = False
-    """Whether a sweep stops at its first failure; the sweep reads it."""
+    item: Any = None  # which job of a sweep is run; the sweep reads it
+    fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
     """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
 
@@ -128,8 +126,7 @@ class Job(Common):
     """Of each task; ``trainer.max_epochs`` refers to it."""
     pack: groups.Packing = groups.Packing()
     checkpoint: groups.Checkpointing = groups.Checkpointing()
-    overwrite: Switch = False
-    """Train anew what has been trained; the old run is kept until the new one has finished."""
+    overwrite: Switch = False  # train anew what has been trained; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
         net = self.model.net.arguments
@@ -158,12 +155,11 @@ class Job(Common):
     def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
 
-        Where the limit is ``auto``, a plan already begun is reused: free memory changes from day to day, and the same
-        command must find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
+        Where the limit is ``auto``, a plan already begun is reused: free memory changes, and the same command must
+        find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
 
         Args:
-            capacity: how many replicas the device holds; asked only where ``max_replicas`` is ``auto`` and no run
-                that began earlier decides. Without it, the device is taken to hold all of them.
+            capacity: how many replicas the device holds, asked only if no run decides; without it, all of them.
         """
         size = whole = len(self.seeds)
         if isinstance(self.pack.max_replicas, int):
@@ -175,10 +171,6 @@ class Job(Common):
                 fit = begun or (capacity(self) if capacity else whole)
                 size = whole if fit >= whole else next((n for n in sizes if n <= fit), 1)
         return [self._part(self.seeds[i : i + size]) for i in range(0, whole, size)]
-
-    def with_seeds(self, seeds: tuple[int, ...]) -> "Job":
-        """The same job for other seeds."""
-        return replace(self, seed=seeds, resolved=self.resolved | {"seed": format_seeds(seeds)})
 
     def _part(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
@@ -209,8 +201,7 @@ class ProbeJob(Common):
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, made(_epochs)]
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
-    model: Model | None = None
-    """The model of a checkpoint with our parameter names."""
+    model: Model | None = None  # the model of a checkpoint with our parameter names
     out: Annotated[Path | None, _folder("out")]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
@@ -235,20 +226,12 @@ class ProbeJob(Common):
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
     def take_folders(self, taken: set[Path]) -> None:
-        """Add the folders of the answers to those that other jobs of a sweep have taken.
-
-        Raises:
-            UserError: if one of them is taken already, since the answers would overwrite one another.
-        """
-        own = self._folders()
+        """Add the folders of the answers to those that other jobs of a sweep took; refused if one is taken."""
+        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
+        own = {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
+        if self.out:  # the answer of one run goes straight there, those of several side by side
+            own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):
             accepted = "a folder for each job, as out='answers/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the answers of several")
         taken |= own
-
-    def _folders(self) -> set[Path]:
-        """Where the answers go. Empty if no run is named: then the folder's name follows from the weights."""
-        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
-        if self.out:  # the answer of one run goes straight there, those of several side by side
-            return {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
-        return {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}

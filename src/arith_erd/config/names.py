@@ -126,8 +126,11 @@ def default(key: str, who: Mapping[str, Any]) -> Any:
         return ablated
     folder = group.removeprefix("model.").replace("net", "model")
     files = _options(folder)
-    first = _optimizer(model if option == "_target_" else models[chosen["model"]]) if folder == "optimizer" else None
-    names = sorted(files, key=lambda name: (name != (first or chosen[folder]), name))
+    first = chosen.get(folder)
+    if folder == "optimizer":  # the option that a model's file chooses
+        defaults = (model if option == "_target_" else models[chosen["model"]])["defaults"]
+        first = next(name for one in defaults for key, name in one.items() if "/optimizer@" in key)
+    names = sorted(files, key=lambda name: (name != first, name))
     groups = [files[name]["net"] if group == "model.net" else files[name] for name in names]
     target = _at(who, f"{group}._target_")
     recipe = folder in ("optimizer", "scheduler", "loss") and option != "_target_"
@@ -144,7 +147,6 @@ def default(key: str, who: Mapping[str, Any]) -> Any:
 
 @cache
 def _options(group: str) -> dict[str, dict[str, Any]]:
-    """The files of a group of ``conf/``, by option."""
     return {path.stem: _load(path) for path in (CONF / group).glob("*.yaml")}
 
 
@@ -155,11 +157,6 @@ def _program(task: str) -> dict[str, Any]:
     groups = {key: file[key] for key in ("epochs", "trainer", "data")} | {"task": {"name": task}}
     resolved: Any = OmegaConf.to_container(OmegaConf.create(groups), resolve=True)
     return resolved | {"chosen": {k: v for one in file["defaults"] if isinstance(one, dict) for k, v in one.items()}}
-
-
-def _optimizer(model: Mapping[str, Any]) -> str:
-    """The option that a model's file chooses."""
-    return str(next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key))
 
 
 def _load(path: Path) -> Any:

@@ -16,11 +16,7 @@ Kind = TypeVar("Kind", bound=Common)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
-    """The job of a resolved configuration, from the command line or from the ``config.yaml`` of a run.
-
-    Args:
-        config: resolved.
-        overwrite: whether to train it anew, which holds for one command.
+    """The job of a resolved configuration; ``overwrite``, to train it anew, holds for one command.
 
     Raises:
         UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
@@ -29,26 +25,14 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
 
 
 def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = ()) -> ProbeJob:
-    """The job of a resolved configuration of ``probe.py``.
-
-    Args:
-        config: resolved.
-        typed: overrides that were typed.
-
-    Raises:
-        UserError: as `read_job`.
-    """
+    """The job of a resolved configuration of ``probe.py``, with the overrides that were typed; errors as `read_job`."""
     about = ("task", "split", "model", "seed")
     kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
     return _read(ProbeJob, config, typed=kept)
 
 
 def read_run(run: Run) -> Job:
-    """The job that a run directory was made by.
-
-    Raises:
-        UserError: if there is no such run, or its ``config.yaml`` is not one that could have been trained.
-    """
+    """The job that a run directory was made by; a `UserError` if its ``config.yaml`` could not have been trained."""
     config = run.config()
     try:
         return read_job(config)
@@ -99,9 +83,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 def no_such_key(key: str, known: Collection[str]) -> UserError:
     """``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, as an error to raise.
 
-    Args:
-        key: dotted.
-        known: dotted keys that exist. The groups that they are in are suggested too: ``taks`` may be ``task``.
+    The groups of the known dotted keys are suggested too: ``taks`` may be ``task``.
     """
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
     candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)

@@ -17,19 +17,15 @@ import wandb
 from ..config.groups import MODES, Mode
 from ..errors import bad_value, printable
 from ..runs import Row, Run
-from .logger import Logger
+from . import Logger
 
 
 class Wandb(Logger):
     """Logs every epoch of every seed.
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
-    server fails (a missing or wrong key, no answer), training continues offline, waits at most ``timeout`` in total,
-    and prints the sync command. If W&B does not start at all (``WANDB_MODE=foo`` in the environment), training
-    continues without it. Either is one line. The run directory has all numbers in any case.
-
-    A W&B run has the names of task, split, model and ablation as tags, the learning rate beside the metrics, and at the
-    end ``curves.png``. All files of a run, those of its probes too, lie in ``wandb/`` in its directory.
+    server fails, it continues offline, waits at most ``timeout`` seconds in total, and prints the sync command. If
+    W&B does not start at all, training continues without it. The run directory has all numbers in any case.
 
     Args:
         project: of W&B.
@@ -57,8 +53,7 @@ class Wandb(Logger):
         self.artifacts = artifacts
         self.runs: dict[int, Any] = {}
         self.failed = False
-        self.told = False
-        """How to upload what was logged offline."""
+        self.told = False  # how to upload what was logged offline
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):
@@ -69,14 +64,12 @@ class Wandb(Logger):
                 run.define_metric("*", step_metric="epoch")
 
     def _begin(self, folder: Path) -> None:
-        """Start the clock for ``timeout``, and stay offline without a key: W&B would ask for one."""
         self.folder = folder
         self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
             self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
 
     def _open(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None = None) -> Any:
-        """The W&B run of one seed."""
         try:
             return self._init(name, seed, sharing, config)
         except (wandb.Error, OSError) as error:
@@ -163,7 +156,7 @@ class Wandb(Logger):
 
     @contextmanager
     def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
-        """Suppress errors of W&B, and of its service, which may die. The first one is printed, with the outcome."""
+        """Suppress errors of W&B and its service; the first one is printed, with the outcome."""
         try:
             yield
         except Exception as error:

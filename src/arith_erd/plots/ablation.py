@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -49,13 +50,12 @@ def draw_ablations(tasks: Mapping[str, Mapping[str, Cell]]) -> Figure:
     axes[0].invert_yaxis()
     axes[0].tick_params(axis="y", length=0)
     never = "never (accuracy then; ours: the exact ceiling)"
-    legend_below(
-        figure,
-        PAPER,
-        Line2D([], [], color=BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
-        Line2D([], [], color=BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
-        Line2D([], [], color=INK, marker=">", linestyle="", markersize=5, label=never),
-    )
+    marks: list[tuple[str, dict[str, Any]]] = [
+        ("ours: median and interval", {"color": BLUE, "marker": "o", "markersize": 5.5}),
+        ("one seed", {"color": BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8}),
+        (never, {"color": INK, "marker": ">", "linestyle": "", "markersize": 5}),
+    ]
+    legend_below(figure, PAPER, *(Line2D([], [], label=label, **style) for label, style in marks))
     return figure
 
 

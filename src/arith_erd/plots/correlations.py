@@ -10,20 +10,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import (
-    BLUE,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    bounded,
-    canvas,
-    headline,
-    legend_below,
-    seeds_text,
-    tidy,
-    write_in_cell,
-)
+from .style import BLUE, GREY, INK, LIGHT, ORANGE, bounded, canvas, headline, legend_below, seeds_text, tidy
+from .style import write_in_cell as write
 
 YELLOW = "#ffe680"
 CELL_COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -41,19 +29,15 @@ SCALED: Mapping[str, str] = {"scaled bits": "bits scaled by 2ⁱ", "scaled digit
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
 
-    ``tasks`` are, by title, rows of one method over the seeds; ``besides``, of the authors' weights, thin crosses.
+    Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
     """
-    notes: dict[str, str] = {}
-    shown: dict[str, pd.DataFrame] = {}
-    for title, rows in tasks.items():
-        shown[title], notes[title] = bounded(rows, ("stack", "layer"))
-    tasks = shown
-    lines = [len(_lines(rows)) for rows in tasks.values()]
+    shown = {title: bounded(rows, ("stack", "layer")) for title, rows in tasks.items()}
+    lines = [len(_lines(rows)) for rows, _ in shown.values()]
     figure = canvas(9.6, sum(1.6 + 0.24 * number for number in lines))
     grid = np.atleast_2d(figure.subplots(len(tasks), 2, width_ratios=(4, 5), height_ratios=lines))
-    for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
+    for (table, curves), (title, (rows, note)) in zip(grid, shown.items(), strict=True):
         _table(table, rows)
-        headline(table, title, seeds_text(rows) + notes[title], pad=30)
+        headline(table, title, seeds_text(rows) + note, pad=30)
         _curves(curves, rows, besides.get(title) if besides else None)
     crosses = Line2D([], [], color=GREY, marker="x", linestyle=":", linewidth=1, label="the authors' weights")
     legend_below(figure, *([crosses] if besides else []), columns=2)
@@ -78,11 +62,12 @@ def _table(ax: Axes, rows: pd.DataFrame) -> None:
             of_site = stack in CELL_COLOURS
             plain = to_rgba(YELLOW) if stack in ("input", "output") else to_rgba(LIGHT, 0.35)
             image[i, j] = colormaps[CELL_COLOURS[stack]](0.85 * mean) if of_site else plain
-            write_in_cell(ax, i, j, f"{mean:.2f}" if np.isfinite(mean) else "-", of_site and mean > 0.7, 8.5)
+            write(ax, i, j, f"{mean:.2f}" if np.isfinite(mean) else "-", of_site and mean > 0.7, 8.5)
     ax.imshow(image, aspect="auto")
     names = {"in": "input", "out": "output"}
     ax.set_xticks(range(len(COMPARED)), [f"{names[level]}\n{space}" for level, space in COMPARED])
-    ax.set_yticks(range(len(lines)), [_site(*line) for line in lines])
+    sites = [f"{s} {n}" if n else f"{s} token" if s in ORDER else s for s, n in lines]
+    ax.set_yticks(range(len(lines)), sites)
     ax.xaxis.tick_top()
     ax.tick_params(length=0, labelsize=8.5)
     ax.spines[:].set_visible(False)
@@ -90,12 +75,6 @@ def _table(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_yticks(np.arange(0.5, len(lines) - 1), minor=True)
     ax.grid(which="minor", color="white", linewidth=1.5)
     ax.tick_params(which="minor", length=0)
-
-
-def _site(stack: str, layer: int) -> str:
-    if layer:
-        return f"{stack} {layer}"
-    return f"{stack} token" if stack in ORDER else stack
 
 
 def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -> None:

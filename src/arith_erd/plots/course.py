@@ -1,13 +1,12 @@
 """The course of a probe over the epochs of training: one measure, with one line per site or other key."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -26,8 +25,7 @@ class Course:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Of the vertical axis."""
-    unit: str = "number"
-    """Of the value, as in `Sheet`."""
+    unit: str = "number"  # of the value, as in `Sheet`
     by_seed: bool = False
     """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
 
@@ -55,9 +53,14 @@ class Course:
         if panel is None and line is None:
             panel = next((key for key in several if key not in lines and rows[key].nunique() <= MAX_PANELS), None)
         measure = measure or sheet.measures[0]
-        names = rows[panel].map(lambda value: f"{panel} {value}" if _number(value) else str(value)) if panel else ""
-        of_line = rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure
-        named = pd.DataFrame({"seed": rows["seed"], "panel": names, "line": of_line, "value": rows[measure]})
+        named = pd.DataFrame(
+            {
+                "seed": rows["seed"],
+                "panel": rows[panel].map(lambda x: str(x) if isinstance(x, str) else f"{panel} {x}") if panel else "",
+                "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
+                "value": rows[measure],
+            }
+        )
         table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
         return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
 
@@ -70,15 +73,19 @@ class Course:
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
 
-        ``reached`` is the epoch at which each seed reached 95%, None if it did not; these epochs are marked.
+        ``reached`` marks the epoch at which each seed reached 95%, None if it did not.
         """
-        panels = [*self._panels()]
+        panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
+        if self.by_seed:
+            shown = self.table["seed"].unique()[:MAX_SEEDS]
+            panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
         down = -(-len(panels) // across)
         figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         names = list(self.table["line"].unique())
-        looks = {name: self._look(i, len(names)) for i, name in enumerate(names)}
+        shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(names)))  # from light to dark, dashes in turn
+        looks = {n: {"color": shades[i], "linestyle": DASHES[i % len(DASHES)]} for i, n in enumerate(names)}
         for ax, (panel, rows) in zip(grid.flat, panels, strict=False):
             for name, of_line in rows.groupby("line", sort=False):
                 by_epoch = of_line.groupby("epoch")["value"]
@@ -89,7 +96,12 @@ class Course:
                 marker = "o" if len(median) <= 20 else ""
                 ax.plot(median.index, median, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
             tidy(ax)
-            headline(ax, panel, _mark(ax, [reached.get(seed) for seed in rows["seed"].unique()]) if reached else "")
+            marked = [reached.get(seed) for seed in rows["seed"].unique()] if reached else []
+            for epoch in filter(None, marked):
+                dots: Any = (0, (1, 1.5))
+                ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=dots, label="a seed reaches 95%", zorder=1)
+            note = f"95% at epoch {marked[0]}" if any(marked) else "never reached 95%"
+            headline(ax, panel, note if len(marked) == 1 else "")
             self._scale(ax)
         for ax in grid.flat[len(panels) :]:
             ax.set_visible(False)
@@ -101,18 +113,6 @@ class Course:
         widest = max(map(len, names), default=0)
         legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
         return figure
-
-    def _panels(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        if self.by_seed:
-            seeds = self.table["seed"].unique()[:MAX_SEEDS]
-            yield from ((f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in seeds)
-        else:
-            yield from ((str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False))
-
-    @staticmethod
-    def _look(place: int, names: int) -> dict[str, Any]:
-        shade = colormaps["viridis_r"](0.15 + 0.8 * place / max(names - 1, 1))
-        return {"color": shade, "linestyle": DASHES[place % len(DASHES)]}
 
     def _scale(self, ax: Any) -> None:
         epochs = np.unique(self.table["epoch"])
@@ -128,16 +128,3 @@ class Course:
         if self.unit == "accuracy":
             ax.set_ylim(-0.03, 1.03)
             ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-
-
-def _mark(ax: Axes, reached: Sequence[int | None]) -> str:
-    for epoch in reached:
-        if epoch is not None:
-            ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)), label="a seed reaches 95%", zorder=1)
-    if len(reached) > 1:
-        return ""
-    return "never reached 95%" if reached[0] is None else f"95% at epoch {reached[0]}"
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)

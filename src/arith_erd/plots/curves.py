@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
 
 
 def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+    """Draw the median over seeds as a line and their range as a band; dashed lines lie above solid ones."""
     by_epoch = carried(rows, column)
     median = by_epoch.median(axis=1)
     order = 2 if linestyle == "-" else 3
@@ -44,7 +46,7 @@ def accuracy_axes(ax: Axes) -> None:
 
 
 def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
-    """One small panel of training and validation accuracy for each kind of run, from the metric rows by title."""
+    """A small panel of training and validation accuracy for each kind of run: by title, rows of all seeds."""
     down = -(-len(groups) // across)
     figure = canvas(9, 0.75 + 2.0 * down)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
@@ -108,7 +110,7 @@ class Line:
 
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
-    """Draw one panel per task: by its title, the last epoch of the axis and the lines, one of them with rows."""
+    """Draw a panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
     figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
     for ax in axes:
@@ -117,19 +119,14 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
     for ax, (task, (last, lines)) in zip(axes, panels.items(), strict=True):
         drawn = [line for line in lines if len(line.rows)]
         for line in drawn:
-            _draw(ax, line)
+            color, dashes = STYLES[line.style]
+            band(ax, line.rows, line.column, line.label, color, dashes)
+            for epoch, value, word in line.published:
+                diamond(ax, epoch, value, color)
+                place: Any = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
+                ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)
         ax.set_xlim(0, last)
         headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
     published = any(line.published for _, lines in panels.values() for line in lines)
     legend_below(figure, *([PAPER] if published else []))
     return figure
-
-
-def _draw(ax: Axes, line: Line) -> None:
-    color, dashes = STYLES[line.style]
-    band(ax, line.rows, line.column, line.label, color, dashes)
-    for epoch, value, word in line.published:
-        diamond(ax, epoch, value, color)
-        if word:
-            place = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
-            ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, grid, tidy
 
 PUBLISHED = 0.0013
+ERRORS = ("probe_error_before", "probe_error_after")
 COLUMNS: Mapping[str, type] = {
     **dict.fromkeys(("site", "concept", "method"), str),
     **dict.fromkeys(("seed", "iterations", "rank", "variance_removed"), float),
@@ -45,8 +46,9 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         ax.tick_params(axis="y", labelleft=i % across == 0)
         if len(sites) == 1:
             _write_margin(ax, at_site)
-        if published and site == "dec.3":
-            _draw_published(ax, at_site)
+        if published and site == "dec.3" and ("value", "inlp") in (lines := _lines(at_site)):
+            label = "published: 0.13% (appendix D); the authors' own weights give 100%"
+            ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
         ax.set_title(site, loc="left", fontsize=10)
         legend |= {label: mark for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
@@ -65,6 +67,7 @@ def _lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def _draw(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw a dot and a ring for each erasure, whiskers over its seeds, a bar from worst to mean for each control."""
     lines = _lines(rows)
     at = np.array([i for i, (_, method) in enumerate(lines) if method])
     groups = rows.groupby(["concept", "method"], sort=False)
@@ -95,25 +98,16 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _draw_published(ax: Axes, rows: pd.DataFrame) -> None:
-    lines = _lines(rows)
-    if ("value", "inlp") in lines:
-        label = "published: 0.13% (appendix D); the authors' own weights give 100%"
-        ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
-
-
 def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
     means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
     texts = []
     for line in _lines(rows):
-        mean = means.loc[line] if line[1] else None
-        texts.append("" if mean is None else f"{mean['rank']:>3.0f}{mean['variance_removed']:>9.1%}{_change(mean):>17}")
+        if line[1]:
+            rank, removed, *errors = means.loc[line][["rank", "variance_removed", *ERRORS]]
+            change = "{:.3g} \N{RIGHTWARDS ARROW} {:.3g}".format(*errors)
+        texts.append(f"{rank:>3.0f}{removed:>9.1%}{change:>17}" if line[1] else "")
     texts[0] = f"{'rank':>4}{'variance':>10}{'probe error':>14}"
     margin = ax.secondary_yaxis("right")
     margin.set_yticks(range(len(texts)), texts, fontsize=8, family="monospace")
     margin.tick_params(length=0)
     margin.spines[:].set_visible(False)
-
-
-def _change(mean: pd.Series) -> str:
-    return f"{mean['probe_error_before']:.3g} \N{RIGHTWARDS ARROW} {mean['probe_error_after']:.3g}"

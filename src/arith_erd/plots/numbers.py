@@ -1,9 +1,6 @@
 """Numbers with their unit, as people write them; the only place where a number of the report becomes text."""
 
 import math
-from typing import Any
-
-import numpy as np
 
 from ..stats import Estimate, Interval
 
@@ -11,13 +8,14 @@ UNITS = (
     *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
     *("count", "tokens", "examples", "bits", "parameters", "operations"),
 )
-WIDTH = 120  # of a `strip`, in its own units
+NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
+NAMES |= {unit: f" {unit}" for unit in ("tokens", "examples", "bits")}
 
 
 def number(value: float, unit: str, brief: bool = False) -> str:
     """``99.98%``, ``6.31 points``, ``38.5 epochs``. ``brief`` is for the paper's numbers, which have fewer digits."""
-    digits, name = bare(value, unit, brief), _name(unit)
-    return f"layer {digits}" if unit == "layer" else f"{digits}{name}"
+    digits = bare(value, unit, brief)
+    return f"layer {digits}" if unit == "layer" else f"{digits}{NAMES.get(unit, '')}"
 
 
 def estimated(estimate: Estimate, unit: str) -> str:
@@ -48,10 +46,8 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
             return text.removeprefix("-") if float(text) == 0 else text
         case "percent":
             return f"{value:.{1 if brief else 2}f}%"
-        case "ratio":
-            return f"{value:.2f}"
-        case "epochs":
-            return f"{value:.4g}"
+        case "ratio" | "epochs":
+            return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
         case "operations":
             return f"{value / 1e12:.{0 if brief else 1}f}e12"
         case "parameters":
@@ -62,23 +58,3 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
             return f"{value:,.10g}" if value == int(value) else f"{value:.2f}"
         case _:
             return f"{value:.3g}"
-
-
-def _name(unit: str) -> str:
-    names = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
-    return names.get(unit, f" {unit}" if unit in ("tokens", "examples", "bits") else "")
-
-
-def strip(published: float, tolerance: Interval, ours: Estimate) -> dict[str, Any]:
-    """Places in [4, 116]: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
-    interval = ours.interval or (ours.low, ours.high)
-    ends = [end for end in (*tolerance, ours.low, *interval) if np.isfinite(end)]
-    reach = max(abs(end - published) for end in ends) * 1.25 or max(abs(published), 1.0)
-
-    def place(value: float) -> float:
-        share = 0.5 + 0.5 * min(1.0, max(-1.0, (value - published) / reach))
-        return round(4 + (WIDTH - 8) * share, 2)
-
-    low, high = (place(end) for end in tolerance)
-    ours_at = {"ours": place(ours.low), "interval": [place(end) for end in interval]}
-    return {"low": low, "width": max(round(high - low, 2), 1.0), "paper": place(published)} | ours_at

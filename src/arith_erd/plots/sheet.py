@@ -38,11 +38,15 @@ class Sheet:
     @classmethod
     def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
         """Describe rows. A column of floats without a unit is a plain number; other columns name the case."""
-        return cls(name, {str(c): units.get(str(c), _kind(rows[c])) for c in rows}, **layout)
+        kinds = {
+            str(c): NUMBER if kind == "f" else INTEGER if kind in "iu" else TEXT
+            for c, kind in ((c, getattr(rows[c].dtype, "kind", "O")) for c in rows)
+        }
+        return cls(name, {c: units.get(c, kind) for c, kind in kinds.items()}, **layout)
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """The inverse of `to_json`; a ValueError if the text is no such description."""
+        """The inverse of `to_json`; a `ValueError` if the text is no such description."""
         try:
             sheet = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
@@ -67,14 +71,8 @@ class Sheet:
         return replace(self, columns=columns, across=across, counted=counted)
 
 
-def _kind(values: "pd.Series[Any]") -> str:
-    if pd.api.types.is_float_dtype(values):
-        return NUMBER
-    return INTEGER if pd.api.types.is_integer_dtype(values) else TEXT
-
-
 def tamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Escape and cut texts of a file that a table or a figure could not show; a ValueError for such a column name."""
+    """Escape and cut texts that a table could not show; a `ValueError` if the name of a column is such a text."""
     if bad := [column for column in map(str, rows) if excerpt(column) != column]:
         raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
     texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -38,7 +35,7 @@ def plain_text() -> Iterator[None]:
 
 
 def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of the first 60 lines of a panel, told apart by these columns, and what has to be said of the others."""
+    """The rows of the first 60 lines of a panel, told apart by these columns, and a note on the others."""
     there = rows[[*lines]].drop_duplicates()
     if len(there) <= MOST:
         return rows, ""
@@ -92,8 +89,8 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, "handlelength": 2.8}
-    figure.legend(handles=[*handles.values()], ncols=columns or len(handles), **look)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns or len(handles)}
+    figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
 
 
 def heat_map(
@@ -136,7 +133,7 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data; the ids inside depend on ``name``."""
+    """A figure as SVG, the same text for the same data; the ids inside depend on the name."""
     file = io.StringIO()
     with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})

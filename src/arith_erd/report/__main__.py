@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from ..errors import UserError
 from ..plots.style import save_png, svg_of
 from ..system.boundary import one_line_errors
@@ -15,14 +13,11 @@ from ..system.files import naming, require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
-from .paper import load_paper
+from .paper import PaperFigure, load_paper
 
 
 def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> tuple[Collection, list[claims.Result]]:
-    """Read folders of runs and write the report.
-
-    ``claims.md``, ``claims.csv``, ``runs.csv`` (one row per seed), ``figures/*.png`` and ``.svg``, and ``index.html``,
-    which needs none of the others.
+    """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     Args:
         runs: folders of run directories; of a replica that is in several, the one in the first folder counts.
@@ -47,8 +42,16 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
     with naming(out), tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # several may run at once
         new = Path(private)
         (new / "figures").mkdir()
-        drawn = paper_figures(paper, found, results)
-        figures = {about.name: (about, _save(figure, new / "figures" / about.name)) for about, figure in drawn}
+        figures: dict[str, tuple[PaperFigure, str | None]] = {}
+        for about, figure in paper_figures(paper, found, results):
+            figures[about.name] = about, None
+            if figure is not None:
+                path = new / "figures" / f"{about.name}.svg"
+                svg = svg_of(figure, about.name)  # the same for the same data
+                figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
+                save_png(figure, path.with_suffix(".png"))
+                path.write_text(svg)
+                figures[about.name] = about, svg
         (new / "claims.md").write_text(page.markdown(results, paper, named))
         (new / "claims.csv").write_text(tables.spreadsheet(tables.claims_table(results, found, paper, named)))
         (new / "runs.csv").write_text(tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
@@ -59,17 +62,6 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
         for file in sorted(new.rglob("*.*")):
             os.replace(file, out / file.relative_to(new))
     return found, results
-
-
-def _save(figure: Figure | None, path: Path) -> str | None:
-    """Write PNG and SVG, the same for the same data, and return the SVG."""
-    if figure is None:
-        return None
-    svg = svg_of(figure, path.name)
-    figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-    save_png(figure, path.with_suffix(".png"))
-    path.with_suffix(".svg").write_text(svg)
-    return svg
 
 
 def describe(found: Collection, results: list[claims.Result], runs: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..seeds import format_seeds
-from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean, clopper_pearson
+from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
 from . import verdicts
 from .collect import EXACT, GIVEN, Collection
 from .measures import Ceiling, Metrics, ProbeColumn
@@ -56,13 +56,11 @@ class Result:
     before: Verdict = "not run"
 
     @property
-    def n(self) -> int:
-        """Seeds of the kind of run that has the fewest."""
+    def n(self) -> int:  # of the kind of run that has the fewest
         return min(map(len, self.samples))
 
     @property
     def exact(self) -> bool:
-        """Whether the number follows from definitions and no seed can change it."""
         return self.claim.compare == "value"
 
     @property
@@ -77,12 +75,10 @@ class Result:
 
     @property
     def replicas(self) -> list[int]:
-        """Rows of `Collection.replicas` that were used."""
         return [int(i) for sample in self.samples for i in sample["replica"] if i >= 0]
 
 
-Results: TypeAlias = Mapping[str, Result]
-"""Claims beside ours, by id."""
+Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 
 
 def evaluate(paper: Paper, found: Collection) -> list[Result]:
@@ -109,7 +105,9 @@ def judge(claim: Claim, found: Collection) -> Result:
             if result.n == 0:
                 result = replace(result, samples=given, source=GIVEN)
     if measure.source != EXACT:
-        result = replace(result, unfinished=sum(_training(found, runs) for runs in kinds))
+        wanted = [found.chosen(runs) for runs in kinds]
+        training = [of[~of["finished"]].drop_duplicates(["trajectory", "seed"]) for of in wanted]
+        result = replace(result, unfinished=sum(map(len, training)))
     if result.n == 0 and claim.compare != "ceiling":
         lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
         return replace(result, cause="; ".join(lacking))
@@ -120,14 +118,7 @@ def judge(claim: Claim, found: Collection) -> Result:
     return replace(result, cause=_cause(result, found))
 
 
-def _training(found: Collection, runs: Mapping[str, object]) -> int:
-    """Replicas of these runs that have not finished."""
-    wanted = found.chosen(runs)
-    return len(wanted[~wanted["finished"]].drop_duplicates(["trajectory", "seed"]))
-
-
 def _measured(result: Result, found: Collection) -> dict[str, Any]:
-    """The estimate, and what stands beside it: votes, modes, the averaged curve."""
     claim, measure = result.claim, result.claim.measure
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
@@ -192,12 +183,11 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
     if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
-        return verdicts.near(claim.value, claim.value - claim.lowest, estimate.low, interval)
+        return verdicts.near(claim.value, claim.value - claim.span[0], estimate.low, interval)
     return verdicts.side(claim.span, interval)
 
 
 def _least(result: Result) -> int:
-    """Seeds that a verdict takes."""
     return MIN_FOR_MEDIAN if result.claim.compare == "median" or result.modes else MIN_SEEDS
 
 
@@ -219,17 +209,18 @@ def _seeds_needed(result: Result) -> int | None:
 
 
 def _cause(result: Result, found: Collection) -> str:
-    """Why the verdict is what it is, as far as the data tell, after what is known beforehand."""
+    """Why the verdict is what it is, as far as the data tell."""
     claim, needed = result.claim, result.seeds_needed
     why = ""
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
         outside = "the published number lies outside the prediction interval"
         outside = outside if claim.compare == "prediction" else "the whole interval lies outside the tolerance"
-        by_votes = "too few seeds name the published layer for a majority"
-        by_modes = "the share of seeds that learn is not the published one"
-        why = by_votes if result.votes else "" if result.exact else by_modes if result.modes else outside
-        why = claim.cause.format(device=devices or "another device") or why
+        if result.votes:
+            outside = "too few seeds name the published layer for a majority"
+        elif result.modes:
+            outside = "the share of seeds that learn is not the published one"
+        why = claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)
     if result.verdict == "inconclusive":
         few = result.estimate is None or result.estimate.interval is None
         why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
@@ -242,24 +233,15 @@ def _cause(result: Result, found: Collection) -> str:
     if isinstance(claim.measure, Ceiling):
         limit = claim.measure.of(claim.runs, "validation")
         why = "; ".join(filter(None, (why, f"exact ceiling; that of the validation set is {limit:.2%}")))
-    censored = _censoring(result) if result.censored else ""
+    censored = ""
+    if result.censored:
+        samples = pd.concat(result.samples)
+        at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
+        when = f"{getattr(claim.measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
+        censored = f"{result.censored} of {len(samples)} seeds censored: below {when}"
     given = "measured on the authors' weights only" if result.source == GIVEN else ""
     training = f"{result.unfinished} more still training" if result.unfinished else ""
     return "; ".join(filter(None, (why, censored, given, training)))
-
-
-def _censoring(result: Result) -> str:
-    samples = pd.concat(result.samples)
-    at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-    accuracy = getattr(result.claim.measure, "accuracy", 0.95)
-    when = f"below {accuracy:.3g} when their runs ended, at epoch {', '.join(map(str, at))}"
-    return f"{result.censored} of {len(samples)} seeds censored: {when}"
-
-
-def votes_share(result: Result) -> tuple[int, Interval]:
-    """Seeds that name the published layer, and the Clopper-Pearson interval of their share."""
-    hits = result.votes.get(int(result.claim.value), 0)
-    return hits, clopper_pearson(hits, sum(result.votes.values()))
 
 
 def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:

@@ -42,10 +42,6 @@ class Collection:
     cards: list[ShownCard] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def unfinished(self) -> pd.DataFrame:
-        return self.replicas[~self.replicas["finished"]]
-
     @cached_property
     def _by_kind(self) -> dict[Any, pd.DataFrame]:
         return dict(iter(self.replicas[self.replicas["departs"] == ""].groupby("kind")))
@@ -58,11 +54,7 @@ class Collection:
 
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
-    """Read every run under some folders; see `read_replicas`.
-
-    Args:
-        setup: the published settings; see `departures`.
-    """
+    """Read every run under some folders (`read_replicas`); ``setup`` holds the published settings (`departures`)."""
     runs = read_replicas(roots)
     table, at = runs.table, runs.table.columns.get_loc("key")
     table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])
@@ -86,13 +78,12 @@ def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
         wanted |= setup[group].get(name) or {}
     there = {key.split(".")[0] for key in given} - set(foreign)
     asked = [key for key in wanted if key.split(".")[0] in there]
-    departing = [f"{key}={excerpt(str(given.get(key)))}" for key in asked if not _same(given.get(key), wanted[key])]
+    departing = [
+        f"{key}={excerpt(str(given.get(key)))}"
+        for key in asked
+        if (type(x := given.get(key)) is bool, x) != (type(wanted[key]) is bool, wanted[key])
+    ]
     return [f"{group}={name}" for group, name in foreign.items()] + departing
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two settings are equal: ``1.0e-4`` and ``0.0001`` are, ``1`` and ``true`` are not."""
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
 def kind_of(options: Mapping[str, Any]) -> str:
@@ -111,10 +102,17 @@ def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) ->
                     continue
                 if (card := path.with_name("card.json")).exists():
                     found.cards.append(ShownCard.read(read_text(card, 2**22), rows))
-                if run:
-                    rows = _of_replicas(rows, runs.members[runs.members["run"] == run], found.replicas)
-                else:
-                    rows = _of_no_run(rows, sheet, path.parent.name)
+                if run:  # of trained networks, whose task and split are those of the run
+                    members = runs.members.loc[runs.members["run"] == run, ["seed", "replica"]]
+                    rows = rows.merge(members, on="seed", how="inner")
+                    known = found.replicas.loc[rows["replica"]]
+                    about = {"task": "task", "split": "split", "experiment": "key"}
+                    about = {name: known[column].to_numpy() for name, column in about.items()}
+                    rows = rows.assign(source=OURS, **about)
+                else:  # of a task alone, or of weights that came without a run
+                    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
+                    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
+                    rows = rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
@@ -139,18 +137,3 @@ def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Shee
     weights = [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
     departing = departures(settings(sheet.settings), setup) + orders + weights
     return rows.assign(departs=", ".join(departing)), sheet
-
-
-def _of_replicas(rows: pd.DataFrame, replicas: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Rows about trained networks. Their task and split are those of the run."""
-    rows = rows.merge(replicas[["seed", "replica"]], on="seed", how="inner")
-    of_replica = known.loc[rows["replica"]]
-    task, split, key = (of_replica[column].to_numpy() for column in ("task", "split", "key"))
-    return rows.assign(source=OURS, task=task, split=split, experiment=key)
-
-
-def _of_no_run(rows: pd.DataFrame, sheet: Sheet, folder: str) -> pd.DataFrame:
-    """Rows about a task alone, or about weights that came without a run."""
-    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-    return rows.assign(source=source, **named, replica=-1, experiment=folder)

@@ -103,9 +103,7 @@ def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Result
 def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs: int) -> pd.DataFrame:
     """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
-    Args:
-        columns: what the figure needs, with their types; without them there is nothing to draw.
-        runs: what is asked of the runs, as ``min_epochs``.
+    ``columns`` are what the figure needs, with their types: without them there is nothing to draw.
     """
     rows = found.probes.get(name)
     nothing = pd.DataFrame(columns=["task", "source", *columns])

@@ -18,8 +18,7 @@ from ..tasks import Add, Examples, Mul, RandomOutput
 from ..tasks.ceilings import ceiling
 from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
-Runs: TypeAlias = Mapping[str, Any]
-"""Options by which runs are chosen; what is not named has its default."""
+Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default
 CLOSED = ConfigDict(extra="forbid")
 TAIL = 10  # epochs at the end of training
 
@@ -41,8 +40,7 @@ class Measure(ABC):
 class OfRuns(Measure):
     """A measure of finished runs."""
 
-    shortest: ClassVar[bool] = False
-    """Whether of replicas that differ only in length the shortest counts, and not the longest."""
+    shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         replicas = found.chosen(runs, finished=True)
@@ -73,7 +71,6 @@ class OfRuns(Measure):
         return self.lacking(finished, describe(runs))
 
     def epochs(self, runs: Runs) -> int:
-        """How long a run has to be."""
         return int(runs.get("min_epochs", 0))
 
     def lacking(self, finished: pd.DataFrame, what: str) -> str:
@@ -210,10 +207,9 @@ class EpochsTo(OfRuns):
 class ProbeColumn(OfRuns):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
-    ``reduce`` brings several rows to one value. ``argmin`` and ``argmax`` give the place ``along`` another column;
-    ``behind_max`` is by how much the place ``at`` falls short of the largest, ``behind_min`` by how much it exceeds the
-    smallest; ``dip`` is how far the lowest inner place lies below the lower end, ``bump`` how far the highest inner one
-    lies above the higher end; ``weighted`` is the mean of the column with the weights in ``along``.
+    ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column,
+    ``behind_*`` how far ``at`` is from the extreme, ``dip`` how far the lowest inner place is below the lower end,
+    ``bump`` the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
     """
 
     probe: str
@@ -305,7 +301,6 @@ class OfExamples(Measure):
 
 @cache
 def _table(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
-    """Every pair of a task as published, and whether the split holds it out."""
     examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task]().examples()
     return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
 

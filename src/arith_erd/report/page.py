@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from .. import __version__
 from ..errors import printable
 from ..plots.curves import small_multiples
-from ..plots.numbers import estimated, interval_text, strip
+from ..plots.numbers import estimated, interval_text
 from ..plots.style import TASKS, embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
@@ -35,12 +35,7 @@ def render(
     figures: Mapping[str, tuple[PaperFigure, str | None]],
     runs: Path,
 ) -> str:
-    """The page as text.
-
-    Args:
-        figures: by name, what it is and its SVG, None where there is none yet.
-        runs: the folder that was read, for the commands.
-    """
+    """The page; ``figures`` by name with their SVG, None where there is none yet; ``runs`` is for the commands."""
     about = ("device", "torch", "lightning", "python", "arith_erd", "commit")
     verdicts_on = {
         name: tally(r.verdict for r in results if r.claim.counted and r.claim.figure == name) for name in figures
@@ -83,7 +78,8 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": cell, "subscripts": _subscripts}
+    subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
+    environment.filters |= {"cell": cell, "subscripts": subscripts}
     environment.globals |= {f.__name__: f for f in (estimate_text, notes, ours_text, spread_text, values_text)}
     environment.globals |= {"more": _more, "strip": _strip, "TASKS": TASKS, "MAX_PANELS": MAX_PANELS}
     return environment.get_template(template).render(
@@ -101,7 +97,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
 
 def unfinished(found: Collection) -> list[str]:
     """``add-random-...: epoch 30 of 60``, one line per run that has not finished."""
-    runs = found.unfinished.drop_duplicates("run")
+    runs = found.replicas[~found.replicas["finished"]].drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
 
 
@@ -114,7 +110,6 @@ def _curves(found: Collection) -> str | None:
 
 
 def _experiments(found: Collection) -> list[dict[str, Any]]:
-    """A row per experiment: runs that differ only in the seed."""
     rows = []
     for key, part in found.replicas.groupby("key", sort=False):
         minutes, finished = part["minutes"].mean(), part[part["finished"]]
@@ -125,7 +120,7 @@ def _experiments(found: Collection) -> list[dict[str, Any]]:
                 "seeds": format_seeds(tuple(part["seed"])),
                 "epochs": f"{part['epochs'].max()} of {part['max_epochs'].iloc[0]}",
                 "finished": bool(part["finished"].all()),
-                "numbers": [_estimated(_final(finished, column), unit) for column, unit in FINAL.items()],
+                "numbers": [_final(finished, column, unit) for column, unit in FINAL.items()],
                 "minutes": "" if np.isnan(minutes) else f"{minutes:.3g}",
                 **{name: ", ".join(sorted(set(part[name].dropna()))) for name in ("device", "commit")},
             }
@@ -133,25 +128,20 @@ def _experiments(found: Collection) -> list[dict[str, Any]]:
     return rows
 
 
-def _final(finished: pd.DataFrame, column: str) -> Estimate | None:
-    """Of finished replicas, the mean of an accuracy or error, or the median of the epochs to 95%."""
+def _final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
+    """Of finished replicas, the mean of an accuracy or error, or the median of the epochs to 95%; and its interval."""
     known = finished[column].astype(float)
-    if column == "epochs_to_95":  # who never got there counts as later than the end
-        bounds = known.fillna(finished["epochs"]), known.fillna(np.inf)
-        return Estimate.of_median(bounds) if len(finished) else None
-    span = (0.0, 1.0) if FINAL[column] == "accuracy" else (-np.inf, np.inf)
-    return Estimate.of_means([Mean.of(known.dropna())], span) if known.notna().any() else None
-
-
-def _estimated(estimate: Estimate | None, unit: str) -> tuple[str, str]:
-    """An estimate and its interval as text, without the name of the unit."""
-    if estimate is None:
+    if finished.empty if column == "epochs_to_95" else known.isna().all():
         return "", ""
+    if column == "epochs_to_95":  # who never got there counts as later than the end
+        estimate = Estimate.of_median((known.fillna(finished["epochs"]), known.fillna(np.inf)))
+    else:
+        span = (0.0, 1.0) if unit == "accuracy" else (-np.inf, np.inf)
+        estimate = Estimate.of_means([Mean.of(known.dropna())], span)
     return estimated(estimate, unit).removesuffix(" epochs"), interval_text(estimate.interval, unit)
 
 
 def _more(result: Result) -> list[str]:
-    """The interval, how many seeds, and the values of all of them."""
     if result.exact or not result.n:
         return ["exact"] if result.n else []
     seeds = "the authors' weights" if result.source == GIVEN else f"{result.n} seed{'s' if result.n != 1 else ''}"
@@ -159,14 +149,17 @@ def _more(result: Result) -> list[str]:
     return list(filter(None, (", ".join(filter(None, (spread_text(result), seeds))), single)))
 
 
-def _subscripts(text: str) -> Markup:
-    """``VS_t`` with its index below the line."""
-    return Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))
-
-
 def _strip(result: Result) -> dict[str, Any] | None:
+    """Places in [4, 116] of a line: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
     claim, estimate = result.claim, result.estimate
-    if estimate is None or result.votes or claim.lowest == claim.highest == estimate.value:
+    if estimate is None or result.votes or claim.span == (estimate.value, estimate.value):
         return None
     says = f"the paper {claim.text}, ours {estimate_text(result)} {spread_text(result)}"
-    return strip(claim.value, (claim.lowest, claim.highest), estimate) | {"says": says}
+    low, high = estimate.interval or (estimate.low, estimate.high)
+    ends = [end for end in (*claim.span, estimate.low, low, high) if np.isfinite(end)]
+    reach = max(abs(end - claim.value) for end in ends) * 1.25 or max(abs(claim.value), 1.0)
+    places = np.array([*claim.span, claim.value, estimate.low, low, high])
+    places = np.round(60 + 56 * np.clip((places - claim.value) / reach, -1, 1), 2)
+    left, right, published, ours, *interval = places.tolist()
+    bar = {"low": left, "width": max(round(right - left, 2), 1.0)}
+    return bar | {"paper": published, "ours": ours, "interval": interval, "says": says}

@@ -74,7 +74,7 @@ class Claim:
         if "task" not in self.runs:
             raise ValueError("expected measure.runs: a task")
         if isinstance(self.measure, EpochsTo) and not self.measure.planned:
-            planned = math.ceil(self.highest) if math.isfinite(self.highest) else 1
+            planned = math.ceil(self.span[1]) if math.isfinite(self.span[1]) else 1
             object.__setattr__(self, "measure", replace(self.measure, planned=planned))
 
     @property
@@ -84,14 +84,6 @@ class Claim:
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
         low, high = BOUNDS[self.bound] if self.bound else (0.0, 0.0)
         return self.value + low - margin, self.value + high + margin
-
-    @property
-    def lowest(self) -> float:
-        return self.span[0]
-
-    @property
-    def highest(self) -> float:
-        return self.span[1]
 
     @property
     def arms(self) -> list[tuple[float, Runs]]:
@@ -169,11 +161,7 @@ class Paper:
 
 @cache
 def load_paper(path: Path = PAPER) -> Paper:
-    """Read and check ``paper.yaml``.
-
-    Raises:
-        UserError: naming the claim and the key.
-    """
+    """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text())
     sections = raw.pop("sections")
     claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]

@@ -49,7 +49,6 @@ def keep(runs: Path, results: Path) -> list[str]:
 
 
 def _copy(folder: Path, target: Path, *names: str) -> None:
-    """Copy those of the files that are there."""
     for name in names:
         if (folder / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,25 +64,6 @@ def publish(results: Path) -> None:
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 
 
-def results_table(results: Path) -> str:
-    """The table of README: what has been measured of `HEADLINES`, from ``claims.csv``."""
-    claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
-    own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
-    shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
-    return (
-        f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:\n\n{_table(shown, SHOWN)}"
-    )
-
-
-def amnesic_table(results: Path) -> str:
-    """The table of ``docs/found/amnesic.md``: accuracy after erasure on the authors' weights, beside its controls."""
-    paths = sorted((results / "runs" / "probes").glob("amnesic-add-*/rows.csv"))
-    if not paths:
-        return "Not measured yet."
-    rows = pd.read_csv(paths[0]).query("site == 'dec.3'")
-    return _table(rows.replace({"method": "_", "concept": "_"}, " ", regex=True), AMNESIC)
-
-
 def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> str:
     """Markdown; fractions in percent."""
     texts = [[cell(f"{x:.1%}" if isinstance(x, float) else x) for x in row] for row in rows[[*columns]].values]
@@ -93,8 +73,16 @@ def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> str:
 def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
     """Every generated table: the file, the name of its markers, and the text that belongs between them."""
     root = results.resolve().parent
-    yield root / "README.md", "results", results_table(results)
-    yield root / "docs" / "found" / "amnesic.md", "amnesic", amnesic_table(results)
+    claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
+    own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
+    shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
+    counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
+    yield root / "README.md", "results", f"{counted}\n\n{_table(shown, SHOWN)}"
+    text = "Not measured yet."  # accuracy after erasure on the authors' weights, beside its controls
+    if paths := sorted((results / "runs" / "probes").glob("amnesic-add-*/rows.csv")):
+        rows = pd.read_csv(paths[0]).query("site == 'dec.3'")
+        text = _table(rows.replace({"method": "_", "concept": "_"}, " ", regex=True), AMNESIC)
+    yield root / "docs" / "found" / "amnesic.md", "amnesic", text
 
 
 def between(text: str, name: str) -> re.Match[str] | None:

@@ -9,8 +9,8 @@ import pandas as pd
 from ..plots.numbers import bare, estimated, interval_text, number
 from ..plots.sheet import seeds_note, tabulate
 from ..plots.style import TASKS
-from ..stats import EXACTLY
-from .claims import Result, tally, votes_share
+from ..stats import EXACTLY, clopper_pearson
+from .claims import Result, tally
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper
 
@@ -27,17 +27,13 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
         used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
         low, high = (estimate and estimate.interval) or (None, None)
         row: dict[str, Any] = {key: getattr(claim, key) for key in OF_CLAIM}
-        row |= {"paper": claim.value, "paper_says": claim.text, "lowest": claim.lowest, "highest": claim.highest}
+        row |= {"paper": claim.value, "paper_says": claim.text, "lowest": claim.span[0], "highest": claim.span[1]}
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
         row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
         row |= {"averaged_curve": result.averaged, "censored": result.censored, "unfinished": result.unfinished}
-        row |= {
-            "verdict": result.verdict,
-            "verdict_before": result.before,
-            "seeds_needed": result.seeds_needed,
-            "cause": result.cause,
-        }
+        row |= {"verdict": result.verdict, "verdict_before": result.before}
+        row |= {"seeds_needed": result.seeds_needed, "cause": result.cause}
         row |= {"erratum": claim.erratum, "measured_on": result.source if result.n else ""}
         row |= {"authors_weights": result.theirs}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS}
@@ -46,7 +42,7 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
 
 
 def replicas_table(found: Collection) -> pd.DataFrame:
-    """``runs.csv``: one row per seed, without the columns that only this package needs."""
+    """``runs.csv``: one row per seed."""
     return found.replicas.drop(columns=["kind", "key", "trajectory"])
 
 
@@ -90,8 +86,8 @@ def estimate_text(result: Result) -> str:
 def spread_text(result: Result) -> str:
     """The interval, or for votes the share of the published layer with its interval."""
     if result.votes:
-        hits, interval = votes_share(result)
-        share = interval_text(interval, "accuracy")
+        hits = result.votes.get(int(result.claim.value), 0)
+        share = interval_text(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
         return f"({hits} of {result.n} for {number(result.claim.value, result.claim.unit)}, {share}%)"
     if result.estimate is None or result.estimate.method == EXACTLY:
         return ""
@@ -117,25 +113,21 @@ def values_text(result: Result) -> str:
 
 def notes(result: Result) -> list[str]:
     """Whatever has to be said beside the numbers."""
-    claim, authors = result.claim, None if result.source == GIVEN else result.theirs
-    return [
-        *(["set-up"] if claim.kind == "setup" else []),
-        *([f"the same fact as {claim.same_as}, not counted"] if claim.same_as and claim.kind != "setup" else []),
-        *([f"by the rules before 2026-11-24: {result.before}"] if result.before != result.verdict else []),
-        *(["shares of seeds that learn are compared"] if len(result.modes) > 1 else []),
-        *(
-            [
-                f"the published layer is behind the best by {estimated(behind, 'correlation')} "
-                f"{interval_text(behind.interval, 'correlation')}"
-            ]
-            if (behind := result.behind)
-            else []
-        ),
-        *filter(None, [result.cause]),
-        *([] if result.averaged is None else [f"epoch {result.averaged} on the averaged curve"]),
-        *([] if authors is None else [f"{number(authors, claim.unit)} on the authors' weights"]),
-        *filter(None, [claim.erratum]),
+    claim, behind, unit = result.claim, result.behind, "correlation"
+    authors = None if result.source == GIVEN else result.theirs
+    said = [
+        "set-up" if claim.kind == "setup" else claim.same_as and f"the same fact as {claim.same_as}, not counted",
+        result.before != result.verdict and f"by the rules before 2026-11-24: {result.before}",
+        len(result.modes) > 1 and "shares of seeds that learn are compared",
+        behind
+        and f"the published layer is behind the best by {estimated(behind, unit)} "
+        f"{interval_text(behind.interval, unit)}",
+        result.cause,
+        result.averaged is not None and f"epoch {result.averaged} on the averaged curve",
+        authors is not None and f"{number(authors, claim.unit)} on the authors' weights",
+        claim.erratum,
     ]
+    return [str(text) for text in said if text]
 
 
 class Table(NamedTuple):
@@ -154,7 +146,7 @@ def probe_tables(found: Collection) -> list[Table]:
         for (source, experiment), part in ours_first.groupby(["source", "experiment"], sort=False):
             first, ours = part.iloc[0], source == OURS
             what = experiment_text(found, str(experiment)) if ours else str(first["split"])
-            title = ", ".join(filter(None, (_task(first), what)))
+            title = ", ".join(filter(None, (TASKS.get(first["task"], str(first["task"])).lower(), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
             note = seeds_note(part["replica"].nunique()) if ours else "exact" if source == EXACT else f"the {source}"
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
@@ -162,14 +154,10 @@ def probe_tables(found: Collection) -> list[Table]:
     return tables
 
 
-def _task(row: "pd.Series[Any]") -> str:
-    return TASKS.get(row["task"], str(row["task"])).lower()
-
-
 def experiment_text(found: Collection, key: str, task: bool = False) -> str:
     """``transformer, vs_v, 50 epochs``: what sets an experiment apart, without the defaults."""
     first = found.replicas[found.replicas["key"] == key].iloc[0]
-    words = [*([_task(first)] if task else []), first["model"]]
+    words = [*([TASKS.get(first["task"], str(first["task"])).lower()] if task else []), first["model"]]
     words += [first[key] for key, default in (("split", "random"), ("ablation", "none")) if first[key] != default]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     alike = found.replicas[(found.replicas["kind"] == first["kind"]) & (found.replicas["departs"] == first["departs"])]

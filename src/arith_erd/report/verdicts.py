@@ -31,9 +31,8 @@ class Modes(NamedTuple):
         """From the accuracy of each seed; `LEARNS` or more is learning."""
         learns = accuracies >= LEARNS
         right = float(accuracies[learns].mean()) if learns.any() else 1.0
-        return cls(
-            int(learns.sum()), len(learns), right, float(accuracies[~learns].mean()) if not learns.all() else 0.0
-        )
+        wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
+        return cls(int(learns.sum()), len(learns), right, wrong)
 
     def published(self, value: float) -> float:
         """The share of runs that learn for which the mean of all would be the published one."""

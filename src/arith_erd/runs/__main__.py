@@ -39,16 +39,10 @@ def main() -> None:
 
 
 def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """The runs that a glob names, or those inside a folder of runs; unknown values come last.
+    """The runs that a glob names, or those inside a folder of runs: `COLUMNS`; unknown values come last.
 
-    Args:
-        pattern: the glob, or the folder.
-        sort: one of `COLUMNS`, or ``accuracy``, as the table calls ``val_seq_acc``.
-        reverse: largest first.
-
-    Returns:
-        `COLUMNS`. The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a
-        damaged folder; ``replaced`` for the old run of ``overwrite=true``, beside the new one.
+    The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder;
+    ``replaced`` for the old run of ``overwrite=true``. Sorting by ``accuracy`` means ``val_seq_acc``.
 
     Raises:
         UserError: if there are none, or no such column.
@@ -105,7 +99,7 @@ def table(listed: pd.DataFrame) -> str:
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
             "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
             "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
-            "age": [age(x) for x in listed["age"]],
+            "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],
             "run": [printable(name) for name in listed["run"]],

@@ -37,22 +37,6 @@ from .epochs import NOTHING, Keep, Row, append_metrics, read_metrics, write_metr
 FINISHED = "finished"
 
 
-class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: a short file with aliases can expand to billions of values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-
-class PlainDumper(yaml.SafeDumper):
-    """The same for writing."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 class Run:
     """The files of one run. Nothing is written before `create`."""
 
@@ -118,7 +102,7 @@ class Run:
 
     @property
     def killed(self) -> bool:
-        """Whether the last attempt to train it was killed (SIGKILL, out of memory)."""
+        """Whether the last attempt to train it ended by SIGKILL, as when memory is short."""
         return (self.path / ".attempt").is_file() and not self.finished
 
     @contextmanager
@@ -132,10 +116,7 @@ class Run:
             mark.unlink(missing_ok=True)
 
     def skipped(self, keep: Keep = NOTHING) -> str:
-        """The line for a finished run that is not trained again.
-
-        It says so if other code trained the run, or if the run lacks weights that ``keep`` asks for.
-        """
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
         line = f"{self.path}: finished already, skipped"
         try:
             summary = self.summary()
@@ -145,7 +126,8 @@ class Run:
             return line
         now = commit()
         if then is not None and now is not None and then != now:
-            line += f"; trained at commit {_described(then)}, the code is now at {_described(now)}"
+            old, new = (printable(str(one)[:50]).replace("-dirty", " with changes") for one in (then, now))
+            line += f"; trained at commit {old}, the code is now at {new}"
         elif then is not None and str(now).endswith("-dirty"):
             line += "; cannot tell whether the code changed: both had uncommitted changes"
         if missing:
@@ -160,11 +142,7 @@ class Run:
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def set_aside(self) -> None:
-        """Rename the run, so that a new one can be trained in its place.
-
-        Raises:
-            UserError: if another process trains it.
-        """
+        """Rename the run, so that a new one can take its place; refused if another process trains it."""
         if self.path.exists():
             with lock.holding(self.path):
                 self.path.rename(self.replaced.path)
@@ -190,16 +168,12 @@ class Run:
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
             remove_partial_files(folder)
-        write_atomically(self.config_file, yaml.dump(resolved, Dumper=PlainDumper, sort_keys=False))
+        write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
     def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it; call it before anything is written there.
+        """Refuse a run directory with links or pipes in it, through which writing would reach elsewhere, or wait.
 
-        Writing would change a file elsewhere, or wait for ever. The run directory itself may be a link, and so may
-        what W&B keeps in ``wandb/``.
-
-        Raises:
-            UserError: naming the file.
+        The run directory itself may be a link, and so may what W&B keeps in ``wandb/``.
         """
         for folder, inside, files in os.walk(self.path):
             for name in (*inside, *files):
@@ -211,13 +185,9 @@ class Run:
                 inside.remove("wandb")
 
     def config(self) -> dict[str, Any]:
-        """The resolved configuration of the run, unchecked; `config.read.read_run` makes a job of it.
-
-        Raises:
-            UserError: if there is none, or it is not a YAML mapping.
-        """
+        """The resolved configuration, unchecked; a `UserError` if there is none."""
         try:
-            config = yaml.load(read_text(self.config_file, 2**18), PlainLoader)
+            config = yaml.safe_load(read_text(self.config_file, 2**18))
         except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
@@ -225,23 +195,17 @@ class Run:
         return config
 
     def metrics(self) -> list[Row]:
-        """The rows of ``metrics.csv``, oldest first; none before the first epoch has ended."""
+        """The rows of ``metrics.csv``, oldest first."""
         return read_metrics(self.metrics_file)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
-        """Replace ``metrics.csv``."""
         write_metrics(self.metrics_file, rows)
 
     def append_metrics(self, rows: Iterable[Row]) -> None:
-        """Add the rows of one epoch to ``metrics.csv``."""
         append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``.
-
-        Raises:
-            UserError: if there is none, or it is not a JSON object.
-        """
+        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object."""
         try:
             summary = json.loads(read_text(self.summary_file))
         except (OSError, ValueError, RecursionError) as error:
@@ -262,11 +226,6 @@ def matching(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
     found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
-
-
-def _described(commit: object) -> str:
-    """``4575d76 with changes``."""
-    return printable(str(commit)[:50]).replace("-dirty", " with changes")
 
 
 def _finite(value: Any) -> Any:

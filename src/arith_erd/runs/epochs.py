@@ -17,17 +17,8 @@ from typing import Any
 from ..errors import UserError, bad_value
 from ..system.files import naming, read_text, write_atomically
 
-METRICS = (
-    "epoch",
-    "seed",
-    "train_loss",
-    "train_token_acc",
-    "train_seq_acc",
-    "val_token_acc",
-    "val_seq_acc",
-    "seconds",
-)
 INTEGERS = ("epoch", "seed")
+METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
 
 Row = dict[str, Any]
 
@@ -83,17 +74,11 @@ class Keep:
     """
 
     rule: str
-    """``none``, ``all``, ``log`` or ``every``."""
     step: int = 1
-    """Of ``every``."""
 
     @classmethod
     def read(cls, key: str, value: object) -> "Keep":
-        """The rule that a text names.
-
-        Raises:
-            UserError: for any other text, naming the key.
-        """
+        """The rule that a text names; a `UserError` with the key for any other."""
         if value in ("none", "all", "log"):
             return cls(str(value))
         if isinstance(value, str) and (match := re.fullmatch(r"every:([1-9]\d{0,8})", value, re.ASCII)):

@@ -22,8 +22,8 @@ ADDED: dict[str, Any] = {
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Paths, the logger, the launcher, checkpointing, the device and compilation are left out. So are keys of `ADDED` at
-    their original values: runs made before those keys keep their names.
+    Paths, logger, launcher, checkpointing, device and compilation are left out, and keys of `ADDED` at their first
+    values: runs made before those keys keep their names.
     """
     return without_added(
         {
@@ -57,11 +57,7 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def require_name(key: str, value: object) -> str:
-    """Raise unless ``value`` can be part of a file's name, of a page and of a plot's title.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse, with the key, what cannot be part of a file's name, of a page and of a plot's title."""
     if not isinstance(value, str) or not re.fullmatch(NAME, value):
         raise bad_value(key, value, NAMES)
     return value

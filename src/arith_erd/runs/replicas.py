@@ -42,7 +42,6 @@ REPLICA = {  # columns that are always there, with their types
 }
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
-DEEPEST = 50  # folders below the one that is read
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
@@ -52,8 +51,7 @@ class Replicas:
 
     Attributes:
         table: one row per replica, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
-            ``key`` is the same for replicas that differ only in the seed, ``trajectory`` for those that differ only in
-            the length, too. The index is what ``replica`` means in the other tables.
+            ``key`` leaves out the seed, ``trajectory`` the length too; the index is ``replica`` in the other tables.
         metrics: ``replica`` and the columns of ``metrics.csv``.
         members: ``run, seed, replica``, also where another run contains the replica already.
         probes: folders with answers of probes: the path, the run, empty for those outside of runs, and a name.
@@ -68,18 +66,13 @@ class Replicas:
 
 
 def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
-    """Read every run under some folders.
-
-    Args:
-        roots: folders of run directories, at any depth, or run directories. Of a replica that is in several of them,
-            the one in the first folder counts.
-    """
+    """Every run under some folders, at any depth. Of a replica in several, the first folder counts."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []
     problems: dict[str, str] = {}
     for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
-        for path, is_run in _walk(root, problems):
+        for path, is_run in _walk(root):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:
                 continue
@@ -104,7 +97,7 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     return Replicas(table, _join_metrics(metrics, ids), members, probes, problems)
 
 
-def _walk(root: Path, problems: dict[str, str]) -> Iterator[tuple[Path, bool]]:
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
     """Run directories, and folders ``probes`` outside of any run directory."""
     for folder, names, files in os.walk(root):
         path = Path(folder)
@@ -116,13 +109,9 @@ def _walk(root: Path, problems: dict[str, str]) -> Iterator[tuple[Path, bool]]:
         if "probes" in names:
             names.remove("probes")
             yield path / "probes", False
-        if names and len(path.relative_to(root).parts) == DEEPEST:
-            problems[excerpt(str(path.relative_to(root)))] = f"folders more than {DEEPEST} deep are not read"
-            names.clear()
 
 
 def _join_metrics(metrics: Mapping[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
-    """The metric rows of the replicas that were kept, ``replica`` first."""
     kept = set(ids["run"])
     tables = [table.assign(run=name) for name, table in metrics.items() if name in kept and len(table)]
     if not tables:
@@ -132,11 +121,7 @@ def _join_metrics(metrics: Mapping[str, pd.DataFrame], ids: pd.DataFrame) -> pd.
 
 
 def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row], pd.DataFrame]:
-    """The replicas of one run, and its metrics. An unreadable summary is a problem, and the run unfinished.
-
-    Raises:
-        UserError: if the configuration or the metrics cannot be read.
-    """
+    """The replicas of one run, and its metrics. An unreadable summary is a problem, and the run unfinished."""
     config = run.config()
     try:
         seeds, facts = _of_the_configuration(config)
@@ -148,7 +133,12 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
     if run.has_summary:
         try:
             summary = run.summary()
-            found = {int(row["seed"]): _numbers(row) | _of_the_run(summary, len(seeds)) for row in summary["seeds"]}
+            texts = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+            of_run: Row = {key: None if value is None else excerpt(str(value)) for key, value in texts.items()}
+            of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
+            of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
+            of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+            found = {int(row["seed"]): _numbers(row) | of_run for row in summary["seeds"]}
             if set(found) != set(seeds):
                 raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
             if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
@@ -176,26 +166,13 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
     return parse_seeds(given["seed"]), facts | {"trajectory": _hash(who)}
 
 
-def _of_the_run(summary: Mapping[str, Any], replicas: int) -> Row:
-    """Values of a summary that all its replicas share; minutes are per replica of a run that trained them together."""
-    about = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
-    return {
-        "params": float(summary["params"]),
-        "train_flops": float(summary["train_flops"]),
-        "train_tokens": summary["train_flops"] / (6 * summary["params"]),
-        "minutes": summary["wall_seconds"] / 60 / replicas,
-        **{key: None if value is None else excerpt(str(value)) for key, value in about.items()},
-    }
-
-
 def _numbers(row: Row) -> Row:
     """The numbers of one seed; null means not known, and text where a number belongs is refused."""
     if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
         raise ValueError("a value of a seed is neither text nor number")
     row = {excerpt(key): value for key, value in row.items() if key not in RESERVED}
     row = {key: excerpt(value) if isinstance(value, str) else value for key, value in row.items()}
-    known = [key for key in NUMBERS if key in row]
-    return row | {key: math.nan if row[key] is None else float(row[key]) for key in known}
+    return row | {key: math.nan if row[key] is None else float(row[key]) for key in NUMBERS if key in row}
 
 
 def _metrics(run: Run) -> pd.DataFrame:

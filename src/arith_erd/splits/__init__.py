@@ -1,7 +1,7 @@
-"""The splits: which examples are held out for validation. The files in ``conf/split/`` name them in ``_target_``.
+"""The splits. The files in ``conf/split/`` name them in ``_target_``.
 
 A split is a function of the examples only: ``split(examples) -> (N,) bool``, True where held out. A new split needs a
-file here and one in ``conf/split/``, and no line in this file: the imports below are for Python users.
+file here and one in ``conf/split/``, and no line in this file. Those of the paper are in its sections 3.2 and 4.4.
 """
 
 from typing import Protocol, runtime_checkable
@@ -9,10 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ..bits import to_bits
+from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples
-from .random import RandomSplit
-from .vs_t import TokenSplit
-from .vs_v import ValueSplit
 
 
 @runtime_checkable
@@ -29,4 +28,61 @@ class Split(Protocol):
     def __call__(self, examples: Examples, /) -> npt.NDArray[np.bool_]: ...
 
 
-__all__ = ["RandomSplit", "Split", "TokenSplit", "ValueSplit"]
+class RandomSplit:
+    """Hold out a random ``fraction`` of the table.
+
+    Args:
+        fraction: of the examples, strictly between 0 and 1. Each side keeps at least one example.
+        seed: of the split. All replicas of an experiment share it.
+    """
+
+    def __init__(self, fraction: float = 0.25, seed: int = 0) -> None:
+        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
+            raise bad_value("split.fraction", fraction, "a number between 0 and 1, both excluded")
+        require_integer("split.seed", seed, 0)
+        self.fraction = fraction
+        self.seed = seed
+
+    def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        held_out = min(max(round(len(examples) * self.fraction), 1), len(examples) - 1)
+        mask = np.zeros(len(examples), dtype=bool)
+        mask[np.random.default_rng(self.seed).permutation(len(examples))[:held_out]] = True
+        return mask
+
+
+class TokenSplit:
+    """Hold out the quarter of the table nearest to a centroid in Hamming distance between prompts.
+
+    The bits of the centroid alternate through ``a``, ``b`` and any further operands. They start with 1, least
+    significant bit first: at seven bits ``1010101 + 0101010``, that is 85 + 42. The paper does not say how ties are
+    broken: 3473 pairs lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. The authors'
+    code takes them in lexicographic order of the prompt with reversed bits. So does this class, whatever bit order the
+    model sees.
+
+    Raises:
+        UserError: for examples in another base than 2, which have no bits.
+    """
+
+    def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        if examples.base != 2:
+            raise UserError(f"task.base={examples.base}: split=vs_t needs bits; expected task.base=2")
+        operand_bits = to_bits(examples.operands, examples.bits).reshape(len(examples), -1)  # (N, k * bits)
+        centroid = (np.arange(operand_bits.shape[1]) + 1) % 2
+        distance = (operand_bits != centroid).sum(axis=1)
+        keys = (*operand_bits.T[::-1], distance)  # np.lexsort: the last key decides first
+        mask = np.zeros(len(examples), dtype=bool)
+        mask[np.lexsort(keys)[: len(examples) // 4]] = True
+        return mask
+
+
+class ValueSplit:
+    """Hold out the examples whose operands all lie in the middle half of their range.
+
+    For two operands that is the central square of the (A, B) plane, a quarter of the table: at seven bits
+    ``32 <= A, B < 96``. For k operands it is 1 / 2^k of the table.
+    """
+
+    def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        low, high = examples.limit // 4, 3 * examples.limit // 4
+        inside = (low <= examples.operands) & (examples.operands < high)  # (N, k)
+        return np.logical_and.reduce(inside, axis=1)

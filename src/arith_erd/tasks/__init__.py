@@ -1,7 +1,6 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
-from .add import Add
-from .add3 import Add3
+from .add import Add, Add3
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput

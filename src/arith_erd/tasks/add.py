@@ -1,4 +1,4 @@
-"""Addition (paper, section 3.1)."""
+"""Addition of two numbers (paper, section 3.1), and of three."""
 
 from collections.abc import Callable
 
@@ -81,3 +81,14 @@ def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
     if digit_sum == "xor":
         return lambda xor, carry: bits.from_digits((xor + carry) % base, base)
     return lambda digit_sum, carry: bits.from_digits((digit_sum + carry) % base, base)
+
+
+class Add3(Add):
+    """``a + b + c``, where a carry can be 0, 1 or 2.
+
+    ``3 + 5 + 7 = 15`` at three bits: prompt ``110+101+111``, completion ``11110`` in the five bits that ``7 + 7 + 7``
+    takes, carries out of bits 0, 1, 2: ``1 1 1``. For ``7 + 7 + 7 = 21`` they are ``1 2 2``.
+    """
+
+    name = "add3"
+    operands = 3

@@ -1,6 +1,7 @@
 """Multiplication (paper, section 3.1)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +34,9 @@ class Mul(Task):
         Column t adds up a_i * b_j over i + j = t, and what the columns below carry into it; its remainder is digit t of
         the product. For ``3 x 5`` at three bits: ``1 1 1 1 0 0``; for ``7 x 7``: ``1 2 4 4 3 1``.
         """
-        digits_a, digits_b = (bits.to_digits(np.asarray(x), self.bits, self.base) for x in (a, b))
-        sums = np.zeros((len(digits_a), self.width), dtype=np.int64)
-        for i in range(self.bits):
-            sums[:, i : i + self.bits] += digits_a[:, i, None] * digits_b
-        for t in range(1, self.width):
-            sums[:, t] += sums[:, t - 1] // self.base
-        return sums
+        steps: dict[str, Callable[..., Any]] = self.variables()
+        columns = steps["column_sum"](np.stack([a, b], axis=1))
+        return columns + steps["carry"](columns)
 
     def regressable(self) -> dict[str, Callable[..., Array]]:
         return super().regressable() | {"column_sums": self.column_sums}

@@ -76,12 +76,7 @@ class Task(ABC):
     operands: ClassVar[int] = 2
 
     def __init__(
-        self,
-        bits: int = 7,
-        prompt_order: Order = "reverse",
-        completion_order: Order = "reverse",
-        *,
-        base: int = 2,
+        self, bits: int = 7, prompt_order: Order = "reverse", completion_order: Order = "reverse", *, base: int = 2
     ) -> None:
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))

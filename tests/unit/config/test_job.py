@@ -26,13 +26,6 @@ def begin(job):
     job.run.checkpoint.touch()
 
 
-def test_job_with_other_seeds_is_the_one_composed_with_them():
-    job = compose("train", ["task=mul", "seed=0-4"])
-    other, composed = job.with_seeds((7,)), compose("train", ["task=mul", "seed=7"])
-    assert other.run.path == composed.run.path != job.run.path
-    assert other.resolved | {"seed": 7} == composed.resolved
-
-
 def test_probe_trains_nothing():
     assert compose("probe", ["probe=dataset"]).runs() == []
 

@@ -37,7 +37,7 @@ def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None
     assert sorted(found.replicas["seed"]) == [*range(5)]
     seed = found.replicas[found.replicas["seed"] == 0]
     assert seed["run"].tolist() == [finished.name]
-    assert len(found.unfinished) == 4
+    assert (~found.replicas["finished"]).sum() == 4
 
 
 def test_longer_run_of_the_same_replica_is_another_configuration_of_one_trajectory(synthetic) -> None:
