@@ -21,7 +21,6 @@ from tests.browser import CHROMIUM, Browser
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
 READY = "document.body?.dataset.ready === 'true'"
-CASES = 100  # of each intervention, in each network
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +112,11 @@ def in_python(measured: Measured, action: str, prompt: torch.Tensor, source: lis
     return []
 
 
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("kind", ["invert", "exchange", "off", "encoder", "tokens", "steer"])
 def test_interventions_equal_those_in_python(
-    kind: str, index: int, browser: Browser, trained: str, networks: list[Measured]
+    kind: str, index: int, count: int, browser: Browser, trained: str, networks: list[Measured]
 ) -> None:
     measured = networks[index]
     task = measured.model.task
@@ -129,7 +129,7 @@ def test_interventions_equal_those_in_python(
             "other": rng.integers(0, 128, 2).tolist(),
             "do": random_action(measured, kind, rng),
         }
-        for _ in range(CASES)
+        for _ in range(count)
     ]
     browser.open(trained, READY)
     browser(f"load({index}).then(() => true)")
