@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .hook_point import HookPoint
+from .network import HookPoint
 
 
 def batch_innermost(x: Tensor) -> bool:
@@ -54,10 +54,7 @@ def attend(
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
     cores, `Tensor.softmax` 2.0 ms. Fused attention kernels have no batching rule for `vmap`.
 
-    Args:
-        future: (T, S) bool, True where a query must not look.
-        dropout: applied to the attention weights.
-        pattern: hook point for the weights (B, nh, T, S), each row of which sums to 1.
+    ``future`` (T, S) is True where a query must not look; ``pattern`` is hooked to the weights (B, nh, T, S).
     """
     watched = pattern is not None and pattern.watched
     if batch_innermost(q) and not watched:
@@ -129,7 +126,6 @@ class Heads(nn.Module):
         return total if out.bias is None else total + out.bias
 
     def sites(self, name: str) -> dict[str, nn.Module]:
-        """``{name}.pattern``, ``{name}.z`` and ``{name}.result``."""
         return {f"{name}.pattern": self.pattern, f"{name}.z": self.z, f"{name}.result": self.result}
 
 

@@ -1,14 +1,6 @@
 """The authors' trained models: their state dict, under their names, as our `Transformer`.
 
-Their names and ours, for one example of each kind::
-
-    encoder_embedding.weight                prompt_embedding.weight
-    decoder_embedding.weight                answer_embedding.weight
-    decoder_layers.0.cross_attn.W_q.weight  decoder.0.cross_attention.sublayer.query.weight
-    decoder_layers.0.feed_forward.fc1.bias  decoder.0.feed_forward.sublayer.expand.bias
-    decoder_layers.0.norm3.bias             decoder.0.feed_forward.norm.bias
-    fc.weight                               head.weight
-
+``decoder_layers.0.cross_attn.W_q.weight`` is our ``decoder.0.cross_attention.sublayer.query.weight``.
 Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the buffers' shapes
 are used: they show the lengths of prompt and answer that a model was made for.
 """

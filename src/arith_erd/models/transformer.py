@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from ..bits import VOCAB_SIZE
 from .attention import MultiHeadAttention
 from .dropout import Dropout
-from .hook_point import HookPoint
-from .network import Network
+from .network import HookPoint, Network
 
 
 class SinusoidalPositions(nn.Module):
@@ -46,7 +45,6 @@ class FeedForward(nn.Module):
         return self.contract(self.post(self.expand(x).relu()))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The hidden units before and after the ReLU, and the output."""
         return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
@@ -83,7 +81,6 @@ class EncoderLayer(nn.Module):
         return self.feed_forward(self.self_attention(x, x))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The places inside, in the order in which they are computed, and the output."""
         return {
             **self.self_attention.sites(layer),
             f"{layer}.resid_mid": self.self_attention,
@@ -106,7 +103,6 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(self.cross_attention(x, memory))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The places inside, in the order in which they are computed, and the output."""
         return {
             **self.self_attention.sites(layer),
             f"{layer}.resid_mid": self.self_attention,
@@ -118,19 +114,15 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(Network):
-    """Encoder-decoder Transformer over a vocabulary of V tokens.
+    """Encoder-decoder Transformer over V tokens.
 
     Args:
-        prompt_length: tokens of a prompt, P.
-        answer_length: tokens of an answer, m.
-        d_model: channels C; the feed-forward layers have four times as many inside.
-        num_heads: attention heads; must divide ``d_model``.
-        num_layers: layers of the encoder, and of the decoder.
-        dropout: probability.
+        prompt_length, answer_length: tokens, P and m.
+        d_model: channels C, a multiple of ``num_heads``.
+        num_layers: of the encoder, and of the decoder.
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
-        vocab_size: tokens, V; the paper's five by default.
     """
 
     future: Tensor  # (m, m) bool

@@ -2,7 +2,6 @@
 
 import stat
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,6 @@ def load_tensors(path: Path) -> Any:
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
     _require_regular(path)
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
-                raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 
@@ -48,11 +43,8 @@ def _require_regular(path: Path) -> None:
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
     """The tensors of a state dict by name, from a safetensors file or one that PyTorch saved. No code in it is run.
 
-    Args:
-        expected: what the file should be, for the message.
-
     Raises:
-        UserError: if it cannot be read, is damaged, or holds anything but tensors by name.
+        UserError: if it cannot be read, is damaged, or is not what was ``expected``.
     """
     try:
         _require_regular(path)
@@ -73,12 +65,8 @@ def checked_state(
 ) -> dict[str, Tensor]:
     """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
 
-    Args:
-        source: where the tensors come from, for the message.
-        wanted: where the expected network is defined, for the message.
-
     Raises:
-        UserError: naming those that do not fit.
+        UserError: naming those of ``source`` that do not fit the network that ``wanted`` defines.
     """
     own = {name: tuple(shape) for name, shape in shapes.items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}

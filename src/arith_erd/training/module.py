@@ -65,11 +65,9 @@ class LitPack(L.LightningModule):
     The loss is the sum of the replicas' losses, an ordinary scalar; no gradient crosses from one replica to another.
 
     Args:
-        pack: the replicas.
         optimizer: makes an optimizer of parameter groups, ``functools.partial(torch.optim.Adam, lr=1e-4)``.
         gradient_clip: largest norm of one replica's gradient, or None.
-        schedule: makes what changes the optimizer's rate; None for a constant rate.
-        interval: after each of what the rate changes, ``step`` or ``epoch``.
+        schedule: makes what changes the optimizer's rate after each ``interval``; None for a constant rate.
     """
 
     loss_sum: Tensor  # (R,), over the examples that this epoch has seen

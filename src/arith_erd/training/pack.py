@@ -20,8 +20,7 @@ from ..interp.sites import owned
 from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
-from ..models.hook_point import position_axis
-from ..models.network import Network
+from ..models.network import Network, position_axis
 from ..models.weights import initialise
 from ..seeds import Stream, derive
 from .compiling import compiles_layers, options, regions
@@ -31,11 +30,7 @@ Keys = tuple[Tensor, ...]
 
 
 def require_site(network: Network, site: str) -> None:
-    """Raise unless a network has a site.
-
-    Raises:
-        UserError: listing those that it has.
-    """
+    """Raise a `UserError` unless a network has a site; it lists those that there are."""
     known = list(network.sites())
     if site not in known:
         raise bad_value("model.loss.site", site, " or ".join(known))
@@ -128,32 +123,16 @@ class Pack(nn.Module):
             self._train = torch.compile(self._train, dynamic=False, options=chosen)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
-        """Logits of every replica.
+        """Prompt (R, B, P) and answer_in (R, B, m), or (B, ..) for all replicas alike -> logits (R, B, m, V).
 
-        Args:
-            prompt: (R, B, P), or (B, P) for all replicas alike.
-            answer_in: (R, B, m) or (B, m), likewise.
-            step: the optimiser step whose dropout masks apply; None evaluates without dropout.
-
-        Returns:
-            (R, B, m, V).
+        Dropout masks are those of an optimiser ``step``; None evaluates without dropout.
         """
         self._begin(training=step is not None)
         keys = self._keys(step or 0)
         return self._evaluate(self._stacks(), keys, prompt, answer_in)[0]
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
-        """The loss of every replica under teacher forcing, for one optimiser step.
-
-        Args:
-            prompt: (R, B, P).
-            completion: (R, B, m).
-            step: the optimiser step whose dropout masks apply.
-            targets: (R, B, k), if the loss has any.
-
-        Returns:
-            (R,).
-        """
+        """The losses (R,) of an optimiser step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
         self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
@@ -162,14 +141,9 @@ class Pack(nn.Module):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
     def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The arguments of the loss at the first step, with nothing compiled and all replicas at once, on any device.
+        """Logits and activation, as `_replicas`, at the first step; nothing compiled and all replicas at once.
 
-        Args:
-            prompt: (R, B, P).
-            completion: (R, B, m).
-
-        Returns:
-            The logits, (R, B, m, V); and the activation that the loss reads, (R, B, T, F) or None.
+        Prompt is (R, B, P), completion (R, B, m).
         """
         (skeleton,) = self._skeleton
         skeleton.train()

@@ -16,10 +16,7 @@ from .stream import CHANNELS, Stream
 
 @dataclass(frozen=True)
 class Program:
-    """Steps of the encoder and of the decoder, after the embeddings have been read.
-
-    The decoder must leave the answer in its feature ``answer``.
-    """
+    """Steps after the embeddings have been read; the decoder must leave the answer in its feature ``answer``."""
 
     encoder: list[Step]
     decoder: list[Step]
