@@ -81,12 +81,10 @@ class EncoderLayer(nn.Module):
         return self.feed_forward(self.self_attention(x, x))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        return {
-            **self.self_attention.sites(layer),
-            f"{layer}.resid_mid": self.self_attention,
-            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
-            layer: self,
-        }
+        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
+        return (
+            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
+        )
 
 
 class DecoderLayer(nn.Module):
@@ -103,14 +101,11 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(self.cross_attention(x, memory))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        return {
-            **self.self_attention.sites(layer),
-            f"{layer}.resid_mid": self.self_attention,
-            **self.cross_attention.sites(layer, "cross_attn"),
-            f"{layer}.resid_mid_cross": self.cross_attention,
-            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
-            layer: self,
-        }
+        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
+        named |= self.cross_attention.sites(layer, "cross_attn") | {f"{layer}.resid_mid_cross": self.cross_attention}
+        return (
+            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
+        )
 
 
 class Transformer(Network):
@@ -171,14 +166,12 @@ class Transformer(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""
-        named: dict[str, nn.Module] = {"enc.embed": self.prompt_embedding}
-        before: nn.Module = self.prompt_dropout
-        for i, layer in enumerate(self.encoder, 1):
-            named |= {f"enc.{i}.resid_pre": before} | layer.sites(f"enc.{i}")  # type: ignore[operator]
-            before = layer
-        named["dec.embed"] = self.answer_embedding
-        before = self.answer_dropout
-        for i, layer in enumerate(self.decoder, 1):
-            named |= {f"dec.{i}.resid_pre": before} | layer.sites(f"dec.{i}")  # type: ignore[operator]
-            before = layer
+        named: dict[str, nn.Module] = {}
+        for stack, embedding, before, layers in (
+            ("enc", self.prompt_embedding, self.prompt_dropout, self.encoder),
+            ("dec", self.answer_embedding, self.answer_dropout, self.decoder),
+        ):
+            named[f"{stack}.embed"] = embedding
+            for i, (layer, under) in enumerate(zip(layers, [before, *layers], strict=False), 1):
+                named |= {f"{stack}.{i}.resid_pre": under} | layer.sites(f"{stack}.{i}")  # type: ignore[operator]
         return named | {"logits": self.head}

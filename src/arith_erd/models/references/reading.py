@@ -22,12 +22,7 @@ POSITION_SCALE = 2.0
 
 
 class Embedding:
-    """The embedding table of one stack.
-
-    Args:
-        positions: the fixed table (T, C) that the network adds.
-        rng: draws all components that do not matter for reading.
-    """
+    """The embedding table of one stack, for the fixed positions (T, C) that the network adds."""
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
         length = len(positions)
