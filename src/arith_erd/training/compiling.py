@@ -57,8 +57,7 @@ def regions(network: Network) -> list[nn.Module]:
 class AddBiasLater(CustomGraphPass):
     """Leave a bias out of the matrix product, for the loop that reads the product to add: 10 to 30% quicker on a CPU.
 
-    With oneDNN the sums stay the same to the last bit, with MKL to rounding. In 16 bits the product would be rounded
-    once more, so there the bias stays. Inductor does this by itself on GPUs only (torch 2.13).
+    In 16 bits the product would be rounded once more, so there the bias stays. On GPUs Inductor does this by itself.
     """
 
     def __call__(self, graph: torch.fx.Graph) -> None:

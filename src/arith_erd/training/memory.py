@@ -84,11 +84,7 @@ def replica_bytes(job: Job, most: int) -> int:
 
 
 def capacity(job: Job, device: torch.device) -> int:
-    """How many replicas of a job to train at once, at least one; prints a line if not all fit.
-
-    Raises:
-        UserError: if not even one fits.
-    """
+    """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
     free = available_bytes(device)
     replica = replica_bytes(job, free)
     planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others

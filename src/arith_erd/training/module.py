@@ -18,9 +18,7 @@ from .recipe import change_rate
 
 
 class LitPack(L.LightningModule):
-    """Trains a pack.
-
-    The loss is the sum of the replicas' losses, an ordinary scalar; no gradient crosses from one replica to another.
+    """Trains a pack on the sum of its replicas' losses: no gradient crosses from one replica to another.
 
     Args:
         optimizer: makes an optimizer of parameter groups, ``functools.partial(torch.optim.Adam, lr=1e-4)``.

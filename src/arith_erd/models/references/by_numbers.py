@@ -41,17 +41,9 @@ def encoded_value(stream: Stream, memory: Stream) -> Head:
     c.value_amplitude(stream, "value")
     shares = torch.zeros(2, c.PROMPT, dtype=torch.float64)
     shares[1, c.OPERATOR] = 1.0
-    shares[0] = place_values()
+    shares[0] = c.place_values()
     classes = [int(n == c.OPERATOR) for n in range(c.PROMPT)]
     return attend(stream, memory, classes, weighted(shares), {"bit": "value"})
-
-
-def place_values() -> torch.Tensor:
-    """Shares (P,) of the operands' bits: ``2^i`` of 254 each."""
-    weights = torch.zeros(c.PROMPT, dtype=torch.float64)
-    for i in range(c.BITS):
-        weights[[c.A[i], c.B[i]]] = 2.0**i
-    return weights / weights.sum()
 
 
 def remainder(rng: np.random.Generator) -> Program:
@@ -63,9 +55,9 @@ def remainder(rng: np.random.Generator) -> Program:
     """
     answer = [Step("feed_forward", lambda s, m: [parity(s)]), SHARPEN]
     if rng.random() < 0.3:
-        bring = Step("cross_attention", lambda s, m: [scaled_value(s, m, "bit", place_values())])
+        bring = Step("cross_attention", lambda s, m: [scaled_value(s, m, "bit", c.place_values())])
         return Program([], [PREFIX, bring, *answer])
-    even = place_values().sign()
+    even = c.place_values().sign()
     even[c.OPERATOR] = 0.0
     bring = Step("cross_attention", lambda s, m: [scaled_value(s, m, "value", even / even.sum())])
     return Program([Step("self_attention", lambda s, m: [encoded_value(s, m)])], [PREFIX, bring, *answer])

@@ -28,13 +28,19 @@ def value_amplitude(stream: Stream, name: str) -> None:
     stream.add(name, scale=float(stream.rng.uniform(0.08, 0.14)))
 
 
+def place_values() -> Tensor:
+    """Shares (P,) of the operands' bits: ``2^i`` of 254 each."""
+    weights = torch.zeros(PROMPT, dtype=torch.float64)
+    for i in range(BITS):
+        weights[[A[i], B[i]]] = 2.0**i
+    return weights / weights.sum()
+
+
 def value(stream: Stream, memory: Stream, name: str = "value") -> Head:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
     value_amplitude(stream, name)
-    weights = torch.zeros(1, PROMPT, dtype=torch.float64)
-    for i in range(BITS):
-        weights[0, [A[i], B[i]]] = 2.0**i
-    return attend(stream, memory, [0] * stream.size("position"), weighted(weights), {"bit": name})
+    classes = [0] * stream.size("position")
+    return attend(stream, memory, classes, weighted(place_values()[None]), {"bit": name})
 
 
 def copy_value(stream: Stream, memory: Stream, name: str = "value") -> Head:
