@@ -19,14 +19,10 @@ MAX_SEEDS = 4096
 class Stream(StrEnum):
     """The random streams of a run; the values are hashed, so renaming one changes every run."""
 
-    WEIGHTS = "weights"
-    """Initial weights: `models.weights.initialise`."""
-    BATCHES = "batches"
-    """The order of the examples, indexed by epoch: `training.data.TrainBatches.order`."""
-    DROPOUT = "dropout"
-    """The replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it with step, site, element."""
-    REFERENCE = "reference"
-    """The variant of a network written by hand, followed by its name: `models.references.reference`."""
+    WEIGHTS = "weights"  # initial: `models.weights.initialise`
+    BATCHES = "batches"  # the order of the examples, indexed by epoch: `training.data.TrainBatches.order`
+    DROPOUT = "dropout"  # the replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it
+    REFERENCE = "reference"  # followed by the name of a network written by hand: `models.references.reference`
 
 
 def parse_seeds(spec: object) -> tuple[int, ...]:
@@ -38,8 +34,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     ((3,), (0, 1, 2))
 
     Raises:
-        UserError: if the text is not a list of ranges, runs backwards, is negative, names a seed twice, or
-            names more than 4096.
+        UserError: if they are no list of ranges upwards, or name a seed twice, or more than 4096.
     """
     parts = spec if isinstance(spec, (list, tuple)) else str(spec).split(",")
     seeds: list[int] = []

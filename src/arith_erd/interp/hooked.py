@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from ..bits import Array
 from ..errors import UserError
 from ..models.decoding import greedy, shift_right
-from ..models.hook_point import position_axis
-from ..models.network import Network
+from ..models.network import Network, position_axis
 from ..splits import Split
 from ..tasks import Examples, Task
 from .interventions import Intervention, Rows

@@ -1,7 +1,6 @@
 """Sweeps, as a sweeper of Hydra: all jobs are checked before the first starts, and a table at the end sums up.
 
-Hydra's own sweeper stops at a failed job, writes ``multirun.yaml`` into a folder, and is private to Hydra. This one
-writes nothing, and works with any launcher. The status of a job is read from its run directories.
+Hydra's own stops at a failed job and writes ``multirun.yaml``. This one reads the status of a job from its runs.
 """
 
 import io

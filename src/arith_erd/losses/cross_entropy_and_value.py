@@ -23,9 +23,7 @@ class CrossEntropyAndValue(CrossEntropy):
 
     Args:
         site: an entry of ``network.sites()``, such as ``dec.1``.
-        target: one of ``task.regressable()``: ``value``, ``carries``, ``column_sums``, ....
-        weight: of the squared error. Each column of the target is scaled to mean 0 and variance 1.
-        label_smoothing: of the cross-entropy.
+        target: one of ``task.regressable()``, each column scaled to mean 0 and variance 1; ``weight``: of its error.
     """
 
     def __init__(self, site: str, target: str = "value", weight: float = 1.0, label_smoothing: float = 0.0) -> None:

@@ -6,15 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .hook_point import HookPoint
+from .network import HookPoint
 
 
 def batch_innermost(x: Tensor) -> bool:
     """Whether attention keeps examples side by side in memory: where it is compiled for a CPU.
 
-    A product of 15 x 8 with 8 x 15 is too small for any library. Written as sums of products over neighbouring
-    examples it is a loop that the compiler vectorises: a layer takes 0.8 of the time. An eager sum of products would
-    keep every product, and a GPU has kernels for batches of small matrices.
+    Small products, written as sums over neighbouring examples, are a loop that the compiler vectorises.
     """
     return torch.compiler.is_compiling() and x.device.type == "cpu"
 
@@ -42,22 +40,15 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    future: Tensor | None = None,
-    dropout: Dropout | None = None,
-    pattern: HookPoint | None = None,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, future: Tensor | None = None, dropout: Dropout | None = None, pattern: HookPoint
+    | None = None,
+) -> Tensor:  # fmt: skip
     """Scaled dot-product attention: q (B, nh, T, hs), k and v (B, nh, S, hs) -> (B, nh, T, hs).
 
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
     cores, `Tensor.softmax` 2.0 ms. Fused attention kernels have no batching rule for `vmap`.
 
-    Args:
-        future: (T, S) bool, True where a query must not look.
-        dropout: applied to the attention weights.
-        pattern: hook point for the weights (B, nh, T, S), each row of which sums to 1.
+    ``future`` (T, S) is True where a query must not look; ``pattern`` is hooked to the weights (B, nh, T, S).
     """
     watched = pattern is not None and pattern.watched
     if batch_innermost(q) and not watched:
@@ -111,14 +102,9 @@ class Heads(nn.Module):
         self.result = HookPoint()
 
     def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        out: nn.Linear,
-        future: Tensor | None = None,
-        dropout: Dropout | None = None,
-    ) -> Tensor:
+        self, q: Tensor, k: Tensor, v: Tensor, out: nn.Linear, future: Tensor | None = None, dropout: Dropout | None =
+        None,
+    ) -> Tensor:  # fmt: skip
         """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
         z = attend(q, k, v, future, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)
@@ -129,7 +115,6 @@ class Heads(nn.Module):
         return total if out.bias is None else total + out.bias
 
     def sites(self, name: str) -> dict[str, nn.Module]:
-        """``{name}.pattern``, ``{name}.z`` and ``{name}.result``."""
         return {f"{name}.pattern": self.pattern, f"{name}.z": self.z, f"{name}.result": self.result}
 
 

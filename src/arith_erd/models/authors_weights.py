@@ -1,14 +1,6 @@
 """The authors' trained models: their state dict, under their names, as our `Transformer`.
 
-Their names and ours, for one example of each kind::
-
-    encoder_embedding.weight                prompt_embedding.weight
-    decoder_embedding.weight                answer_embedding.weight
-    decoder_layers.0.cross_attn.W_q.weight  decoder.0.cross_attention.sublayer.query.weight
-    decoder_layers.0.feed_forward.fc1.bias  decoder.0.feed_forward.sublayer.expand.bias
-    decoder_layers.0.norm3.bias             decoder.0.feed_forward.norm.bias
-    fc.weight                               head.weight
-
+``decoder_layers.0.cross_attn.W_q.weight`` is our ``decoder.0.cross_attention.sublayer.query.weight``.
 Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the buffers' shapes
 are used: they show the lengths of prompt and answer that a model was made for.
 """
@@ -59,18 +51,13 @@ def _width(state: dict[str, Tensor]) -> int:
     """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
     widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
     [(width, _)] = widths.most_common(1) or [(0, 0)]
-    return (
-        width if width and width % NUM_HEADS == 0 else 64
-    )  # the paper's width, so that the error lists what is missing
+    return width if width and width % NUM_HEADS == 0 else 64  # the paper's, so that the error lists what is missing
 
 
 def load_official(path: str | Path, task: Task) -> Transformer:
     """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
-    Args:
-        path: their state dict, read as tensors only, so that no code in it can run.
-        task: its task. Only the lengths of prompt and answer can be checked, so addition and random
-            output are indistinguishable.
+    Of the task only the lengths of prompt and answer can be checked. No code in the file is run.
 
     Raises:
         UserError: if the file is not such a state dict; lists every missing, foreign or misshapen key.

@@ -14,8 +14,7 @@ from torch.nn import functional as F
 from ..bits import VOCAB_SIZE
 from .attention import Heads, project_in, require_heads, split_heads
 from .dropout import Dropout
-from .hook_point import HookPoint
-from .network import Network
+from .network import HookPoint, Network
 
 
 class CausalSelfAttention(nn.Module):
@@ -30,13 +29,7 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
-        """Updates (B, L, C) of the last L positions.
-
-        Args:
-            x: embeddings (B, T, C).
-            future: (T, T) bool, True where a position must not attend.
-            last: L. All positions give keys and values; only the last L give queries.
-        """
+        """x (B, T, C), future (T, T) as in `attend` -> updates (B, L, C) of the last L positions."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         q = q[..., -last:, :]  # (B, nh, L, hs)
@@ -44,7 +37,6 @@ class CausalSelfAttention(nn.Module):
         return update
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The pattern, the heads and the output."""
         return self.heads.sites(f"{layer}.attn") | {f"{layer}.attn_out": self}
 
 
@@ -61,7 +53,6 @@ class MLP(nn.Module):
         return self.out(self.post(F.gelu(self.expand(x))))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The hidden units before and after the GELU, and the output."""
         return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
@@ -75,13 +66,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *mask: Tensor, last: int | None = None) -> Tensor:
-        """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all.
-
-        Args:
-            x: embeddings.
-            mask: of the attention.
-            last: L, passed on to the attention.
-        """
+        """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all."""
         if last is None:
             return x + self.dropout(self.sublayer(self.norm(x), *mask))
         return x[..., -last:, :] + self.dropout(self.sublayer(self.norm(x), *mask, last=last))
@@ -102,7 +87,6 @@ class Block(nn.Module):
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The places inside, in the order in which they are computed, and the output."""
         named: dict[str, nn.Module] = {}
         if self.attention is not None:
             named |= self.attention.sublayer.sites(layer) | {f"{layer}.resid_mid": self.attention}
@@ -112,34 +96,21 @@ class Block(nn.Module):
 
 
 class NanoGPT(Network):
-    """Decoder-only Transformer over a vocabulary of V tokens, with the two arguments of an encoder-decoder.
+    """Decoder-only Transformer over V tokens, with the two arguments of an encoder-decoder.
 
     Args:
-        prompt_length: tokens of a prompt, P.
-        answer_length: tokens of an answer, m.
-        d_model: channels C.
-        num_heads: attention heads; must divide ``d_model``.
-        num_layers: blocks.
-        dropout: probability.
+        prompt_length, answer_length: tokens, P and m.
+        d_model: channels C, a multiple of ``num_heads``.
         attention, feed_forward, positional_encoding: False removes the component.
-        vocab_size: tokens, V; the paper's five by default.
     """
 
     future: Tensor  # (P + m, P + m) bool
 
     def __init__(
-        self,
-        prompt_length: int,
-        answer_length: int,
-        d_model: int = 64,
-        num_heads: int = 8,
-        num_layers: int = 6,
-        dropout: float = 0.1,
-        attention: bool = True,
-        feed_forward: bool = True,
-        positional_encoding: bool = True,
+        self, prompt_length: int, answer_length: int, d_model: int = 64, num_heads: int = 8, num_layers: int = 6,
+        dropout: float = 0.1, attention: bool = True, feed_forward: bool = True, positional_encoding: bool = True,
         vocab_size: int = VOCAB_SIZE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         length = prompt_length + answer_length
         self.embedding = nn.Embedding(vocab_size, d_model)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from ..bits import VOCAB_SIZE
 from .attention import MultiHeadAttention
 from .dropout import Dropout
-from .hook_point import HookPoint
-from .network import Network
+from .network import HookPoint, Network
 
 
 class SinusoidalPositions(nn.Module):
@@ -46,7 +45,6 @@ class FeedForward(nn.Module):
         return self.contract(self.post(self.expand(x).relu()))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The hidden units before and after the ReLU, and the output."""
         return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
@@ -83,13 +81,10 @@ class EncoderLayer(nn.Module):
         return self.feed_forward(self.self_attention(x, x))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The places inside, in the order in which they are computed, and the output."""
-        return {
-            **self.self_attention.sites(layer),
-            f"{layer}.resid_mid": self.self_attention,
-            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
-            layer: self,
-        }
+        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
+        return (
+            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
+        )
 
 
 class DecoderLayer(nn.Module):
@@ -106,49 +101,32 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(self.cross_attention(x, memory))
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
-        """The places inside, in the order in which they are computed, and the output."""
-        return {
-            **self.self_attention.sites(layer),
-            f"{layer}.resid_mid": self.self_attention,
-            **self.cross_attention.sites(layer, "cross_attn"),
-            f"{layer}.resid_mid_cross": self.cross_attention,
-            **(self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}),
-            layer: self,
-        }
+        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
+        named |= self.cross_attention.sites(layer, "cross_attn") | {f"{layer}.resid_mid_cross": self.cross_attention}
+        return (
+            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
+        )
 
 
 class Transformer(Network):
-    """Encoder-decoder Transformer over a vocabulary of V tokens.
+    """Encoder-decoder Transformer over V tokens.
 
     Args:
-        prompt_length: tokens of a prompt, P.
-        answer_length: tokens of an answer, m.
-        d_model: channels C; the feed-forward layers have four times as many inside.
-        num_heads: attention heads; must divide ``d_model``.
-        num_layers: layers of the encoder, and of the decoder.
-        dropout: probability.
+        prompt_length, answer_length: tokens, P and m.
+        d_model: channels C, a multiple of ``num_heads``.
+        num_layers: of the encoder, and of the decoder.
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
-        vocab_size: tokens, V; the paper's five by default.
     """
 
     future: Tensor  # (m, m) bool
 
     def __init__(
-        self,
-        prompt_length: int,
-        answer_length: int,
-        d_model: int = 64,
-        num_heads: int = 8,
-        num_layers: int = 6,
-        dropout: float = 0.1,
-        encoder: bool = True,
-        attention: bool = True,
-        feed_forward: bool = True,
-        positional_encoding: bool = True,
-        vocab_size: int = VOCAB_SIZE,
-    ) -> None:
+        self, prompt_length: int, answer_length: int, d_model: int = 64, num_heads: int = 8, num_layers: int = 6,
+        dropout: float = 0.1, encoder: bool = True, attention: bool = True, feed_forward: bool = True,
+        positional_encoding: bool = True, vocab_size: int = VOCAB_SIZE,
+    ) -> None:  # fmt: skip
         super().__init__()
         layer = (d_model, num_heads, dropout, attention, feed_forward)
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
@@ -179,14 +157,12 @@ class Transformer(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""
-        named: dict[str, nn.Module] = {"enc.embed": self.prompt_embedding}
-        before: nn.Module = self.prompt_dropout
-        for i, layer in enumerate(self.encoder, 1):
-            named |= {f"enc.{i}.resid_pre": before} | layer.sites(f"enc.{i}")  # type: ignore[operator]
-            before = layer
-        named["dec.embed"] = self.answer_embedding
-        before = self.answer_dropout
-        for i, layer in enumerate(self.decoder, 1):
-            named |= {f"dec.{i}.resid_pre": before} | layer.sites(f"dec.{i}")  # type: ignore[operator]
-            before = layer
+        named: dict[str, nn.Module] = {}
+        for stack, embedding, before, layers in (
+            ("enc", self.prompt_embedding, self.prompt_dropout, self.encoder),
+            ("dec", self.answer_embedding, self.answer_dropout, self.decoder),
+        ):
+            named[f"{stack}.embed"] = embedding
+            for i, (layer, under) in enumerate(zip(layers, [before, *layers], strict=False), 1):
+                named |= {f"{stack}.{i}.resid_pre": under} | layer.sites(f"{stack}.{i}")  # type: ignore[operator]
         return named | {"logits": self.head}

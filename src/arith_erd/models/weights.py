@@ -48,11 +48,8 @@ def _require_regular(path: Path) -> None:
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
     """The tensors of a state dict by name, from a safetensors file or one that PyTorch saved. No code in it is run.
 
-    Args:
-        expected: what the file should be, for the message.
-
     Raises:
-        UserError: if it cannot be read, is damaged, or holds anything but tensors by name.
+        UserError: if it cannot be read, is damaged, or is not what was ``expected``.
     """
     try:
         _require_regular(path)
@@ -73,12 +70,8 @@ def checked_state(
 ) -> dict[str, Tensor]:
     """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
 
-    Args:
-        source: where the tensors come from, for the message.
-        wanted: where the expected network is defined, for the message.
-
     Raises:
-        UserError: naming those that do not fit.
+        UserError: naming those of ``source`` that do not fit the network that ``wanted`` defines.
     """
     own = {name: tuple(shape) for name, shape in shapes.items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}

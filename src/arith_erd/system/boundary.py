@@ -33,10 +33,7 @@ BUSY = 75
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """One line for people, and the exit status. The traceback of an internal error is written to a file.
-
-    Training writes it to ``error.txt`` and adds the note "see FILE" to the error; then that file is named.
-    """
+    """One line for people, and the exit status. A traceback is in the file of its note, or a new one."""
     if isinstance(error, UserError):
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
@@ -81,10 +78,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[None]:
-    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
-
-    Characters that the terminal's encoding lacks are escaped.
-    """
+    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising."""
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
         sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)

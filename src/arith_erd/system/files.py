@@ -57,12 +57,8 @@ def naming(path: Path) -> Iterator[None]:
 def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
-    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed. Its name is
-    new each time, so that several processes may write the same file at once: the last one to finish wins.
-
-    Args:
-        path: of the file to replace.
-        previous: the file that was there is kept under this name, once the new one is complete.
+    After the block that file is flushed and takes the place of ``path``, which is kept as ``previous``; if the block
+    fails it is removed. Several processes may write the same file at once: the last one to finish wins.
 
     Raises:
         OSError: naming ``path``.

@@ -18,14 +18,12 @@ class InUseError(UserError):
 def holding(folder: Path) -> Iterator[None]:
     """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
 
-    The kernel releases the lock when its holder ends, however it ends, so no stale lock is left. The file stays: if it
-    were removed, two processes could lock two files of one name. On a network file system the lock reaches other hosts
-    if the server supports it (NFS does). On a file system without locks the block runs unlocked, and says so.
+    The kernel releases the lock when its holder ends, however it ends. The file stays: without it two processes
+    could lock two files of one name. On a file system without locks the block runs unlocked, and says so.
 
     Raises:
         InUseError: if another process holds the lock, naming the process and its host.
-        UserError: if the folder cannot be written; or if ``.lock`` is a link, since the holder's name would be written
-            into another file.
+        UserError: if the folder cannot be written, or ``.lock`` is a link.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

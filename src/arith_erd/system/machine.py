@@ -78,14 +78,12 @@ def settle_threads() -> None:
 def settle_products() -> None:
     """Allow TF32 on CUDA, and have oneDNN multiply matrices on an AMD processor, if it keeps all digits.
 
-    torch's own choice, MKL, has half the speed there (`benchmarks/README.md`). torch hands products of 32-bit numbers
-    to oneDNN only with the precision "medium", which on CUDA still means TF32 (torch 2.13), and oneDNN may then round
-    them to bf16. A product of numbers that bf16 does not have makes sure.
+    MKL has half the speed there (`benchmarks/README.md`). torch hands products to oneDNN only with the precision
+    "medium" (TF32 on CUDA, torch 2.13), and oneDNN may then round them to bf16: a product makes sure.
     """
     import torch
 
-    # By this function alone. Once a backend has been set by itself, torch refuses to say which precision is set, and
-    # Lightning asks for it on a GPU.
+    # By this function alone: else torch refuses to say which precision is set, and Lightning asks on a GPU.
     torch.set_float32_matmul_precision("high")
     if "AMD" not in cpu_name() or not torch.backends.mkldnn.is_available():
         return

@@ -66,11 +66,7 @@ def table_data(job: Job) -> TableData:
 
 
 def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
-    """A trainer that logs, saves and shows nothing of its own: our callbacks do, once an epoch.
-
-    Raises:
-        UserError: if the device is not there, or does not have the precision.
-    """
+    """A trainer that leaves logging and saving to callbacks; a `UserError` if it lacks the device or precision."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.

@@ -72,11 +72,7 @@ def position(trainer: L.Trainer) -> str:
 
 
 class CheckpointFile(TorchCheckpointIO):
-    """Writes a checkpoint to the given path in one go; `replacing` makes it atomic.
-
-    Lightning's own writer stages in the system's temporary folder, where a kill would leave the file; and when PyTorch
-    writes to a full disk itself, it does not raise an `OSError`.
-    """
+    """Writes to the given path in one go. Lightning's own writer stages elsewhere; PyTorch raises no `OSError`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         whole = io.BytesIO()

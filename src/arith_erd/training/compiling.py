@@ -15,17 +15,13 @@ from ..config.job import Job
 from ..models.network import Network
 
 LONG = 20e12
-"""Operations from which compiling pays on a CPU. Two cores gained a minute after 11e12 (transformer, 9 epochs) and 7e12
-(nanoGPT, 14 epochs) with nothing in the compiler's cache; see benchmarks/README.md."""
+"""Operations from which compiling pays on a CPU; see benchmarks/README.md."""
 LARGE = 100_000
 """Parameters from which a replica keeps two CPU cores busy by itself."""
 
 
 def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
-    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if the run is long enough to gain.
-
-    On a CPU it takes a minute or more, and five for packs of tiny networks, which ``auto`` leaves alone: see `Pack`.
-    """
+    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if a run is long enough."""
     option = job.trainer.compile
     if option != "auto":
         return bool(option)
@@ -40,9 +36,10 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
 
 
 def _has_compiler() -> bool:
-    """Whether a C++ compiler and Python's headers are there."""
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    return header.is_file() and shutil.which(os.environ.get("CXX", "g++")) is not None
+    return (
+        Path(sysconfig.get_path("include"), "Python.h").is_file()
+        and shutil.which(os.environ.get("CXX", "g++")) is not None
+    )
 
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
@@ -60,8 +57,7 @@ def regions(network: Network) -> list[nn.Module]:
 class AddBiasLater(CustomGraphPass):
     """Leave a bias out of the matrix product, for the loop that reads the product to add: 10 to 30% quicker on a CPU.
 
-    With oneDNN the sums stay the same to the last bit, with MKL to rounding. In 16 bits the product would be rounded
-    once more, so there the bias stays. Inductor does this by itself on GPUs only (torch 2.13).
+    In 16 bits the product would be rounded once more, so there the bias stays. On GPUs Inductor does this by itself.
     """
 
     def __call__(self, graph: torch.fx.Graph) -> None:

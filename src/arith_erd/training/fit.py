@@ -24,15 +24,9 @@ from .train import train
 
 
 def fit(
-    task: Task,
-    model: type[Network] = NanoGPT,
-    seeds: Sequence[int] = (0,),
-    epochs: int | None = None,
-    *,
-    split: Split | None = None,
-    overrides: Sequence[str] = (),
-    out: Path | str | None = None,
-) -> list[Hooked]:
+    task: Task, model: type[Network] = NanoGPT, seeds: Sequence[int] = (0,), epochs: int | None = None, *, split:
+    Split | None = None, overrides: Sequence[str] = (), out: Path | str | None = None,
+) -> list[Hooked]:  # fmt: skip
     """Train a network for each seed, all as one pack, and return them in the order of the seeds.
 
     >>> import arith_erd as ae
@@ -42,8 +36,7 @@ def fit(
     >>> models[1].seed, models[1].predict([1], [2]).shape
     (1, (1,))
 
-    The runs are those of ``python train.py``: the same settings give the same weights, the same refusals, and with
-    ``out`` the same directories, so a run that was interrupted continues and a finished one is only loaded.
+    The runs are those of ``python train.py``: the same settings give the same weights, refusals and directories.
 
     Args:
         task: what to learn, one of ours or your own.
@@ -91,15 +84,11 @@ def described(group: str, made: Any) -> dict[str, Any]:
     return {"name": own, "_target_": public_path(type(made)), **options}
 
 
+@cache
 def named(group: str, made: type) -> str | None:
     """The file of ``conf/GROUP/`` for a class; None if there is none."""
-    return _files(group).get(public_path(made))
-
-
-@cache
-def _files(group: str) -> dict[str, str]:
     files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / group).glob("*.yaml")}
-    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}
+    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}.get(public_path(made))
 
 
 def public_path(made: type) -> str:

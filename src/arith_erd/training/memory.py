@@ -84,11 +84,7 @@ def replica_bytes(job: Job, most: int) -> int:
 
 
 def capacity(job: Job, device: torch.device) -> int:
-    """How many replicas of a job to train at once, at least one; prints a line if not all fit.
-
-    Raises:
-        UserError: if not even one fits.
-    """
+    """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
     free = available_bytes(device)
     replica = replica_bytes(job, free)
     planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
@@ -100,11 +96,7 @@ def capacity(job: Job, device: torch.device) -> int:
 
 
 def require_room(job: Job, device: torch.device) -> None:
-    """Refuse a pack that needs more memory than there is.
-
-    Raises:
-        UserError: saying how much, and what to make smaller.
-    """
+    """Refuse a pack that needs more memory than there is."""
     free = available_bytes(device)
     needed = len(job.seeds) * replica_bytes(job, free)
     if needed > free:

@@ -1,9 +1,7 @@
 """A pack: R replicas of one network, trained and evaluated as one.
 
-A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
-``(R, ...)``, and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs its
-replicas one after another. A replica never sees the others: it has its own initial weights and its own dropout masks,
-and Adam on stacked leaves is R Adams (see `recipe`).
+A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack ``(R, ...)`` of its replicas',
+and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs them one after another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +18,7 @@ from ..interp.sites import owned
 from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
-from ..models.hook_point import position_axis
-from ..models.network import Network
+from ..models.network import Network, position_axis
 from ..models.weights import initialise
 from ..seeds import Stream, derive
 from .compiling import compiles_layers, options, regions
@@ -31,11 +28,7 @@ Keys = tuple[Tensor, ...]
 
 
 def require_site(network: Network, site: str) -> None:
-    """Raise unless a network has a site.
-
-    Raises:
-        UserError: listing those that it has.
-    """
+    """Raise a `UserError` unless a network has a site; it lists those that there are."""
     known = list(network.sites())
     if site not in known:
         raise bad_value("model.loss.site", site, " or ".join(known))
@@ -62,13 +55,9 @@ class Pack(nn.Module):
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
 
     def __init__(
-        self,
-        make_network: Callable[[], Network],
-        seeds: Sequence[int],
-        compile: bool = False,
-        cuda_graphs: bool = False,
-        loss: Loss | None = None,
-    ) -> None:
+        self, make_network: Callable[[], Network], seeds: Sequence[int], compile: bool = False, cuda_graphs: bool =
+        False, loss: Loss | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.make_network = make_network
         self.seeds = tuple(seeds)
@@ -102,11 +91,9 @@ class Pack(nn.Module):
     def _compile(self) -> None:
         """Have everything compiled when it first runs, once the device is known.
 
-        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so six cost as
-        much as one, a minute in place of five, and a step takes as long. A layer inside which the loss reads stays
-        eager: equal layers share a graph, whether or not one has a hook inside (torch 2.13). Elsewhere the whole pack
-        is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`, and a GPU waits for each
-        launch.
+        On a CPU layers are compiled one by one, and replicas run in turn: equal layers share their code, so six cost as
+        much as one. A layer inside which the loss reads stays eager, since equal layers share a graph (torch 2.13).
+        Elsewhere the whole pack is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`.
         """
         self._to_compile = False
         # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
@@ -128,32 +115,16 @@ class Pack(nn.Module):
             self._train = torch.compile(self._train, dynamic=False, options=chosen)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
-        """Logits of every replica.
+        """Prompt (R, B, P) and answer_in (R, B, m), or (B, ..) for all replicas alike -> logits (R, B, m, V).
 
-        Args:
-            prompt: (R, B, P), or (B, P) for all replicas alike.
-            answer_in: (R, B, m) or (B, m), likewise.
-            step: the optimiser step whose dropout masks apply; None evaluates without dropout.
-
-        Returns:
-            (R, B, m, V).
+        Dropout masks are those of an optimiser ``step``; None evaluates without dropout.
         """
         self._begin(training=step is not None)
         keys = self._keys(step or 0)
         return self._evaluate(self._stacks(), keys, prompt, answer_in)[0]
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
-        """The loss of every replica under teacher forcing, for one optimiser step.
-
-        Args:
-            prompt: (R, B, P).
-            completion: (R, B, m).
-            step: the optimiser step whose dropout masks apply.
-            targets: (R, B, k), if the loss has any.
-
-        Returns:
-            (R,).
-        """
+        """The losses (R,) of an optimiser step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
         self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
@@ -162,14 +133,9 @@ class Pack(nn.Module):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
     def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The arguments of the loss at the first step, with nothing compiled and all replicas at once, on any device.
+        """Logits and activation, as `_replicas`, at the first step; nothing compiled and all replicas at once.
 
-        Args:
-            prompt: (R, B, P).
-            completion: (R, B, m).
-
-        Returns:
-            The logits, (R, B, m, V); and the activation that the loss reads, (R, B, T, F) or None.
+        Prompt is (R, B, P), completion (R, B, m).
         """
         (skeleton,) = self._skeleton
         skeleton.train()
@@ -180,11 +146,7 @@ class Pack(nn.Module):
         return {name: registry[leaf] for name, (registry, leaf) in self._stack_places.items()}
 
     def _swap(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Give the skeleton these values, and return those that it had.
-
-        `torch.func.functional_call` does the same, but finds each module by its name and looks for parameters with
-        two names, of which there are none (see `trial.try_step`): 4% of a step on a CPU.
-        """
+        """Give the skeleton these values, and return its own: 4% of a step quicker than `functional_call` on a CPU."""
         before = {}
         for name, value in values.items():
             registry, leaf = self._places[name]
@@ -192,11 +154,7 @@ class Pack(nn.Module):
         return before
 
     def _keys(self, step: int) -> Keys:
-        """The dropout keys of a step, (R, 2) for each site.
-
-        Unbound here, outside the compiled function. Unbound inside it, each site's number would stand in its kernels,
-        and kernels of layers that are alike would be compiled one by one.
-        """
+        """The dropout keys of a step, (R, 2) for each site; unbound here, so that equal layers share kernels."""
         return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
     def _begin(self, training: bool) -> None:

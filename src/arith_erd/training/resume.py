@@ -25,8 +25,7 @@ from .checkpoint import position
 from .module import LitPack
 
 KEYS = {"epoch", "global_step", "loops", "optimizer_states", "pytorch-lightning_version", "state_dict"}
-SCHEDULED = {"lr", "momentum", "betas"}
-"""Options of an optimizer that a scheduler of torch changes."""
+SCHEDULED = {"lr", "momentum", "betas"}  # options of an optimizer that a scheduler of torch changes
 
 
 class Resumption(L.Callback):
@@ -59,9 +58,7 @@ class Resumption(L.Callback):
 
 
 def find_checkpoint(run: Run, module: LitPack, trainer: L.Trainer) -> Path | None:
-    """The checkpoint to continue from; None for a run that starts.
-
-    If the last one is damaged, or missing because of a kill between two renames, the previous one takes its place.
+    """The last checkpoint, or the previous one if that is damaged or missing; None for a run that starts.
 
     Raises:
         UserError: if one cannot be read, all that are there are damaged, or ``metrics.csv`` lacks epochs before it.

@@ -28,7 +28,7 @@ DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errn
 
 
 def train(job: Job) -> list[Run]:
-    """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes.
+    """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes. Returns their directories.
 
     >>> from arith_erd import compose
     >>> tiny = ["task.bits=2", "trainer.max_epochs=1", "model.net.num_layers=1", "trainer.accelerator=cpu"]
@@ -36,12 +36,6 @@ def train(job: Job) -> list[Run]:
     runs/add-random-transformer-none-bits2-layers1-ep1-seed0-...
     >>> run.finished, run.metrics()[-1]["epoch"]
     (True, 1)
-
-    Returns:
-        The run directory of each pack.
-
-    Raises:
-        UserError: as `train_pack`.
     """
     packs = job.packs(lambda job: capacity(job, make_trainer(job.trainer, []).strategy.root_device))
     runs = [pack.run for pack in packs]

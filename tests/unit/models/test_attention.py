@@ -8,7 +8,7 @@ from torch import nn
 
 from arith_erd.models.attention import attend, project_in, project_out
 from arith_erd.models.dropout import Dropout
-from arith_erd.models.hook_point import HookPoint
+from arith_erd.models.network import HookPoint
 
 
 def softmax_attention(q, k, v, future=None):

@@ -1,16 +1,9 @@
 """From features to the weights of the paper's Transformer, through symmetries that keep its function.
 
-A program is a list of steps for each stack. A step names a kind of sublayer and gives its heads or hidden units. Each
-step runs on a small batch of examples as soon as it is placed, so that the next step can measure its input.
-
-The seed draws, besides the choices that the program leaves open:
-
-- an orthonormal basis for each stack (`Stream`), and a scale for each feature;
-- the layers that do the work: steps keep their order and take any sublayers of their kinds;
-- gain and shift of every LayerNorm; each reader and writer undoes them;
-- the order and the scale of hidden units; the order of heads; an invertible 8 x 8 matrix between query and key and
-  another between value and output;
-- all weights of unused sublayers but their last matrix, which is zero.
+Each step of a program runs on a small batch of examples as soon as it is placed, so that the next can measure its
+input. The seed draws an orthonormal basis for each stack and a scale for each feature (`Stream`); the layers that do
+the work; gain and shift of every LayerNorm; the order and scale of hidden units and the order of heads; invertible 8 x
+8 matrices between query and key and between value and output; all weights of unused sublayers but the last, zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,12 +48,9 @@ class Form:
 def assign(
     layers: nn.ModuleList, stream: Stream, memory: Form, steps: Sequence[Step], rng: np.random.Generator
 ) -> Form:
-    """Write the steps into the layers of one stack, and return the form of its output.
+    """Write the steps into the layers of one stack, from whose embeddings to whose output ``stream`` goes.
 
-    Args:
-        layers: of the encoder or of the decoder.
-        stream: at the embeddings; afterwards at the output of the stack.
-        memory: the encoder's output, for `cross_attention`.
+    ``memory`` is the encoder's output, for `cross_attention`. Returns the form of the stack's output.
     """
     causal = isinstance(layers[0], DecoderLayer)
     slots = [(name, part) for layer in layers for name, part in layer.named_children()]

@@ -17,18 +17,12 @@ CERTAIN = 30.0
 
 @dataclass(frozen=True)
 class Head:
-    """One attention head in coordinates z; its scores are ``(query z) . (key z')``, without any other scaling.
+    """One attention head in coordinates z; its scores are ``(query z) . (key z')``, without any other scaling."""
 
-    Attributes:
-        query, key: (8, C - 1).
-        value: (d, C - 1) with d <= 8.
-        out: (C - 1, d).
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    out: Tensor
+    query: Tensor  # (8, C - 1)
+    key: Tensor  # (8, C - 1)
+    value: Tensor  # (d, C - 1) with d <= 8
+    out: Tensor  # (C - 1, d)
 
     def __call__(self, z: Tensor, memory: Tensor, causal: bool) -> Tensor:
         """z (N, T, C - 1) and memory (N, S, C - 1) -> the head's update (N, T, C - 1)."""
@@ -40,19 +34,12 @@ class Head:
 
 @dataclass(frozen=True)
 class Units:
-    """Hidden units of a feed-forward layer: ``contract relu(expand z + threshold) + constant``.
+    """Hidden units of a feed-forward layer: ``contract relu(expand z + threshold) + constant``."""
 
-    Attributes:
-        expand: (h, C - 1).
-        threshold: (h,).
-        contract: (C - 1, h).
-        constant: (C - 1,).
-    """
-
-    expand: Tensor
-    threshold: Tensor
-    contract: Tensor
-    constant: Tensor
+    expand: Tensor  # (h, C - 1)
+    threshold: Tensor  # (h,)
+    contract: Tensor  # (C - 1, h)
+    constant: Tensor  # (C - 1,)
 
     def __call__(self, z: Tensor) -> Tensor:
         """z (N, T, C - 1) -> the units' update (N, T, C - 1)."""
@@ -113,14 +100,7 @@ def weighted(weights: Tensor) -> Tensor:
 
 
 def piecewise(row: Tensor, knots: Sequence[float], values: Tensor, write: Tensor) -> Units:
-    """Units that write a piecewise linear function of one number, constant outside the knots.
-
-    Args:
-        row: (C - 1,), the number is ``row @ z``.
-        knots: K increasing positions.
-        values: (K, d) of the function there.
-        write: (C - 1, d).
-    """
+    """Units that write (C - 1, d) a piecewise linear function of ``row @ z``: values (K, d) at K increasing knots."""
     at = torch.tensor(list(knots), dtype=torch.float64)
     slopes = (values[1:] - values[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
     flat = torch.zeros_like(slopes[:1])

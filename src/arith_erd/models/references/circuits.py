@@ -24,21 +24,23 @@ NEVER = -300.0  # nats
 
 
 def value_amplitude(stream: Stream, name: str) -> None:
-    """Reserve a column for a number between -1 and 1, at a small scale so that LayerNorm hardly distorts it.
-
-    At scale s the energy of the stream varies by s^2 of 64, and the number by up to s^2 / 128 of itself: 0.02 of 127
-    at s = 0.14.
-    """
+    """Reserve a column for a number from -1 to 1, at a small scale s: LayerNorm changes it by up to s^2 / 128."""
     stream.add(name, scale=float(stream.rng.uniform(0.08, 0.14)))
+
+
+def place_values() -> Tensor:
+    """Shares (P,) of the operands' bits: ``2^i`` of 254 each."""
+    weights = torch.zeros(PROMPT, dtype=torch.float64)
+    for i in range(BITS):
+        weights[[A[i], B[i]]] = 2.0**i
+    return weights / weights.sum()
 
 
 def value(stream: Stream, memory: Stream, name: str = "value") -> Head:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
     value_amplitude(stream, name)
-    weights = torch.zeros(1, PROMPT, dtype=torch.float64)
-    for i in range(BITS):
-        weights[0, [A[i], B[i]]] = 2.0**i
-    return attend(stream, memory, [0] * stream.size("position"), weighted(weights), {"bit": name})
+    classes = [0] * stream.size("position")
+    return attend(stream, memory, classes, weighted(place_values()[None]), {"bit": name})
 
 
 def copy_value(stream: Stream, memory: Stream, name: str = "value") -> Head:
@@ -124,10 +126,8 @@ def fetch(stream: Stream, memory: Stream, pairs: Sequence[Sequence[int]], moves:
 def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", together: bool = False) -> list[Head]:
     """Copy ``a_(t - shift)`` and ``b_(t - shift)`` to position t, or the operator's bit if there is no such index.
 
-    Args:
-        suffix: appended to the features' names ``a`` and ``b``.
-        together: one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
-            of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
+    If ``together``, one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
+    of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
     places = [t - shift if 0 <= t - shift < BITS else None for t in range(WIDTH)]
     a = [[OPERATOR] if i is None else [A[i]] for i in places]
@@ -173,11 +173,7 @@ def settled(stream: Stream) -> Units:
 
 
 def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int]) -> Head:
-    """Carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``; without such a j the operator's -1, no carry.
-
-    Args:
-        classes: for each position of the stream, the t whose carry it receives.
-    """
+    """Carry into bit t, one of ``classes``: ``a_j`` at the highest j < t with ``a_j = b_j``, else the operator's -1."""
     scores = torch.full((WIDTH, PROMPT), NEVER, dtype=torch.float64)
     for t in range(WIDTH):
         scores[t, OPERATOR] = 0.0

@@ -16,10 +16,7 @@ from .stream import CHANNELS, Stream
 
 @dataclass(frozen=True)
 class Program:
-    """Steps of the encoder and of the decoder, after the embeddings have been read.
-
-    The decoder must leave the answer in its feature ``answer``.
-    """
+    """Steps after the embeddings have been read; the decoder must leave the answer in its feature ``answer``."""
 
     encoder: list[Step]
     decoder: list[Step]
@@ -27,15 +24,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Reference:
-    """A network whose algorithm is known.
+    """A network whose algorithm is known, and the features of both stacks.
 
-    Attributes:
-        network: float32, in evaluation mode.
-        encoder, decoder: the features of both stacks. ``decoder.directions("carry")`` are the directions in which an
-            answer position stores its carry, from the layer that computes it on.
+    ``decoder.directions("carry")`` are those in which an answer position stores its carry once it is computed.
     """
 
-    network: Transformer
+    network: Transformer  # float32, in evaluation mode
     encoder: Stream
     decoder: Stream
 
@@ -67,18 +61,14 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     ):
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
+        reading = Step("feed_forward", lambda stream, memory, embedding=embedding: embedding.read(stream))
         stream = Stream(embedding.table[tokens] + positions, rng)
-        memory = assign(layers, stream, memory, [reading(embedding), *steps], rng)
+        memory = assign(layers, stream, memory, [reading, *steps], rng)
         with torch.no_grad():
             layer.weight.copy_(embedding.table)
         streams.append(stream)
     _write_head(network, memory, rng)
     return Reference(network, *streams)
-
-
-def reading(embedding: Embedding) -> Step:
-    """The first step of each stack."""
-    return Step("feed_forward", lambda stream, memory: embedding.read(stream))
 
 
 def _write_head(network: Transformer, form: Form, rng: np.random.Generator) -> None:

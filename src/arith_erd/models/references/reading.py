@@ -1,8 +1,7 @@
 """Embeddings, and the feed-forward layer that turns them into features.
 
-Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
-sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of each
-stack erases the sum of embedding and position and writes two features instead:
+Every token's embedding contains ``u``, which removes most of what the positions have in common, and that of a bit plus
+or minus ``v``, orthogonal to them. The first active feed-forward layer writes two features in place of the sum:
 
 - ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
 - ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
@@ -22,12 +21,7 @@ POSITION_SCALE = 2.0
 
 
 class Embedding:
-    """The embedding table of one stack.
-
-    Args:
-        positions: the fixed table (T, C) that the network adds.
-        rng: draws all components that do not matter for reading.
-    """
+    """The embedding table of one stack, for the fixed positions (T, C) that the network adds."""
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
         length = len(positions)

@@ -30,12 +30,8 @@ def layer_norm(x: Tensor) -> Tensor:
 class Stream:
     """The features of one stack, and their values on the examples from which the network is computed.
 
-    A feature named ``bit`` with scale 1.2 is a column of z that holds 1.2 times its value. `read` and `write` apply the
-    scale, so their callers compute with values only.
-
-    Args:
-        x: the input of the stack, embeddings plus positions (N, T, C), before the first LayerNorm.
-        rng: draws the basis and the scale of each feature.
+    A feature of scale 1.2 is a column of z that holds 1.2 times its value; `read` and `write` apply the scale. ``x`` is
+    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm.
     """
 
     def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
@@ -83,11 +79,7 @@ class Stream:
         return self.basis[:, self._columns[name]]
 
     def update(self, change: Tensor) -> float:
-        """Add a sublayer's output (N, T, C - 1), fill up to ``|z|^2 = C`` on average, and normalise.
-
-        Returns:
-            The addition to the filler beyond ``change``, the same at every position.
-        """
+        """Add a sublayer's output (N, T, C - 1) and normalise; returns what the filler needed for ``|z|^2 = C``."""
         z = self.state + change
         filler = self._columns["filler"].start
         energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
