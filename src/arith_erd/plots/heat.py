@@ -19,12 +19,7 @@ def heat_map(
     cmap: str = "Blues",
     numbers: str | None = None,
 ) -> None:
-    """Draw values (rows, columns) as cells; NaN stays empty.
-
-    Args:
-        norm: what white and the darkest colour stand for; 0 and 1 unless given.
-        numbers: a format such as ``.2f`` to write into each cell.
-    """
+    """Draw values (rows, columns) as cells; NaN stays empty; ``numbers`` is a format for texts in them, ``.2f``."""
     norm = norm or Normalize(0, 1)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
     ax.set_xticks(range(len(columns)), columns)
