@@ -93,8 +93,7 @@ def mean_interval(values: npt.ArrayLike) -> Interval | None:
 def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
     """Where the mean of so many further runs would lie: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 
-    As `contrast`, with both means' errors, s sqrt(1/n + 1/runs), half of the skewness and a level of 96%. None from
-    fewer than 3 seeds.
+    As `contrast`, with both means' errors, half of the skewness and a level of 96%. None from fewer than 3 seeds.
     """
     if sample.n < MIN_SEEDS or not math.isfinite(sample.mean):
         return None

@@ -23,36 +23,19 @@ CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 
 LONGEST = 80  # characters of all departures together
 ABSENT = object()
-SHOWN = {  # key -> its label in a name; "" for values that speak for themselves
-    "task.bits": "bits",
-    "task.base": "base",
-    "task.prompt_order": "prompt_",
-    "task.completion_order": "completion_",
-    "task.seed": "table",
-    "task.modulus": "mod",
-    "split.fraction": "held",
-    "split.seed": "split",
-    "model.net.d_model": "d",
-    "model.net.num_heads": "heads",
-    "model.net.num_layers": "layers",
-    "model.net.dropout": "drop",
-    "model.optimizer._target_": "",
-    "model.optimizer.lr": "lr",
-    "model.optimizer.betas": "betas",
-    "model.optimizer.weight_decay": "wd",
-    "model.optimizer.momentum": "momentum",
-    "model.gradient_clip": "clip",
-    "model.scheduler._target_": "",
-    "model.scheduler.anneal_strategy": "",
-    "model.loss._target_": "",
-    "model.loss.label_smoothing": "smooth",
-    "model.loss.target": "",
-    "model.loss.site": "at_",
-    "data.batch_size": "batch",
-    "trainer.max_epochs": "ep",
-    "trainer.stop_at": "stop",
-    "trainer.precision": "",
+LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that speak for themselves
+    "task": {"bits": "bits", "base": "base", "prompt_order": "prompt_", "completion_order": "completion_"}
+    | {"seed": "table", "modulus": "mod"},
+    "split": {"fraction": "held", "seed": "split"},
+    "model.net": {"d_model": "d", "num_heads": "heads", "num_layers": "layers", "dropout": "drop"},
+    "model.optimizer": {"_target_": "", "lr": "lr", "betas": "betas", "weight_decay": "wd", "momentum": "momentum"},
+    "model": {"gradient_clip": "clip"},
+    "model.scheduler": {"_target_": "", "anneal_strategy": ""},
+    "model.loss": {"_target_": "", "label_smoothing": "smooth", "target": "", "site": "at_"},
+    "data": {"batch_size": "batch"},
+    "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
+SHOWN = {f"{group}.{key}": label for group, labels in LABELS.items() for key, label in labels.items()}
 OPEN = ("task", "split", "model.net", "model.optimizer", "model.scheduler", "model.loss")
 """Groups whose classes have options of their own."""
 

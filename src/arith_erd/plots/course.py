@@ -39,13 +39,10 @@ class Course:
         panel: str | None = None,
         label: str | None = None,
     ) -> "Course":
-        """The mean of one measure over all rows of a line, for each seed.
+        """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
 
-        Args:
-            rows: of a probe at one epoch, described by ``sheet``.
-            measure: a column; by default the first measure.
-            line: the column, or columns, whose values become lines; by default the first key with several values.
-            panel: the column whose values become panels; by default the next key with 2 to 6 values.
+        By default the first measure; ``line`` the columns whose values become lines, the first key with several values;
+        ``panel`` the next one with 2 to 6 values; ``label``, of the vertical axis, the measure.
         """
         keys = sorted(sheet.keys, key=lambda key: sheet.columns[key] != TEXT)  # names first, then numbers
         several = [key for key in keys if rows[key].nunique() > 1]

@@ -28,11 +28,9 @@ class Collection:
     Attributes:
         replicas, metrics, problems: those of `Replicas`; ``departs`` says where the settings of a replica are not the
             published ones, and ``kind`` joins the options by which claims choose runs.
-        probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source`` (our runs, the authors'
-            weights, or the task alone), ``replica``, -1 where there is none, ``departs``, where the settings are not
-            the published ones, and ``experiment``, the same for rows that differ only in the seed.
-        sheets: how to read them, by name.
-        cards: those of ``probe=mechanism``.
+        probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source``, ``replica``, -1 if there is
+            none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
+        sheets: how to read them, by name; ``cards``: those of ``probe=mechanism``.
     """
 
     replicas: pd.DataFrame

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows, oldest first; none if there is no such file. An unfinished last line, cut off by a kill, is dropped.
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
 
     Raises:
         UserError: if the columns of `METRICS` are not all there, or a value is not a number.
