@@ -24,12 +24,23 @@ def on_files(files: Files, config: Any) -> Files:
     """Take figures and notebooks along; they stay where they are, where the README and GitHub find them too."""
     for path in sorted((ROOT / "results").glob("*.png")):
         files.append(File(f"results/{path.name}", str(ROOT), config["site_dir"], use_directory_urls=False))
+    files.append(File.generated(config, "explorer.html", content=explorer()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text, pictures = notebook_page(path)
         files.append(File.generated(config, f"{path.stem}.md", content=text))
         for name, picture in pictures.items():
             files.append(File.generated(config, name, content=picture))
     return files
+
+
+def explorer() -> str:
+    """The page in which networks compute: both trained on addition, and two written by hand. It takes 40 s."""
+    from arith_erd.interp.explorer.page import explorer_page
+    from arith_erd.interp.loading import load_pretrained, load_references
+    from arith_erd.tasks import Add
+
+    references = [one for name in ("erd", "prefix_carry") for one in load_references(name, [0], Add())]
+    return explorer_page([load_pretrained("add-transformer"), load_pretrained("add-nanogpt"), *references])
 
 
 def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
