@@ -16,8 +16,7 @@ from ..models.network import Network
 
 LONG = 20e12
 """Operations from which compiling pays on a CPU; see benchmarks/README.md."""
-LARGE = 100_000
-"""Parameters from which a replica keeps two CPU cores busy by itself."""
+LARGE = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
 
 
 def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
@@ -78,8 +77,7 @@ class AddBiasLater(CustomGraphPass):
         return get_hash_for_files((__file__,))
 
 
-ADD_BIAS_LATER = AddBiasLater()
-"""The only one, since packs share compiled code if their options are equal."""
+ADD_BIAS_LATER = AddBiasLater()  # the only one: packs share compiled code if their options are equal
 
 
 def options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:

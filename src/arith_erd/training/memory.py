@@ -18,10 +18,8 @@ from ..models.dropout import set_dropout_keys
 from ..seeds import format_seeds
 from ..system.machine import device_name
 
-PLANNED = 0.6
-"""Of the memory; the rest is for temporary tensors of the backward pass and of the evaluation."""
-COPIES = 4
-"""Of each weight: itself, its gradient and Adam's two moments."""
+PLANNED = 0.6  # of the memory; the rest is for temporary tensors of the backward pass and of the evaluation
+COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
