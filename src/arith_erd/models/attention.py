@@ -12,7 +12,9 @@ from .network import HookPoint
 def batch_innermost(x: Tensor) -> bool:
     """Whether attention keeps examples side by side in memory: where it is compiled for a CPU.
 
-    Small products, written as sums over neighbouring examples, are a loop that the compiler vectorises.
+    A product of 15 x 8 with 8 x 15 is too small for any library. Written as sums of products over neighbouring
+    examples it is a loop that the compiler vectorises: a layer takes 0.8 of the time. An eager sum of products would
+    keep every product, and a GPU has kernels for batches of small matrices.
     """
     return torch.compiler.is_compiling() and x.device.type == "cpu"
 
@@ -40,9 +42,13 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, future: Tensor | None = None, dropout: Dropout | None = None, pattern: HookPoint
-    | None = None,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    future: Tensor | None = None,
+    dropout: Dropout | None = None,
+    pattern: HookPoint | None = None,
+) -> Tensor:
     """Scaled dot-product attention: q (B, nh, T, hs), k and v (B, nh, S, hs) -> (B, nh, T, hs).
 
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
@@ -102,9 +108,14 @@ class Heads(nn.Module):
         self.result = HookPoint()
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, out: nn.Linear, future: Tensor | None = None, dropout: Dropout | None =
-        None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        out: nn.Linear,
+        future: Tensor | None = None,
+        dropout: Dropout | None = None,
+    ) -> Tensor:
         """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
         z = attend(q, k, v, future, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)

@@ -51,13 +51,18 @@ def _width(state: dict[str, Tensor]) -> int:
     """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
     widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
     [(width, _)] = widths.most_common(1) or [(0, 0)]
-    return width if width and width % NUM_HEADS == 0 else 64  # the paper's, so that the error lists what is missing
+    return (
+        width if width and width % NUM_HEADS == 0 else 64
+    )  # the paper's width, so that the error lists what is missing
 
 
 def load_official(path: str | Path, task: Task) -> Transformer:
     """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
-    Of the task only the lengths of prompt and answer can be checked. No code in the file is run.
+    Args:
+        path: their state dict, read as tensors only, so that no code in it can run.
+        task: its task. Only the lengths of prompt and answer can be checked, so addition and random
+            output are indistinguishable.
 
     Raises:
         UserError: if the file is not such a state dict; lists every missing, foreign or misshapen key.

@@ -107,10 +107,18 @@ class NanoGPT(Network):
     future: Tensor  # (P + m, P + m) bool
 
     def __init__(
-        self, prompt_length: int, answer_length: int, d_model: int = 64, num_heads: int = 8, num_layers: int = 6,
-        dropout: float = 0.1, attention: bool = True, feed_forward: bool = True, positional_encoding: bool = True,
+        self,
+        prompt_length: int,
+        answer_length: int,
+        d_model: int = 64,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        dropout: float = 0.1,
+        attention: bool = True,
+        feed_forward: bool = True,
+        positional_encoding: bool = True,
         vocab_size: int = VOCAB_SIZE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         length = prompt_length + answer_length
         self.embedding = nn.Embedding(vocab_size, d_model)

@@ -123,10 +123,19 @@ class Transformer(Network):
     future: Tensor  # (m, m) bool
 
     def __init__(
-        self, prompt_length: int, answer_length: int, d_model: int = 64, num_heads: int = 8, num_layers: int = 6,
-        dropout: float = 0.1, encoder: bool = True, attention: bool = True, feed_forward: bool = True,
-        positional_encoding: bool = True, vocab_size: int = VOCAB_SIZE,
-    ) -> None:  # fmt: skip
+        self,
+        prompt_length: int,
+        answer_length: int,
+        d_model: int = 64,
+        num_heads: int = 8,
+        num_layers: int = 6,
+        dropout: float = 0.1,
+        encoder: bool = True,
+        attention: bool = True,
+        feed_forward: bool = True,
+        positional_encoding: bool = True,
+        vocab_size: int = VOCAB_SIZE,
+    ) -> None:
         super().__init__()
         layer = (d_model, num_heads, dropout, attention, feed_forward)
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)

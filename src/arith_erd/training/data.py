@@ -22,8 +22,11 @@ class TrainBatches:
     A batch is a pure function of (seed, step), so a replica sees the same ones alone, in a pack, or after an
     interruption. The last batch of an epoch may be smaller; it is trained on like the others.
 
-    The table is ``prompt`` (N, P), ``completion`` (N, m) and perhaps ``targets`` (N, k). ``step`` gives the number of
-    optimiser steps taken; iteration continues from there to the end of the epoch.
+    Args:
+        prompt, completion, targets: (N, P), (N, m), and (N, k) if the loss has any.
+        seeds: of the replicas.
+        batch_size: examples that one replica sees in a step.
+        step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
     """
 
     def __init__(

@@ -23,13 +23,18 @@ from .pack import Pack
 
 
 class Conditions(L.Callback):
-    """Keeps in every checkpoint the parts in which a run was computed, by what can change the last digits."""
+    """Keeps in every checkpoint the parts in which a run was computed.
+
+    Attributes:
+        now: the conditions of this process: all that can change the last digits, beside the configuration.
+        parts: in order, as ``{"from_step": 41, "compiled": False, "device": "AMD EPYC, 2 threads", ...}``.
+    """
 
     def __init__(self) -> None:
         self.device = ""
         self.versions: dict[str, str | None] = {}
-        self.now: dict[str, Any] = {}  # the conditions of this process
-        self.parts: list[dict[str, Any]] = []  # {"from_step": 41, "compiled": False, "device": ...}, in order
+        self.now: dict[str, Any] = {}
+        self.parts: list[dict[str, Any]] = []
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         self.device, self.versions = device_name(trainer.strategy.root_device), versions()
@@ -62,7 +67,11 @@ class Conditions(L.Callback):
 
 
 def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> None:
-    """Count what a run has done, before anything says that it is finished."""
+    """Count what a run has done, before anything says that it is finished.
+
+    Raises:
+        UserError: unless it has taken all steps of its epochs, and has one row for each epoch and seed.
+    """
     rows = Counter((row["epoch"], row["seed"]) for row in run.metrics())
     epochs = max((epoch for epoch, _seed in rows), default=0)
     steps = epochs * data.steps_per_epoch

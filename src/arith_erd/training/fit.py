@@ -24,9 +24,15 @@ from .train import train
 
 
 def fit(
-    task: Task, model: type[Network] = NanoGPT, seeds: Sequence[int] = (0,), epochs: int | None = None, *, split:
-    Split | None = None, overrides: Sequence[str] = (), out: Path | str | None = None,
-) -> list[Hooked]:  # fmt: skip
+    task: Task,
+    model: type[Network] = NanoGPT,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    *,
+    split: Split | None = None,
+    overrides: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> list[Hooked]:
     """Train a network for each seed, all as one pack, and return them in the order of the seeds.
 
     >>> import arith_erd as ae
@@ -36,7 +42,8 @@ def fit(
     >>> models[1].seed, models[1].predict([1], [2]).shape
     (1, (1,))
 
-    The runs are those of ``python train.py``: the same settings give the same weights, refusals and directories.
+    The runs are those of ``python train.py``: the same settings give the same weights, the same refusals, and with
+    ``out`` the same directories, so a run that was interrupted continues and a finished one is only loaded.
 
     Args:
         task: what to learn, one of ours or your own.

@@ -94,7 +94,11 @@ def capacity(job: Job, device: torch.device) -> int:
 
 
 def require_room(job: Job, device: torch.device) -> None:
-    """Refuse a pack that needs more memory than there is."""
+    """Refuse a pack that needs more memory than there is.
+
+    Raises:
+        UserError: saying how much, and what to make smaller.
+    """
     free = available_bytes(device)
     needed = len(job.seeds) * replica_bytes(job, free)
     if needed > free:

@@ -8,6 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics import Metric, MetricCollection
 
 from ..errors import UserError
 from ..models.decoding import shift_right
@@ -15,6 +16,47 @@ from ..runs import Row
 from .data import Batch
 from .pack import Pack
 from .recipe import change_rate
+
+
+class TokenAccuracy(Metric):
+    """Probability of the right next token, given the right ones before it, of each replica (paper, section 3.2)."""
+
+    full_state_update = False
+    higher_is_better = True
+    hits: Tensor
+    total: Tensor
+    tokens = True
+
+    def __init__(self, replicas: int) -> None:
+        super().__init__()
+        self.add_state("hits", torch.zeros(replicas, dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("total", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, predicted: Tensor, completion: Tensor) -> None:
+        """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas."""
+        hits = predicted == completion if self.tokens else (predicted == completion).all(dim=-1)
+        self.hits += hits.flatten(1).sum(dim=1)
+        self.total += hits[0].numel()
+
+    def compute(self) -> Tensor:
+        """Fractions (R,); torchmetrics drops the axis if R is 1."""
+        return self.hits.double() / self.total
+
+
+class SequenceAccuracy(TokenAccuracy):
+    """Probability of a wholly right completion (paper, section 3.2).
+
+    Teacher-forced predictions give the autoregressive accuracy exactly: see `arith_erd.models.decoding`.
+    """
+
+    tokens = False
+
+
+def accuracies(replicas: int, prefix: str) -> MetricCollection:
+    """``{prefix}token_acc`` and ``{prefix}seq_acc``, (R,) each."""
+    # No compute groups: they would take the two for one metric when the first batch has no hit at all.
+    metrics: Any = {"token_acc": TokenAccuracy(replicas), "seq_acc": SequenceAccuracy(replicas)}
+    return MetricCollection(metrics, prefix=prefix, compute_groups=False)
 
 
 class LitPack(L.LightningModule):
@@ -30,14 +72,18 @@ class LitPack(L.LightningModule):
     examples_seen: Tensor  # ()
 
     def __init__(
-        self, pack: Pack, optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer], gradient_clip: float |
-        None = None, schedule: Callable[[torch.optim.Optimizer], LRScheduler] | None = None, interval: str = "step",
-    ) -> None:  # fmt: skip
+        self,
+        pack: Pack,
+        optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        gradient_clip: float | None = None,
+        schedule: Callable[[torch.optim.Optimizer], LRScheduler] | None = None,
+        interval: str = "step",
+    ) -> None:
         super().__init__()
         self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
         self.schedule, self.interval = schedule, interval
         replicas = len(pack.seeds)
-        self.right: tuple[list[Tensor], list[Tensor]] = [], []  # tokens (R, B, m) of both subsets, batch after batch
+        self.train_accuracy, self.val_accuracy = accuracies(replicas, "train_"), accuracies(replicas, "val_")
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(replicas))
         self.register_buffer("examples_seen", torch.zeros(()))
@@ -87,7 +133,8 @@ class LitPack(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
-        self.right[dataloader_idx].append(self.pack(prompt, shift_right(completion)).argmax(dim=-1) == completion)
+        predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
+        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion)
 
     def on_validation_epoch_end(self) -> None:
         """Collect `rows`: the one place in an epoch where the host waits for the device.
@@ -97,16 +144,14 @@ class LitPack(L.LightningModule):
         """
         epoch = self.current_epoch + 1
         columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}
-        for subset, batches in zip(("train", "val"), self.right, strict=True):
-            right = torch.cat(batches, dim=1)  # (R, N, m)
-            columns[f"{subset}_token_acc"] = right.flatten(1).sum(dim=1).double() / right[0].numel()
-            # Exactly the autoregressive accuracy: see `models.decoding`.
-            columns[f"{subset}_seq_acc"] = right.all(dim=-1).sum(dim=1).double() / right.shape[1]
-            batches.clear()
+        for metrics in (self.train_accuracy, self.val_accuracy):
+            columns |= metrics.compute()
+            metrics.reset()
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
         columns["finite"] = finite.double()
         names = list(columns)
-        table = torch.stack(list(columns.values()), dim=1).tolist()  # R rows
+        # reshape: torchmetrics drops the axis when there is one replica
+        table = torch.stack([column.reshape(-1) for column in columns.values()], dim=1).tolist()  # R rows
         self.rows = [
             {"epoch": epoch, "seed": seed, **dict(zip(names, values, strict=True))}
             for seed, values in zip(self.pack.seeds, table, strict=True)

@@ -1,7 +1,9 @@
 """A pack: R replicas of one network, trained and evaluated as one.
 
-A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack ``(R, ...)`` of its replicas',
-and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs them one after another.
+A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
+``(R, ...)``, and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs its
+replicas one after another. A replica never sees the others: it has its own initial weights and its own dropout masks,
+and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,9 +57,13 @@ class Pack(nn.Module):
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
 
     def __init__(
-        self, make_network: Callable[[], Network], seeds: Sequence[int], compile: bool = False, cuda_graphs: bool =
-        False, loss: Loss | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        make_network: Callable[[], Network],
+        seeds: Sequence[int],
+        compile: bool = False,
+        cuda_graphs: bool = False,
+        loss: Loss | None = None,
+    ) -> None:
         super().__init__()
         self.make_network = make_network
         self.seeds = tuple(seeds)

@@ -26,7 +26,11 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
-    """The factory of a job's optimizer."""
+    """The factory of a job's optimizer.
+
+    Raises:
+        UserError: if it does not take its options, or lets replicas influence each other.
+    """
     make = partial(job.model.optimizer.build, Optimizer)
     with job.model.optimizer.blamed():  # it may raise anything at a tensor or a gradient that it cannot use
         alone = replicas_are_independent(make, device)
@@ -103,7 +107,11 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
 
 
 def change_rate(scheduler: LRScheduler) -> None:
-    """Take a scheduler one step further, after the step that the rate until now was for."""
+    """Take a scheduler one step further, after the step that the rate until now was for.
+
+    Raises:
+        UserError: if that rate was negative or not finite, or the scheduler raises: `OneCycleLR` does at its end.
+    """
     change = scheduler.last_epoch + 1
     for group in scheduler.optimizer.param_groups:
         if not 0 <= float(group["lr"]) < math.inf:

@@ -6,16 +6,34 @@ no later weight reads: decoding it proves nothing.
 
 import numpy as np
 
-from . import circuits as c
 from .assembly import Step
+from .circuits import (
+    BITS,
+    OPERATOR,
+    WIDTH,
+    A,
+    B,
+    bits_of_value,
+    carry_by_lookahead,
+    carry_from_prefix,
+    copy_value,
+    fetch,
+    for_lookahead,
+    for_prefix_carry,
+    partner,
+    select,
+    settled,
+    value,
+    xor,
+)
 from .program import Program
 
-ENCODE_VALUE = Step("self_attention", lambda s, m: [c.value(s, m)])
-BITS_OF_VALUE = Step("feed_forward", lambda s, m: [c.bits_of_value(s)])
-ANSWER_VALUE = Step("feed_forward", lambda s, m: c.select(s, "sum_bits", range(c.WIDTH)))
-SETTLED = Step("feed_forward", lambda s, m: [c.settled(s)])
-CARRY_FROM_PREFIX = Step("feed_forward", lambda s, m: [c.carry_from_prefix(s)])
-ANSWER_XOR = Step("feed_forward", lambda s, m: [c.xor(s, "answer")])
+ENCODE_VALUE = Step("self_attention", lambda s, m: [value(s, m)])
+BITS_OF_VALUE = Step("feed_forward", lambda s, m: [bits_of_value(s)])
+ANSWER_VALUE = Step("feed_forward", lambda s, m: select(s, "sum_bits", range(WIDTH)))
+SETTLED = Step("feed_forward", lambda s, m: [settled(s)])
+CARRY_FROM_PREFIX = Step("feed_forward", lambda s, m: [carry_from_prefix(s)])
+ANSWER_XOR = Step("feed_forward", lambda s, m: [xor(s, "answer")])
 
 
 def erd(rng: np.random.Generator) -> Program:
@@ -27,8 +45,8 @@ def erd(rng: np.random.Generator) -> Program:
     """
     decode = [BITS_OF_VALUE, ANSWER_VALUE]
     if rng.random() < 0.3:
-        return Program([], [Step("cross_attention", lambda s, m: [c.value(s, m)]), *decode])
-    return Program([ENCODE_VALUE], [Step("cross_attention", lambda s, m: [c.copy_value(s, m)]), *decode])
+        return Program([], [Step("cross_attention", lambda s, m: [value(s, m)]), *decode])
+    return Program([ENCODE_VALUE], [Step("cross_attention", lambda s, m: [copy_value(s, m)]), *decode])
 
 
 def prefix_carry(rng: np.random.Generator) -> Program:
@@ -38,7 +56,7 @@ def prefix_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The decoder's feature ``carry`` holds the one into bit t.
     """
     together = bool(rng.random() < 0.5)
-    bring = Step("cross_attention", lambda s, m: c.for_prefix_carry(s, m, together))
+    bring = Step("cross_attention", lambda s, m: for_prefix_carry(s, m, together))
     return Program([], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
@@ -49,16 +67,16 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
     for that position; the feature ``carry`` holds the carry into bit t, at ``a_t`` or in the decoder.
     """
-    find = [Step("self_attention", lambda s, m: [c.partner(s, m)]), SETTLED]
+    find = [Step("self_attention", lambda s, m: [partner(s, m)]), SETTLED]
     if rng.random() < 0.5:
         together = bool(rng.random() < 0.5)
-        return Program(find, [Step("cross_attention", lambda s, m: c.for_lookahead(s, m, together)), ANSWER_XOR])
-    classes = [*c.A, *[c.BITS] * (1 + len(c.B))]  # the operator asks for the carry out of the last bit
-    places = [[t] for t in (*c.A, c.OPERATOR)]
+        return Program(find, [Step("cross_attention", lambda s, m: for_lookahead(s, m, together)), ANSWER_XOR])
+    classes = [*A, *[BITS] * (1 + len(B))]  # the operator asks for the carry out of the last bit
+    places = [[t] for t in (*A, OPERATOR)]
     moves = {"bit": "a", "partner": "b", "carry": "carry"}
     return Program(
-        [*find, Step("self_attention", lambda s, m: [c.carry_by_lookahead(s, m, classes)])],
-        [Step("cross_attention", lambda s, m: [c.fetch(s, m, places, moves)]), ANSWER_XOR],
+        [*find, Step("self_attention", lambda s, m: [carry_by_lookahead(s, m, classes)])],
+        [Step("cross_attention", lambda s, m: [fetch(s, m, places, moves)]), ANSWER_XOR],
     )
 
 
@@ -68,46 +86,45 @@ def mixed(rng: np.random.Generator) -> Program:
     The seed draws which, the border, and whether the carries come from the prefix or from lookahead.
     """
     border = int(rng.integers(3, 6))
-    by_value, by_carry = range(border), range(border, c.WIDTH)
+    by_value, by_carry = range(border), range(border, WIDTH)
     if rng.random() < 0.5:
-        by_value, by_carry = range(border, c.WIDTH), range(border)
+        by_value, by_carry = range(border, WIDTH), range(border)
     if rng.random() < 0.5:
-        encode = [Step("self_attention", lambda s, m: [c.value(s, m), c.partner(s, m)]), SETTLED]
-        decode = [Step("cross_attention", lambda s, m: [c.copy_value(s, m), *c.for_lookahead(s, m)]), BITS_OF_VALUE]
+        encode = [Step("self_attention", lambda s, m: [value(s, m), partner(s, m)]), SETTLED]
+        decode = [Step("cross_attention", lambda s, m: [copy_value(s, m), *for_lookahead(s, m)]), BITS_OF_VALUE]
     else:
         encode = [ENCODE_VALUE]
-        fetched = Step("cross_attention", lambda s, m: [c.copy_value(s, m), *c.for_prefix_carry(s, m)])
+        fetched = Step("cross_attention", lambda s, m: [copy_value(s, m), *for_prefix_carry(s, m)])
         decode = [fetched, BITS_OF_VALUE, CARRY_FROM_PREFIX]
     decode += [
-        Step("feed_forward", lambda s, m: [c.xor(s, "xor")]),
-        Step("feed_forward", lambda s, m: [*c.select(s, "sum_bits", by_value), *c.select(s, "xor", by_carry)]),
+        Step("feed_forward", lambda s, m: [xor(s, "xor")]),
+        Step("feed_forward", lambda s, m: [*select(s, "sum_bits", by_value), *select(s, "xor", by_carry)]),
     ]
     return Program(encode, decode)
 
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
     """Carries from the prefix. The sum as a number is stored, and no weight reads it."""
-    fetched = Step("cross_attention", lambda s, m: [*c.for_prefix_carry(s, m), c.copy_value(s, m)])
+    fetched = Step("cross_attention", lambda s, m: [*for_prefix_carry(s, m), copy_value(s, m)])
     return Program([ENCODE_VALUE], [fetched, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
     """Carries from the operands. The sum as a number is stored, and no weight reads it."""
-    encode = [Step("self_attention", lambda s, m: [c.partner(s, m), c.value(s, m)]), SETTLED]
-    fetched = Step("cross_attention", lambda s, m: [*c.for_lookahead(s, m), c.copy_value(s, m)])
-    return Program(encode, [fetched, ANSWER_XOR])
+    encode = [Step("self_attention", lambda s, m: [partner(s, m), value(s, m)]), SETTLED]
+    return Program(encode, [Step("cross_attention", lambda s, m: [*for_lookahead(s, m), copy_value(s, m)]), ANSWER_XOR])
 
 
 def erd_decoy(rng: np.random.Generator) -> Program:
     """The sum as a number. Carries, computed as in one of the carry machines, are stored, and no weight reads them."""
     if rng.random() < 0.5:
         decode = [
-            Step("cross_attention", lambda s, m: [c.copy_value(s, m), *c.for_prefix_carry(s, m)]),
+            Step("cross_attention", lambda s, m: [copy_value(s, m), *for_prefix_carry(s, m)]),
             BITS_OF_VALUE,
             CARRY_FROM_PREFIX,
-            Step("feed_forward", lambda s, m: [*c.select(s, "sum_bits", range(c.WIDTH)), c.xor(s, "unread_xor")]),
+            Step("feed_forward", lambda s, m: [*select(s, "sum_bits", range(WIDTH)), xor(s, "unread_xor")]),
         ]
         return Program([ENCODE_VALUE], decode)
-    encode = [Step("self_attention", lambda s, m: [c.value(s, m), c.partner(s, m)]), SETTLED]
-    fetched = Step("cross_attention", lambda s, m: [c.copy_value(s, m), *c.for_lookahead(s, m)])
+    encode = [Step("self_attention", lambda s, m: [value(s, m), partner(s, m)]), SETTLED]
+    fetched = Step("cross_attention", lambda s, m: [copy_value(s, m), *for_lookahead(s, m)])
     return Program(encode, [fetched, BITS_OF_VALUE, ANSWER_VALUE])

@@ -1,7 +1,8 @@
 """Embeddings, and the feed-forward layer that turns them into features.
 
-Every token's embedding contains ``u``, which removes most of what the positions have in common, and that of a bit plus
-or minus ``v``, orthogonal to them. The first active feed-forward layer writes two features in place of the sum:
+Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
+sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of each
+stack erases the sum of embedding and position and writes two features instead:
 
 - ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
 - ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
