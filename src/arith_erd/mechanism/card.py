@@ -182,9 +182,13 @@ class Card(_Frozen):
 
 
 def make_card(
-    model: "Hooked", found: "Measured", verdict: "Verdict | None", post_hoc: Mapping[str, float], evidence: "Evidence",
+    model: "Hooked",
+    found: "Measured",
+    verdict: "Verdict | None",
+    post_hoc: Mapping[str, float],
+    evidence: "Evidence",
     calibrated: bool,
-) -> NetworkCard:  # fmt: skip
+) -> NetworkCard:
     """The card of one network; ``post_hoc`` are its distances to algorithms that are no candidates."""
     components, near = found.components, dict(enumerate(verdict.by_bit, 1)) if verdict else {}
     bits = [

@@ -31,6 +31,19 @@ def require_writable(key: str, folder: Path | str) -> None:
         ) from error
 
 
+def own_folder(path: Path) -> Path:
+    """``path`` if nobody but this user can write there; it is made if need be. Else a new temporary folder.
+
+    In a shared temporary folder another user may be first to make a folder, or a link, of a name that can be guessed.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+        return path
+    return Path(tempfile.mkdtemp(prefix=f"{path.name}-"))
+
+
 def read_text(path: Path, largest: int = 2**30) -> str:
     """The text of a regular file of at most ``largest`` bytes.
 

@@ -30,9 +30,14 @@ class TrainBatches:
     """
 
     def __init__(
-        self, prompt: Tensor, completion: Tensor, seeds: Sequence[int], batch_size: int, step: Callable[[], int],
+        self,
+        prompt: Tensor,
+        completion: Tensor,
+        seeds: Sequence[int],
+        batch_size: int,
+        step: Callable[[], int],
         targets: Tensor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.examples = (prompt, completion) if targets is None else (prompt, completion, targets)
         self.seeds, self.batch_size, self.step = seeds, batch_size, step
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,12 +24,18 @@ COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """On CUDA what the driver says is free; else what the machine and the container allow."""
+    """On CUDA what the driver says is free; else what the machine, the container and ``ulimit -v`` allow."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
         return int(torch.cuda.mem_get_info(device)[0])
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    page = os.sysconf("SC_PAGE_SIZE")
+    limits = [page * os.sysconf("SC_PHYS_PAGES")]
+    virtual = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if virtual != resource.RLIM_INFINITY:
+        with suppress(OSError):  # not Linux
+            virtual -= page * int((root / "proc/self/statm").read_text().split()[0])
+        limits.append(max(0, virtual))
     group = top = root / "sys/fs/cgroup"
     with suppress(OSError):
         lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
