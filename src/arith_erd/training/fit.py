@@ -91,11 +91,15 @@ def described(group: str, made: Any) -> dict[str, Any]:
     return {"name": own, "_target_": public_path(type(made)), **options}
 
 
-@cache
 def named(group: str, made: type) -> str | None:
     """The file of ``conf/GROUP/`` for a class; None if there is none."""
+    return _files(group).get(public_path(made))
+
+
+@cache
+def _files(group: str) -> dict[str, str]:
     files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / group).glob("*.yaml")}
-    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}.get(public_path(made))
+    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}
 
 
 def public_path(made: type) -> str:

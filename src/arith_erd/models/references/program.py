@@ -1,6 +1,7 @@
 """A program, the steps of an algorithm, and its compilation into a network."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from ...bits import ONE, START, VOCAB_SIZE, ZERO, encode_completion, encode_prompt
 from ..transformer import SinusoidalPositions, Transformer
 from .assembly import Form, Step, assign
+from .blocks import Units
 from .circuits import BITS, PROMPT, WIDTH
 from .reading import Embedding
 from .stream import CHANNELS, Stream
@@ -61,7 +63,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     ):
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
-        reading = Step("feed_forward", lambda stream, memory, embedding=embedding: embedding.read(stream))
+        reading = Step("feed_forward", partial(_read, embedding))
         stream = Stream(embedding.table[tokens] + positions, rng)
         memory = assign(layers, stream, memory, [reading, *steps], rng)
         with torch.no_grad():
@@ -69,6 +71,11 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         streams.append(stream)
     _write_head(network, memory, rng)
     return Reference(network, *streams)
+
+
+def _read(embedding: Embedding, stream: Stream, memory: Stream) -> list[Units]:
+    """The first step of a stack."""
+    return embedding.read(stream)
 
 
 def _write_head(network: Transformer, form: Form, rng: np.random.Generator) -> None:
