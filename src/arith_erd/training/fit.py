@@ -103,7 +103,7 @@ def _files(group: str) -> dict[str, str]:
 
 
 def public_path(made: type) -> str:
-    """``arith_erd.tasks.Add``: where a class is imported from; its own module if the package above does not have it."""
+    """``arith_erd.tasks.Add``: where a class is imported from; else its own module."""
     package = made.__module__.rpartition(".")[0]
-    above = getattr(import_module(package), made.__name__, None) if package else None
+    above = getattr(import_module(package), made.__name__, None) if "." in package else None
     return f"{package if above is made else made.__module__}.{made.__name__}"
