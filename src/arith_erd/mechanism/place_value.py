@@ -1,0 +1,263 @@
+"""Does a position of the answer subtract the prefix from the operands below it, and compare with a threshold?
+
+At position t let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition.
+With p, the number that the prefix spells, c = (S - p) / 2^t is the carry into bit t if the prefix is right. After a
+wrong prefix c is any number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
+
+Examples come from fixed seeds, the same for every network. What is fitted is fitted on one half of the combinations of
+operand bits below t and prefix, and scored on the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from ..bits import ONE, START, ZERO, Array, to_bits
+from ..errors import UserError
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..tasks import Task
+from .prefixes import require_binary
+
+BATCH = 1024
+COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
+Row = dict[str, Any]
+
+
+class Columns:
+    """The columns of an addition or a long multiplication, and what they can carry.
+
+    Raises:
+        UserError: for another task, or an answer that is not written lowest bit first.
+    """
+
+    def __init__(self, task: Task) -> None:
+        require_binary(task)
+        self.task, self.model = task, CausalModel(task)
+        self.adds = {"xor", "carry"} <= {*self.model.variables}
+        if not self.adds and "column_sum" not in self.model.variables:
+            raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """(N, m) what each column adds up, without carries: a_t + b_t, or the sum of a_i * b_j over i + j = t."""
+        values = self.model.values(np.stack([a, b], axis=1))
+        return values["a_bit"] + values["b_bit"] if self.adds else values["column_sum"]
+
+    @cached_property
+    def most(self) -> Array:
+        """(m,) the largest sum of a column and its carry: 3 in the middle of an addition, 1 at its end."""
+        columns = self(*self.model.examples.operands.T)
+        places = np.arange(self.task.width)
+        below = np.cumsum(columns << places, axis=1) - (columns << places)
+        largest: Array = (columns + (below >> places)).max(axis=0)
+        return largest
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """N pairs of operands, and the numbers that their prefixes of t bits spell; each (N,)."""
+
+    columns: Columns
+    t: int
+    a: Array
+    b: Array
+    prefix: Array
+
+    @cached_property
+    def _sums(self) -> Array:
+        return self.columns(self.a, self.b)
+
+    @property
+    def low(self) -> Array:
+        """(N,) the columns below t, each at its place value."""
+        low: Array = self._sums[:, : self.t] @ (1 << np.arange(self.t))
+        return low
+
+    @property
+    def column(self) -> Array:
+        """(N,) what column t adds up, without a carry."""
+        return self._sums[:, self.t]
+
+    @property
+    def c(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
+        """(N,) the carry that the prefix leaves, in units of 2^t."""
+        return (self.low - self.prefix) / 2.0**self.t  # type: ignore[no-any-return]
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
+        start = np.full((len(self.prefix), 1), START)
+        decoder_input = np.hstack([start, to_bits(self.prefix, self.t) + ZERO])
+        return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
+
+    def answers(self, model: Hooked, *interventions: Replace) -> Array:
+        """Bit t (N,) that the network prefers, of 0 and 1."""
+        return preferred(model.run(self.tensors(), interventions, batch_size=BATCH))
+
+    def chosen(self, rows: Array) -> "Inputs":
+        return Inputs(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
+
+    def held_out(self, rng: np.random.Generator) -> Array:
+        """(N,) bool: half of the combinations of low bits and prefix; of the operands, if there are too many."""
+        size = 2**self.t
+        if size**3 > COMBINATIONS:
+            limit = self.columns.task.limit
+            return rng.random(limit**2)[self.a * limit + self.b] < 0.5  # type: ignore[no-any-return]
+        key = (self.a % size * size + self.b % size) * size + self.prefix
+        return rng.random(size**3)[key] < 0.5  # type: ignore[no-any-return]
+
+
+def preferred(logits: Tensor) -> Array:
+    """Logits (N, t + 1, V) -> bit t (N,), the likelier one of 0 and 1."""
+    found: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
+    return found
+
+
+def generator(measure: str, t: int) -> np.random.Generator:
+    return np.random.default_rng([*measure.encode(), t])
+
+
+def with_low(rng: np.random.Generator, columns: Columns, t: int, low: Array, prefix: Array, empty: bool) -> Inputs:
+    """Operands with these bits below t, (2, N), and random bits above; a_t = b_t = 0 if column t is ``empty``."""
+    first = t + 1 if empty else t
+    high = rng.integers(0, 2 ** max(columns.task.bits - first, 0), low.shape) << first
+    return Inputs(columns, t, *(high + low), prefix)
+
+
+def random_inputs(rng: np.random.Generator, columns: Columns, t: int, count: int, empty: bool) -> Inputs:
+    *low, prefix = rng.integers(0, 2**t, (3, count))
+    limit = columns.task.limit
+    return with_low(rng, columns, t, np.stack(low) % limit, prefix, empty)
+
+
+def slopes(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+    """Logistic regression of bit t of an addition on the operands' and the prefix's bits below t, where a_t = b_t = 0.
+
+    Slopes, by place, are divided by that of the operands' bits t - 1. They come from all draws. The accuracy is that of
+    a fit to one half of the combinations on the other half.
+    """
+    for t in range(2, columns.task.width):
+        rng = generator("slopes", t)
+        inputs = random_inputs(rng, columns, t, count, empty=True)
+        test = inputs.held_out(rng)
+        bits = inputs.answers(model)
+        features = np.hstack([to_bits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
+        if len(set(bits[~test])) < 2:  # a constant answer has no slopes
+            continue
+        regression = LogisticRegression(C=100.0, max_iter=2000)
+        predicted = regression.fit(features[~test], bits[~test]).predict(features[test])
+        yield _row("slope_accuracy", t, (predicted == bits[test]).mean(), test.sum())
+        of_a, of_b, of_prefix = regression.fit(features, bits).coef_.reshape(3, t)
+        of_operands = (of_a + of_b) / 2
+        for place in range(t):
+            for name, slope in (("operands", of_operands), ("prefix", of_prefix)):
+                yield _row(f"slope_{name}", t, slope[place] / of_operands[-1], place=place)
+        for c in np.unique(bins := np.round(inputs.c * 8) / 8):
+            yield _row("ones", t, bits[bins == c].mean(), (bins == c).sum(), c=c)
+
+
+def place_value(place: int, t: int, operands: bool) -> float:
+    """The slope of a bit at its place value, in units of that of bit t - 1 of the operands."""
+    return (1 if operands else -1) * 2.0 ** (place - t + 1)
+
+
+def rule(name: str, inputs: Inputs, threshold: float) -> Array:
+    """Bit t (N,) by a rule: ``local_remainder``, ``remainder``, or ``graded_carry`` (addition).
+
+    The first two take the parity of round(column + c), the first one within the numbers that a right prefix leaves. The
+    third takes the column's parity xor [c > threshold].
+    """
+    if name == "graded_carry":
+        return inputs.column % 2 ^ (inputs.c > threshold)
+    total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
+    return (np.clip(total, 0, inputs.columns.most[inputs.t]) if name == "local_remainder" else total) % 2
+
+
+def prefix_carry(inputs: Inputs) -> Array:
+    """Bit t (N,) if the carry is read off the column before: the majority of a_(t-1), b_(t-1) and not r_(t-1)."""
+    before = inputs.t - 1
+    votes = (inputs.a >> before & 1) + (inputs.b >> before & 1) + 1 - (inputs.prefix >> before & 1)
+    return inputs.column % 2 ^ (votes >= 2)
+
+
+def agreements(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+    """Each rule with its threshold fitted on one half of the prefixes, and its agreement on the other half.
+
+    Thresholds lie between the values that c can take, so no prefix is dropped. Those with c halfway between two
+    integers, where a threshold of 1/2 is undecided, are counted again by themselves. ``form`` is the share of answers
+    as ``local_remainder`` gives them where ``graded_carry`` gives others.
+    """
+    for t in range(2, columns.task.width):
+        rng = generator("threshold", t)
+        inputs = random_inputs(rng, columns, t, count, empty=False)
+        test = inputs.held_out(rng)
+        bits = inputs.answers(model)
+        ties = inputs.c % 1 == 0.5
+        half = np.where(ties, 0.5, rule("local_remainder", inputs, 0.5) == bits)[test]
+        yield _row("agreement_half", t, half.mean(), test.sum())  # a tie counts as 1/2
+        yield _row("ties", t, ties[test].mean(), test.sum())
+        expected = {}
+        for name in ("local_remainder", "graded_carry", "remainder") if columns.adds else ("local_remainder",):
+            candidates = (np.arange(2**t) + 0.5) / 2**t
+            right = [(rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
+            middle = np.median(candidates[np.isclose(right, max(right))])
+            threshold = candidates[np.abs(candidates - middle).argmin()]
+            expected[name] = rule(name, inputs, threshold)
+            yield _row(f"threshold_{name}", t, threshold)
+            agree = expected[name] == bits
+            yield _row(f"agreement_{name}", t, agree[test].mean(), test.sum())
+            if name == "local_remainder" and (test & ties).any():
+                yield _row("agreement_ties", t, agree[test & ties].mean(), (test & ties).sum())
+        if not columns.adds:
+            continue
+        agree = prefix_carry(inputs) == bits
+        yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
+        differ = test & (expected["local_remainder"] != expected["graded_carry"])
+        if differ.any():
+            yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
+
+
+def match_c(rng: np.random.Generator, base: Inputs, above: int) -> Inputs:
+    """Other operands and prefixes of an addition, a_t = b_t = 0, with c larger by ``above`` than in the base runs."""
+    t = base.t
+    wanted = base.low - base.prefix + above * 2**t
+    low, prefix = np.zeros((2, len(wanted)), dtype=np.int64), np.full_like(wanted, -1)
+    while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
+        low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
+        prefix[missing] = low[:, missing].sum(axis=0) - wanted[missing]
+    return with_low(rng, base.columns, t, low, prefix, empty=True)
+
+
+def interchanges(model: Hooked, columns: Columns, sites: list[str], count: int) -> Iterator[Row]:
+    """Bits t of an addition that change if the site's position t comes from a run with the same c, or with c + 1.
+
+    Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. In ``plus_low`` the base run answers 0, so the
+    source run is expected to answer 1. In ``plus_high`` it answers 1: a number that can leave the range of a carry
+    makes it 0 again, a carry of two states does not.
+    """
+    for t in range(2, columns.task.bits):
+        rng = generator("interchange", t)
+        drawn = random_inputs(rng, columns, t, 4096, empty=True)
+        keep = np.flatnonzero((drawn.c >= 0) & (drawn.c < 1) & (drawn.low - drawn.prefix < 2**t - 1))[:count]
+        base = drawn.chosen(keep)
+        before = base.answers(model)
+        cached = {}
+        for above in (0, 1):
+            _, cached[above] = model.run_with_cache(match_c(rng, base, above).tensors(), sites)
+        for site in sites:
+            equal, more = (base.answers(model, Replace(site, t, cached[above][site])) != before for above in (0, 1))
+            yield _row("interchange_equal", t, equal.mean(), len(equal), site=site)
+            for name, chosen in (("low", before == 0), ("high", before == 1)):
+                if chosen.any():
+                    yield _row(f"interchange_plus_{name}", t, more[chosen].mean(), chosen.sum(), site=site)
+
+
+def _row(measure: str, t: int, value: float, n: Any = None, place: Any = None, c: Any = None, site: Any = None) -> Row:
+    n = None if n is None else int(n)
+    return {"measure": measure, "bit": t, "place": place, "c": c, "site": site, "value": float(value), "n": n}

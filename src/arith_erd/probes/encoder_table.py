@@ -1,0 +1,86 @@
+"""Is the encoder a table? Replace its output by its mean for each token at each position."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from torch import Tensor
+
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..interp.sites import layers
+from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
+from .probe import Probe
+
+
+class EncoderTable(Probe):
+    """Accuracy with a table in place of the encoder: one vector for each token and position, 29 in ``a + b`` of 7 bits.
+
+    The vectors are the means of the encoder's output over the pairs that the network was trained on, or over all pairs
+    if that is not known. A network that keeps its accuracy needs nothing of what the encoder mixes across positions.
+
+    A row is the share of all pairs for which an answer ``token`` is right, teacher forced, or ``all`` of them; with the
+    network's own ``encoder``, and with the ``table``.
+
+    Raises:
+        UserError: for a network without encoder layers.
+    """
+
+    columns = ("seed", "encoder", "token", "vectors", "accuracy", "n")
+    units: ClassVar[dict[str, str]] = {"accuracy": "accuracy"}
+    across = ("encoder",)
+
+    def __init__(self, subjects: Sequence[Hooked]) -> None:
+        self.subjects, self.task = subjects, subjects[0].task
+        encoder = [site for site in layers(subjects[0].sites) if site.startswith("enc.")]
+        if not encoder:
+            raise UserError(f"probe=encoder_table: {subjects[0].name} has no encoder; expected an encoder-decoder")
+        self.site = encoder[-1]
+
+    @torch.no_grad()
+    def rows(self) -> Iterator[dict[str, Any]]:
+        examples = self.task.examples()
+        completion = torch.as_tensor(examples.completion)
+        for subject in self.subjects:
+            logits, cache = subject.run_with_cache(examples, [self.site])
+            trained = ~subject.split(examples) if subject.split else np.ones(len(examples), dtype=bool)
+            table, vectors = mean_by_token(cache[self.site], examples.prompt, trained)
+            replaced = subject.run(examples, [Replace(self.site, None, table)])
+            for name, found in (("own", logits), ("table", replaced)):
+                right = found.argmax(-1).cpu() == completion  # (N, m)
+                shares = [float(right.all(1).double().mean()), *right.double().mean(0).tolist()]
+                for token, share in zip(["all", *self.task.answer_names], shares, strict=True):
+                    yield self.row(subject.seed, name, token, vectors, share, len(examples))
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        figure = canvas(6.4, 4)
+        ax = figure.subplots()
+        tidy(ax)
+        mean = rows.groupby(["encoder", "token"], sort=False)["accuracy"].mean()
+        tokens = [*dict.fromkeys(rows["token"])]
+        for i, (name, color) in enumerate((("own", BLUE), ("table", ORANGE))):
+            label = "its own output" if name == "own" else f"{rows['vectors'].iloc[0]} vectors"
+            ax.bar(np.arange(len(tokens)) + 0.36 * i - 0.18, mean[name][tokens], 0.34, color=color, label=label)
+        ax.set_xticks(range(len(tokens)), tokens)
+        ax.set(xlabel="answer token", ylabel="right answers")
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        headline(ax, "Encoder replaced by a table")
+        question(figure, self.task.name, "is the encoder a table?", rows)
+        legend_below(figure)
+        return figure
+
+
+def mean_by_token(x: Tensor, prompt: np.ndarray, counted: np.ndarray) -> tuple[Tensor, int]:
+    """Activations (N, P, C) -> their means over the ``counted`` examples with the same token there; and how many."""
+    table, vectors = x.clone(), 0
+    for position, tokens in enumerate(prompt.T):
+        for token in np.unique(tokens):
+            here = torch.from_numpy(tokens == token)
+            table[here, position] = x[here & torch.from_numpy(counted), position].mean(0)
+            vectors += 1
+    return table, vectors

@@ -1,0 +1,133 @@
+"""How does an answer position add? Its weights by place, its threshold, and its answer against the carry c."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from ..interp.hooked import Hooked
+from ..interp.sites import chosen_sites, residual_stream
+from ..mechanism.place_value import Columns, agreements, interchanges, place_value, slopes
+from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, question, tidy
+from .probe import Positive, Probe
+
+RULES = {
+    "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
+    "graded_carry": ("column xor [c > threshold]", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
+    "remainder": ("round(column + c), any number", {"color": INK, "marker": "^", "linestyle": "-."}),
+    "prefix_carry": ("carry read off the last token", {"color": GREY, "marker": "x", "linestyle": ":"}),
+}
+
+
+class PlaceValue(Probe):
+    """Give position t random prefixes. Does its answer depend on c = (operands below t - prefix) / 2^t, and how?
+
+    A row is a measure of one bit t. ``slope_operands`` and ``slope_prefix`` are slopes of a logistic regression of bit
+    t, by ``place``, in units of the slope of the operands' bits t - 1: place value is 2^(place - t + 1), for the prefix
+    with a minus. ``ones`` is the share of answers 1 for each ``c`` (in eighths), where both operands have bit t = 0.
+    ``threshold_RULE`` and ``agreement_RULE`` belong to a rule for the answer whose threshold is fitted on other
+    prefixes. ``interchange_*`` are shares of answers that change if position t of a ``site`` comes from a run with the
+    same c (``equal``) or with c + 1 (``plus_low`` and ``plus_high``: the run answers 0 or 1). `mechanism.place_value`
+    defines all of them. ``n`` counts the answers.
+
+    A multiplication has agreements and thresholds only, with the sums of its columns in place of the operands' bits.
+
+    Args:
+        draws: random prefixes for each bit.
+        pairs: pairs of runs for each bit and site.
+        site: one or several of the decoder; None for the residual stream after each attention to the prompt.
+
+    Raises:
+        UserError: for another task than addition and multiplication in base 2, lowest bit first, or a missing site.
+    """
+
+    columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")
+
+    def __init__(
+        self,
+        subjects: Sequence[Hooked],
+        draws: Positive = 4096,
+        pairs: Positive = 256,
+        site: str | Sequence[str] | None = None,
+    ) -> None:
+        self.subjects, self.task, self.draws, self.pairs = subjects, subjects[0].task, draws, pairs
+        self.sums = Columns(self.task)
+        self.sites = attention_sites(subjects[0]) if site is None else chosen_sites(subjects, site)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for subject in self.subjects:
+            measured = agreements(subject, self.sums, self.draws)
+            yield from ({"seed": subject.seed} | row for row in measured)
+            if self.sums.adds:
+                yield from ({"seed": subject.seed} | row for row in slopes(subject, self.sums, self.draws))
+                interchanged = interchanges(subject, self.sums, self.sites, self.pairs)
+                yield from ({"seed": subject.seed} | row for row in interchanged)
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        whole = rows[rows["place"].isna() & rows["c"].isna()]
+        named = whole["measure"].where(whole["site"].isna(), whole["measure"] + " " + whole["site"].fillna(""))
+        wide = whole.assign(measure=named).groupby(["measure", "bit"], sort=False)["value"].mean().unstack("bit")
+        return wide.map(lambda x: "" if np.isnan(x) else f"{x:.2f}").reset_index()
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]
+        figure = canvas(5.2 * len(panels), 4.6)
+        for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            tidy(ax)
+            draw(ax, rows)
+        question(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
+        legend_below(figure, columns=5)
+        return figure
+
+
+def attention_sites(model: Hooked) -> list[str]:
+    """The residual stream of the decoder after each attention to the prompt."""
+    stream = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
+    after_cross = [site for site in stream if site.endswith("_cross")]
+    return after_cross or [site for site in stream if site.endswith("resid_mid")]
+
+
+def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
+    """Slopes by place below t, a thin line for each seed and bit, the mean over bits thick, and place value."""
+    for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
+        found = rows[rows["measure"] == f"slope_{name}"]
+        below = found.assign(below=found["bit"] - found["place"])
+        for _, line in below.groupby(["seed", "bit"]):
+            ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
+        mean = below.groupby("below")["value"].mean()
+        ax.plot(mean.index, mean, color=color, marker="o" if sign > 0 else "s", markersize=4.5, label=f"{name}' bits")
+        at = np.arange(1, int(below["below"].max() or 1) + 1)
+        expected = [place_value(-d, 0, sign > 0) for d in at]
+        ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
+    ax.invert_xaxis()
+    ax.set(xlabel="places below t", ylabel="slope, relative to the operands' bit t - 1")
+    headline(ax, "Weight of each lower bit", "thin: each bit t")
+
+
+def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
+    """The share of answers 1 against c, where a_t = b_t = 0, for each bit."""
+    ones = rows[rows["measure"] == "ones"]
+    bits = sorted(ones["bit"].unique())
+    for i, bit in enumerate(bits):
+        mean = ones[ones["bit"] == bit].groupby("c")["value"].mean()
+        shade = 0.35 + 0.65 * i / max(len(bits) - 1, 1)
+        ax.plot(mean.index, mean, "-", color=GREEN, alpha=shade, linewidth=1.4, label=f"t = {bit:.0f}")
+    ax.axvspan(-0.02, 1.02, color=GREY, alpha=0.08, linewidth=0)
+    ax.set(xlabel="c: operands below t, less the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    headline(ax, "Answer against c", "grey: range after right prefixes")
+
+
+def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
+    """The agreement with each rule, by bit."""
+    for name, (label, style) in RULES.items():
+        mean = rows[rows["measure"] == f"agreement_{name}"].groupby("bit")["value"].mean()
+        if len(mean):
+            ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
+    ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.02))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    headline(ax, "Agreement with a rule", "threshold fitted on others")

@@ -1,0 +1,82 @@
+"""Does an answer position use carries of other positions? Swap what it reads between runs of the same prefix."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.sites import layers
+from ..mechanism.place_value import Columns
+from ..mechanism.same_prefix import swaps
+from ..plots.course import Course
+from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
+from .probe import Positive, Probe
+
+POSITIONS = {
+    "own": ("position t reads the other run", {"color": BLUE, "marker": "o"}),
+    "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
+}
+
+
+class SamePrefix(Probe):
+    """Two runs with the same prefix and opposite bits t. Who has to read the other run's prompt for bit t to flip?
+
+    ``flipped`` is the share of ``n`` bits t that flip if position t itself (``own``) or all ``earlier`` positions of
+    the answer read the other run's prompt in decoder layers 1 to ``layer``, and their own after that. The last layer is
+    the whole swap. A network whose positions pass carries on flips with ``earlier``; one whose positions each compute
+    their own carry flips with ``own`` only. `mechanism.same_prefix` has the construction.
+
+    Raises:
+        UserError: for another task than addition and multiplication in base 2, lowest bit first, or without decoder.
+    """
+
+    columns = ("seed", "bit", "positions", "layer", "flipped", "n")
+
+    def __init__(self, subjects: Sequence[Hooked], pairs: Positive = 256) -> None:
+        self.subjects, self.task, self.pairs = subjects, subjects[0].task, pairs
+        self.sums = Columns(self.task)
+        if not any(site.startswith("dec.") for site in layers(subjects[0].sites)):
+            raise UserError(f"probe=same_prefix: {subjects[0].name} has no decoder layers")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for subject in self.subjects:
+            yield from ({"seed": subject.seed} | row for row in swaps(subject, self.sums, self.pairs))
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        wide = rows.groupby(["positions", "layer", "bit"], sort=False)["flipped"].mean().unstack("bit")
+        return wide.map(lambda x: "" if np.isnan(x) else f"{x:.3f}").reset_index()
+
+    def course(self, rows: pd.DataFrame) -> Course:
+        whole = rows[rows["layer"] == rows["layer"].max()]
+        return Course.of(whole, self.sheet("", whole), "flipped", "positions", label="bits that flip, all layers")
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        figure = canvas(9.6, 4.4)
+        by_layer, by_bit = figure.subplots(1, 2, sharey=True)
+        draw_swaps(by_layer, rows)
+        draw_swaps(by_bit, rows[rows["layer"] == rows["layer"].max()], "bit", "bit t of the answer")
+        headline(by_layer, "Layers 1 to l read the other run", "mean over bits")
+        headline(by_bit, "All layers")
+        question(figure, self.task.name, "does position t use what earlier positions computed?", rows)
+        legend_below(figure)
+        return figure
+
+
+def draw_swaps(ax: Axes, rows: pd.DataFrame, by: str = "layer", label: str = "decoder layer l") -> None:
+    """Flipped bits by layer or bit: the mean, and a thin line for each seed."""
+    tidy(ax)
+    for name, (text, style) in POSITIONS.items():
+        found = rows[rows["positions"] == name]
+        for _, line in found.groupby("seed"):
+            of_seed = line.groupby(by)["flipped"].mean()
+            ax.plot(of_seed.index, of_seed, color=style["color"], alpha=0.25, linewidth=0.8)
+        mean = found.groupby(by)["flipped"].mean()
+        ax.plot(mean.index, mean, label=text, markersize=4.5, **style)
+    ax.set(xlabel=label, ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(rows[by].unique()))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -1,0 +1,156 @@
+"""Place value, swaps between equal prefixes, the encoder as a table, path patching: on networks whose rule is known."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from arith_erd.bits import VOCAB_SIZE, ZERO
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.mechanism.place_value import Columns, Inputs, agreements, slopes
+from arith_erd.mechanism.same_prefix import swap_inputs, swaps
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models.network import HookPoint
+from arith_erd.probes.encoder_table import EncoderTable, mean_by_token
+from arith_erd.probes.path_patching import PathPatching
+from arith_erd.tasks import Add, Mul, Task
+
+TASK = Add(bits=5)
+COLUMNS = Columns(TASK)
+
+
+class Rule(nn.Module):
+    """Answers bit t by a rule of Inputs. At ``dec.1`` position j holds column j and the carry into it, as ``computed``.
+
+    ``passed`` takes the carry into t from what position t - 1 holds, its own column and carry; otherwise position t
+    reads it off the prompt itself.
+    """
+
+    def __init__(self, rule: Callable[[Inputs], np.ndarray], task: Task = TASK, passed: bool = False) -> None:
+        super().__init__()
+        self.rule, self.task, self.passed = rule, task, passed
+        self.state, self.out = HookPoint(), HookPoint()
+
+    def sites(self) -> dict[str, nn.Module]:
+        return {"dec.1": self.state, "dec.2": self.out}
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        n, length = answer_in.shape
+        digits = (prompt - ZERO).numpy()
+        place, bits = 1 << np.arange(self.task.bits), self.task.bits
+        a, b = digits[:, :bits] @ place, digits[:, bits + 1 :] @ place
+        given = (answer_in[:, 1:] - ZERO).numpy()
+        columns = Columns(self.task)
+        answers = [self.rule(Inputs(columns, t, a, b, given[:, :t] @ (1 << np.arange(t)))) for t in range(length)]
+        if self.passed:  # the state of position j is the carry out of it
+            carried = [((a % (2 << j) + b % (2 << j)) >> (j + 1)) for j in range(length)]
+            state = self.state(torch.tensor(np.stack(carried, axis=1))[..., None].double())  # (N, t + 1, 1)
+            before = torch.cat([torch.zeros(n, 1), state[:, :-1, 0]], dim=1).long()
+            columns_mod_2 = torch.tensor(columns(a, b)[:, :length] % 2)
+            found = columns_mod_2 ^ before
+        else:
+            found = self.state(torch.tensor(np.stack(answers, axis=1))[..., None].double())[..., 0].long()
+        logits = torch.nn.functional.one_hot(found + ZERO, VOCAB_SIZE).double()
+        return self.out(logits)
+
+
+def network(rule: Callable[[Inputs], np.ndarray], **options: object) -> Hooked:
+    return Hooked(Rule(rule, **options), task=TASK)  # type: ignore[arg-type]
+
+
+def by_carry(threshold: float) -> Callable[[Inputs], np.ndarray]:
+    return lambda x: x.column % 2 ^ (x.c > threshold)
+
+
+def last_token(x: Inputs) -> np.ndarray:
+    if x.t == 0:
+        return x.column % 2
+    before = x.t - 1
+    return x.column % 2 ^ ((x.a >> before & 1) + (x.b >> before & 1) + 1 - (x.prefix >> before & 1) >= 2)
+
+
+def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
+    return rows[rows["measure"] == measure].set_index("bit")["value"]
+
+
+def test_the_columns_are_what_carries_are_made_of() -> None:
+    for task in (TASK, Mul(bits=3)):
+        columns, examples = Columns(task), task.examples()
+        sums = columns(*examples.operands.T)
+        assert np.array_equal(sums @ (1 << np.arange(task.width)), examples.answer)
+    assert COLUMNS.most.tolist() == [2, 3, 3, 3, 3, 1]
+
+
+def test_slopes_are_place_values_where_the_rule_compares_c_with_a_threshold_and_only_there() -> None:
+    rows = pd.DataFrame(slopes(network(by_carry(0.45)), COLUMNS, 4096))
+    of_bit = rows[rows["bit"] == 4]
+    for name, sign in (("operands", 1), ("prefix", -1)):
+        found = of_bit[of_bit["measure"] == f"slope_{name}"].sort_values("place")["value"].to_numpy()
+        assert found == pytest.approx(sign * np.array([0.125, 0.25, 0.5, 1]), abs=0.02)
+    other = pd.DataFrame(slopes(network(last_token), COLUMNS, 4096))
+    found = other[(other["bit"] == 4) & (other["measure"] == "slope_operands")].sort_values("place")["value"]
+    assert found.to_numpy() == pytest.approx([0, 0, 0, 1], abs=0.05)
+
+
+def test_the_fitted_threshold_is_that_of_the_rule_and_agreement_tells_rules_apart() -> None:
+    rows = pd.DataFrame(agreements(network(by_carry(0.3)), COLUMNS, 4096))
+    assert measured(rows, "agreement_graded_carry").to_numpy() == pytest.approx(1)
+    assert (measured(rows, "threshold_graded_carry")[[3, 4]] - 0.3).abs().max() < 0.1
+    assert measured(rows, "form").max() == 0  # never as a number that leaves the range of a carry
+    assert measured(rows, "agreement_prefix_carry")[4] < 0.9
+    assert measured(rows, "agreement_half")[4] < 1  # a threshold of one half is not the rule
+    read = pd.DataFrame(agreements(network(last_token), COLUMNS, 4096))
+    assert measured(read, "agreement_prefix_carry").min() == 1
+
+
+@pytest.mark.parametrize("task", [TASK, Mul(bits=4)], ids=["add", "mul"])
+def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None:
+    columns = Columns(task)
+    for t in range(1, task.width):
+        base, source = swap_inputs(columns, t, 64)
+        right, other = (task.answer(x.a, x.b) for x in (base, source))
+        assert np.array_equal(right % 2**t, base.prefix)
+        assert np.array_equal(other % 2**t, base.prefix)
+        assert ((right >> t & 1) != (other >> t & 1)).all()
+        assert np.array_equal(base.column, source.column)
+    assert len(base.a)
+
+
+def test_a_swap_finds_who_computes_the_carry() -> None:
+    for passed, flips in ((False, {"own": 1, "earlier": 0}), (True, {"own": 0, "earlier": 1})):
+        rows = pd.DataFrame(swaps(network(by_carry(0.5), passed=passed), COLUMNS, 64))
+        whole = rows[rows["layer"] == rows["layer"].max()]
+        assert whole.groupby("positions")["flipped"].agg(["min", "max"]).loc["own"].tolist() == [flips["own"]] * 2
+        assert whole.groupby("positions")["flipped"].mean()["earlier"] == flips["earlier"]
+
+
+def test_a_table_of_what_each_token_gives_is_the_encoder_itself_if_nothing_is_mixed() -> None:
+    prompt = Add().examples().prompt
+    position = np.arange(prompt.shape[1])
+    own = torch.tensor(100.0 * position + prompt)[..., None]
+    table, vectors = mean_by_token(own, prompt, np.ones(len(prompt), dtype=bool))
+    assert vectors == 29
+    assert torch.allclose(table, own)
+    mixed = own + torch.tensor(prompt[:, ::-1].copy())[..., None]
+    assert not torch.allclose(mean_by_token(mixed, prompt, np.ones(len(prompt), dtype=bool))[0], mixed)
+
+
+def test_encoder_table_asks_for_an_encoder() -> None:
+    torch.manual_seed(0)
+    model = Hooked(NanoGPT(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=1), task=TASK)
+    with pytest.raises(UserError, match="has no encoder"):
+        EncoderTable([model])
+
+
+def test_the_only_head_that_reads_the_prompt_has_the_whole_effect_and_the_others_none() -> None:
+    torch.manual_seed(0)
+    shape = {"d_model": 8, "num_heads": 1, "num_layers": 1}
+    model = Hooked(Transformer(TASK.prompt_length, TASK.width, **shape), task=TASK)  # type: ignore[arg-type]
+    rows = pd.DataFrame(PathPatching([model], bits=[3], pairs=16).rows())
+    share = rows.groupby("site")["share"].agg(["min", "max"])
+    assert share.loc["dec.1.cross_attn"].tolist() == pytest.approx([1, 1], abs=1e-5)
+    assert share.loc["dec.1.attn"].tolist() == pytest.approx([0, 0], abs=1e-5)
