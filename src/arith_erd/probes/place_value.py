@@ -99,12 +99,19 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
         for _, line in below.groupby(["seed", "bit"]):
             ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
         mean = below.groupby("below")["value"].mean()
-        ax.plot(mean.index, mean, color=color, marker="o" if sign > 0 else "s", markersize=4.5, label=f"{name}' bits")
+        ax.plot(
+            mean.index,
+            mean,
+            color=color,
+            marker="o" if sign > 0 else "s",
+            markersize=4.5,
+            label=f"{name.removesuffix('s')} bits",
+        )
         at = np.arange(1, int(below["below"].max() or 1) + 1)
         expected = [place_value(-d, 0, sign > 0) for d in at]
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
     ax.invert_xaxis()
-    ax.set(xlabel="places below t", ylabel="slope, relative to the operands' bit t - 1")
+    ax.set(xlabel="places below t", ylabel="slope, relative to operand bit t - 1")
     headline(ax, "Weight of each lower bit", "thin: each bit t")
 
 
@@ -128,6 +135,6 @@ def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
         mean = rows[rows["measure"] == f"agreement_{name}"].groupby("bit")["value"].mean()
         if len(mean):
             ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
-    ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.02))
+    ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.002))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     headline(ax, "Agreement with a rule", "threshold fitted on others")
