@@ -4,7 +4,7 @@
 
 A folder is what the probe wrote, with ``rows.csv``. Its seeds replace those of the same network in the table, so
 several folders, one for each seed, can have the same name. Subspaces stay if the folder has none. Then every table
-between markers in ``docs/found/mechanism.md`` is written anew; without folders, only these are. A test compares them.
+between markers in ``docs/found/appendix.md`` is written anew; without folders, only these are. A test compares them.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import pandas as pd
 
 from arith_erd.mechanism.signature import EFFECT
 
-PAGE = Path(__file__).parents[1] / "docs" / "found" / "mechanism.md"
+PAGE = Path(__file__).parents[1] / "docs" / "found" / "appendix.md"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
 BITS = range(2, 8)

@@ -266,9 +266,9 @@ def calibration() -> Facts:
 
 
 def mechanism() -> Facts:
-    from mechanism_numbers import mechanism  # beside this file
+    from mechanism_numbers import mechanism, one_sentence  # beside this file
 
-    return mechanism()
+    return mechanism() | one_sentence()
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
@@ -283,10 +283,11 @@ def facts() -> Facts:
 
 
 def tables() -> Facts:
-    """Every generated table of the page on mechanisms, by the name of its marks."""
+    """Every generated table of the pages on mechanisms, by the name of its marks."""
     from cards import read, tables  # beside this file
+    from mechanism_numbers import sentence_tables
 
-    return tables(read(RESULTS / "mechanism-cards.csv"))
+    return tables(read(RESULTS / "mechanism-cards.csv")) | sentence_tables()
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:

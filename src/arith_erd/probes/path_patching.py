@@ -13,99 +13,105 @@ from ..bits import ONE, ZERO
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..mechanism.prefixes import require_binary
+from ..mechanism.place_value import Columns, generator, random_inputs
 from ..plots.style import canvas, headline, heat_map, question
-from .probe import Natural, Positive, Probe, sample_pairs
+from .probe import Positive, Probe
 
 
 class PathPatching(Probe):
     """Give one head, at position t, what it gives if bit i of an operand is inverted; keep all later attention.
 
-    The prefix stays the same, and the position's later attention outputs stay those of the base run, so the change
-    takes the direct path from the head to the logits, through feed-forward layers and norms only. ``share`` is the
-    change of the logit difference between 1 and 0 over the change if bit i is inverted for the whole network, added up
-    over ``n`` pairs; the shares of all heads need not add up to 1.
+    Prefixes are random with 0 <= c < 1 (`mechanism.place_value`), and a_t = b_t = 0. The prefix stays the same, and the
+    later attention outputs at position t stay those of the base run, so the change takes the direct path from the head
+    to the logits, through feed-forward layers and norms only.
 
-    A row is one head (``site`` and ``head``, from 1) for one answer bit ``bit`` = t and one operand bit ``place`` = i,
-    of a and b alike.
+    A row is one head (``site`` and ``head``, from 1) for answer bit ``bit`` = t and operand bit ``place`` = i, of a and
+    b alike. ``effect`` is the mean change of the logit of 1 less that of 0, counted positive where bit i becomes 1;
+    ``whole`` is the same if bit i is inverted for the whole network. The effects of all heads need not add up to it.
 
     Args:
-        bits: answer bits t, one or several; None for all above 1.
-        pairs: examples for each t and i.
+        bits: answer bits t, one or several; None for all from 2 on that have a column.
+        pairs: examples for each t.
 
     Raises:
-        UserError: for a task without two binary operands, lowest bit first, or a network without heads.
+        UserError: for another task than an addition in base 2, lowest bit first, or a network without heads.
     """
 
-    columns = ("seed", "bit", "place", "site", "head", "share", "n")
+    columns = ("seed", "bit", "place", "site", "head", "effect", "whole", "n")
 
     def __init__(
-        self,
-        subjects: Sequence[Hooked],
-        bits: int | Sequence[int] | None = None,
-        pairs: Positive = 64,
-        seed: Natural = 0,
+        self, subjects: Sequence[Hooked], bits: int | Sequence[int] | None = None, pairs: Positive = 128
     ) -> None:
-        self.subjects, self.task, self.seed = subjects, subjects[0].task, seed
-        require_binary(self.task)
-        self.bits = [bits] if isinstance(bits, int) else list(bits or range(2, self.task.width))
-        if wrong := [t for t in self.bits if not 0 <= t < self.task.width]:
-            raise UserError(f"probe.bits={wrong[0]}: expected bits of the answer, 0 to {self.task.width - 1}")
+        self.subjects, self.task, self.pairs = subjects, subjects[0].task, pairs
+        self.sums = Columns(self.task)
+        if not self.sums.adds:
+            raise UserError(f"probe=path_patching: task={self.task.name}; expected an addition")
+        self.bits = [bits] if isinstance(bits, int) else list(bits or range(2, self.task.bits))
+        if wrong := [t for t in self.bits if not 1 <= t < self.task.width]:
+            raise UserError(f"probe.bits={wrong[0]}: expected bits of the answer, 1 to {self.task.width - 1}")
         self.sites = [name for name in subjects[0].sites if name.startswith("dec.") and name.endswith("attn.z")]
         if not self.sites:
             raise UserError(f"probe=path_patching: {subjects[0].name} has no attention; expected a network that has")
-        self.pairs = sample_pairs(self.task, pairs, seed)
 
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
             for t in self.bits:
-                for place in range(min(t + 1, self.task.bits)):
-                    for site, head, share in self._shares(subject, t, place):
-                        yield self.row(subject.seed, t, place, site, head, share, len(self.pairs))
+                yield from (self.row(subject.seed, t, *measured, self.pairs) for measured in self._effects(subject, t))
 
-    def _shares(self, subject: Hooked, t: int, place: int) -> Iterator[tuple[str, int, float]]:
-        prompt, answer_in = subject.inputs(self.pairs)
-        answer_in = answer_in[:, : t + 1]
-        operands, rng = self.pairs.operands.copy(), np.random.default_rng([self.seed, t, place])
-        chosen = np.arange(len(operands)), rng.integers(0, 2, len(operands))
-        operands[chosen] ^= 1 << place
-        up = torch.from_numpy(2 * (operands[chosen] >> place & 1) - 1).to(subject.device)  # 1 if the bit becomes 1
-        source = subject.inputs(self.task.examples(*operands.T))[0]
+    def _effects(self, model: Hooked, t: int) -> Iterator[tuple[int, str, int, float, float]]:
+        rng = generator("paths", t)
+        drawn = random_inputs(rng, self.sums, t, 40 * self.pairs, empty=True)
+        base = drawn.chosen(np.flatnonzero((drawn.c >= 0) & (drawn.c < 1))[: self.pairs])
+        inputs = model.inputs(base.tensors())
         outputs = [site.replace("attn.z", "attn_out") for site in self.sites]
-        logits, base = subject.run_with_cache((prompt, answer_in), [*self.sites, *outputs])
-        other, given = subject.run_with_cache((source, answer_in), self.sites)
+        logits, cache = model.run_with_cache(inputs, [*self.sites, *outputs])
+        turned = rng.integers(0, 2, len(base.a))
+        for place in range(t):
+            a, b = (x ^ ((turned == i) << place) for i, x in enumerate((base.a, base.b)))
+            chosen = np.where(turned == 0, a, b) >> place & 1
+            up = torch.from_numpy(2 * chosen - 1).to(logits.device)  # 1 where the bit becomes 1
+            prompt = model.inputs(self.task.examples(a, b))[0]
+            other, given = model.run_with_cache((prompt, inputs[1]), self.sites)
 
-        def change(found: torch.Tensor) -> float:
-            difference = (found - logits)[:, -1, ONE] - (found - logits)[:, -1, ZERO]
-            return float((difference * up).double().sum())
+            def effect(found: torch.Tensor, up: torch.Tensor = up) -> float:
+                change = (found - logits)[:, -1, ONE] - (found - logits)[:, -1, ZERO]
+                return float((change * up).double().mean())
 
-        whole = change(other)
-        for i, site in enumerate(self.sites):
-            later = [Replace(name, t, base[name][:, t]) for name in outputs[i + 1 :]]
-            for head in range(base[site].shape[2]):
-                z = base[site][:, t].clone()  # (N, nh, hs)
-                z[:, head] = given[site][:, t, head]
-                patched = subject.run((prompt, answer_in), [Replace(site, t, z), *later])
-                yield site.removesuffix(".z"), head + 1, change(patched) / whole
+            whole = effect(other)
+            for i, site in enumerate(self.sites):
+                later = [Replace(name, t, cache[name][:, t]) for name in outputs[i + 1 :]]
+                for head in range(cache[site].shape[2]):
+                    z = cache[site][:, t].clone()  # (N, nh, hs)
+                    z[:, head] = given[site][:, t, head]
+                    patched = model.run(inputs, [Replace(site, t, z), *later])
+                    yield place, site.removesuffix(".z"), head + 1, effect(patched), whole
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The ten heads with the largest share of any bit, for the highest answer bit measured."""
-        wide = self._wide(rows)
+        """The ten strongest heads for the highest answer bit measured."""
+        wide = relative_effects(rows)
         return wide.loc[wide.abs().max(axis=1).nlargest(10).index].map("{:.2f}".format).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        wide = self._wide(rows)
-        strong = wide.loc[sorted(wide.abs().max(axis=1).nlargest(16).index, key=list(wide.index).index)]
-        figure = canvas(2.2 + 0.6 * len(strong.columns), 1.4 + 0.3 * len(strong))
+        wide = relative_effects(rows)
+        strongest = wide.abs().max(axis=1).nlargest(16).index
+        shown = wide[wide.index.isin(strongest)]
+        figure = canvas(2.6 + 0.6 * len(shown.columns), 1.4 + 0.3 * len(shown))
         ax = figure.subplots()
-        labels = [f"{site.removeprefix('dec.')}, head {head}" for site, head in strong.index]
-        heat_map(ax, strong.to_numpy(), labels, [f"{name}" for name in strong.columns], Normalize(0, 1), numbers=".2f")
+        labels = [f"{site.removeprefix('dec.')}, head {head}" for site, head in shown.index]
+        heat_map(ax, shown.to_numpy(), labels, [str(place) for place in shown], Normalize(0, 1), numbers=".2f")
+        t = rows["bit"].max()
         ax.set_xlabel("operand bit i")
-        headline(ax, f"Share of the effect on bit {rows['bit'].max()}", "16 strongest heads")
+        headline(ax, f"Effect on bit {t}", f"1: that of operand bit {t - 1} as a whole")
         question(figure, self.task.name, "which heads bring which bits?", rows)
         return figure
 
-    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        top = rows[rows["bit"] == rows["bit"].max()]
-        return top.groupby(["site", "head", "place"], sort=False)["share"].mean().unstack("place")
+
+def relative_effects(rows: pd.DataFrame) -> pd.DataFrame:
+    """Effects on the highest answer bit t measured, (heads, places), over the whole effect of operand bit t - 1."""
+    t = rows["bit"].max()
+    top = rows[rows["bit"] == t]
+    unit = top.loc[top["place"] == t - 1].groupby("seed")["whole"].first()
+    relative = top["effect"] / top["seed"].map(unit)
+    means = top.assign(effect=relative).groupby(["site", "head", "place"], sort=False)["effect"].mean()
+    return means.unstack("place")
