@@ -274,7 +274,8 @@ def mechanism() -> Facts:
 FACTS: tuple[Callable[[], Facts], ...] = (
     of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration, mechanism,
 )  # fmt: skip
-PAGES = ("README.md", *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "appendix")))
+PAGES = ("README.md", "docs/paper/article.md",
+         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "appendix")))  # fmt: skip
 
 
 def facts() -> Facts:

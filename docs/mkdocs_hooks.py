@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +70,14 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Figures and notebooks, which are outside ``docs/`` in the repository, are in its top folder on the site."""
     markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
     return markdown.replace("../results/", "results/")
+
+
+def on_post_build(config: Any) -> None:
+    """The article as a PDF, ``paper/article.pdf``, where pandoc and an engine for it are installed."""
+    if not shutil.which("pandoc"):
+        return
+    source = ROOT / "docs" / "paper" / "article.md"
+    target = Path(config["site_dir"]) / "paper" / "article.pdf"
+    made = subprocess.run(["pandoc", source.name, "-o", target], cwd=source.parent, capture_output=True, text=True)
+    if made.returncode:
+        print(f"paper/article.pdf was not made: {made.stderr.strip().splitlines()[-1:]}")

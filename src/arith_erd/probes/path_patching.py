@@ -98,8 +98,9 @@ class PathPatching(Probe):
         shown = wide[wide.index.isin(strongest)]
         figure = canvas(2.6 + 0.6 * len(shown.columns), 1.4 + 0.3 * len(shown))
         ax = figure.subplots()
+        norm = Normalize(0, max(0.1, shown.to_numpy().max()))
         labels = [f"{site.removeprefix('dec.')}, head {head}" for site, head in shown.index]
-        heat_map(ax, shown.to_numpy(), labels, [str(place) for place in shown], Normalize(0, 1), numbers=".2f")
+        heat_map(ax, shown.to_numpy(), labels, [str(place) for place in shown], norm, numbers=".2f")
         t = rows["bit"].max()
         ax.set_xlabel("operand bit i")
         headline(ax, f"Effect on bit {t}", f"1: that of operand bit {t - 1} as a whole")
