@@ -32,7 +32,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     rows, lines_left_out = bounded(rows, ("concept", "method"))
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
-    width = 9.2 if across == 1 else 1.8 + 2.4 * across
+    width = max(9.2, 1.8 + 2.4 * across)
     height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * -(-len(sites) // across)
     figure = canvas(width, height)
     for i, (ax, site) in enumerate(zip(grid(figure, len(sites), across), sites, strict=True)):

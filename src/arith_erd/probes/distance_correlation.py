@@ -19,6 +19,8 @@ from ..tasks import Examples
 from .probe import Probe
 
 METHODS = {"pearson": pearson, "spearman": spearman}
+
+
 class DistanceCorrelation(Probe):
     """Correlate distances between embeddings, at every site, with distances between inputs and between outputs.
 
