@@ -80,10 +80,9 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """A probe, the name of its answer and the folder for it; the networks to log, and their run if there is one."""
+    """A probe and the folder for its answer; the networks to log, and their run if there is one."""
 
     probe: Probe
-    name: str  # ``errors``, or ``errors-epochs`` over several epochs
     folder: Path
     subjects: Sequence["Hooked"] = ()
     run: Run | None = None
@@ -106,7 +105,7 @@ def answer(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        questions = [Question(probe, name, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
+        questions = [Question(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # in a list, so that any is refused before the first is asked
@@ -116,20 +115,20 @@ def answer(job: ProbeJob) -> None:
 
 
 def ask(job: ProbeJob, question: Question) -> None:
-    name, folder = question.name, question.folder
+    name, folder = job.answer_name(question.epochs), question.folder
     require_writable("out" if job.out else "runs_dir", folder)
     found = _over_epochs(job, question) if question.epochs else Answer.of(question.probe)
     probe, rows, figure = found.asked, found.rows, found.figure()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
     weights = _weights(job, question.run)
-    files = {"probe.json": probe.sheet(name, rows, _settings(job) | weights).to_json()}
-    files |= {} if found.course else probe.files()
+    sheet = probe.sheet(name, rows, _settings(job) | ({"weights": weights} if weights else {}))
+    files = {"probe.json": sheet.to_json()} | ({} if found.course else probe.files())
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
         save_png(figure, beside)
-    early = [f"the run is not finished: {state}" for origin in weights.values() if (state := origin.get("unfinished"))]
+    early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
     show(found.table(), [*found.notes(), *early])
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
@@ -172,11 +171,10 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
         run.require_plain()
         epochs = [] if job.epochs is None else chosen_epochs(run, read_run(run).seeds, job.epochs)
         subjects = load_seeds(run.path, *epochs[:1])
-        name = job.answer_name(epochs)
-        folder = run.probe(name)
+        folder = run.probe(job.answer_name(epochs))
         if job.out:  # one run's answer goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield Question(job.probe.build(Probe, subjects=subjects), name, folder, subjects, run, epochs)
+        yield Question(job.probe.build(Probe, subjects=subjects), folder, subjects, run, epochs)
 
 
 def _of_weights(job: ProbeJob) -> Question:
@@ -194,7 +192,7 @@ def _of_weights(job: ProbeJob) -> Question:
     else:
         subjects = [load_state(str(job.checkpoint), job.task, job.network)]
     folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
-    return Question(job.probe.build(Probe, subjects=subjects), str(job.probe.name), folder, subjects)
+    return Question(job.probe.build(Probe, subjects=subjects), folder, subjects)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -205,15 +203,15 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _weights(job: ProbeJob, run: Run | None) -> dict[str, dict[str, str]]:
+def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
     """The origin of weights that are neither a run's final ones nor the authors'. Their rows never meet a claim."""
     if run is not None and job.epochs is None and not run.finished:
         done = max((row["epoch"] for row in run.metrics()), default=0)
-        return {"weights": {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}}
+        return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
     if job.reference is not None:
-        return {"weights": {"reference": job.reference, "seeds": format_seeds(job.seeds)}}
+        return {"reference": job.reference, "seeds": format_seeds(job.seeds)}
     if job.checkpoint is not None and job.model is not None:
-        return {"weights": {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}}
+        return {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}
     return {}
 
 

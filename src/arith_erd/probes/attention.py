@@ -90,5 +90,5 @@ class Attention(Probe):
             grid[i, 0].set_ylabel(site.removesuffix(".pattern"), fontsize=8, color=INK)
         for ax, head in zip(grid[0], heads, strict=True):
             ax.set_title(f"head {head}", fontsize=8, color=INK)
-        question(figure, self.task.name, "mean attention from each position (row) to each position (column)", rows)
+        question(figure, self.task.name, "mean attention, query (down) to key (across)", rows)
         return figure

@@ -65,7 +65,7 @@ class LogitLens(Probe):
         figure = canvas(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()
         heat_map(ax, wide.to_numpy(), list(wide.index), self.task.answer_names, numbers=".2f")
-        question(figure, self.task.name, "right tokens, read by the head at each layer", rows)
+        question(figure, self.task.name, "right tokens, by layer", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -3,9 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import inlp, refit, whiten
 from arith_erd.interp.hooked import Hooked
@@ -14,40 +13,23 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.probes.amnesic import METHODS, Amnesic, Site, baseline, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
+from tests.unit.interp.toys import Toy, logits
 from tests.unit.probes.small import measured, untrained
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 
 
-class Reader(Network):
+class Reader(Toy):
     """Answers by reading each bit of the answer off a channel of its own; the other channels are noise."""
 
-    channels = 6
-    table: Tensor
-
     def __init__(self, task: Task) -> None:
-        super().__init__()
-        self.bits = task.bits
-        completion = torch.as_tensor(task.examples().completion)
-        noise = torch.randn(*completion.shape, self.channels - 1, generator=torch.Generator().manual_seed(0))
-        sign = (completion == ONE).float() * 2 - 1
-        self.register_buffer("table", torch.cat([sign[..., None], 0.3 * noise], dim=-1))  # (N, m, C)
-        self.site = nn.Identity()
-        self.head = nn.Linear(self.channels, VOCAB_SIZE, bias=False)
-        weights = torch.zeros(VOCAB_SIZE, self.channels)
-        weights[ZERO, 0], weights[ONE, 0] = -1, 1
-        self.head.weight.data = weights
-
-    def encode(self, prompt: Tensor) -> Tensor:
-        places = 2 ** torch.arange(self.bits)
-        a, b = ((part - ZERO) @ places for part in (prompt[:, : self.bits], prompt[:, self.bits + 1 :]))
-        return a * 2**self.bits + b
+        super().__init__(task)
+        self.noise = 0.3 * torch.randn(task.size, task.width, 5, generator=torch.Generator().manual_seed(0))
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        return self.head(self.site(self.table[memory, : answer_in.shape[-1]]))
-
-    def sites(self) -> dict[str, nn.Module]:
-        return {"dec.1": self.site}
+        length = answer_in.shape[1]
+        sign = 2 * self.at("answer", memory, length) - 1
+        return logits(self.site(torch.cat([sign[..., None], self.noise[memory, :length]], dim=-1))[..., 0])
 
 
 def subject(network: Network | None = None, seed: int = 0) -> Hooked:
@@ -123,14 +105,14 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
 
 def test_embeddings_that_are_not_finite():
     network = Reader(Add(3))
-    network.table[3, 1, 2] = torch.nan
+    network.noise[3, 1, 2] = torch.nan
     with pytest.raises(UserError, match=r"test: .* seed 5 at probe\.site=dec\.1 contain NaN or infinity"):
         list(Amnesic([subject(network, seed=5)], "dec.1").rows())
 
 
 @pytest.mark.parametrize(
     ("task", "site", "drawn"),
-    [(Add(7), "dec.3", True), (Add(7), "dec.2", False), (Add(6), "dec.3", False), (Mul(7), "dec.3", False)],
+    [(Add(7), "dec.3", True), (Add(7), "dec.2", False), (Add(6), "dec.3", False)],
 )
 def test_published_number_is_drawn_only_where_it_applies(read, task, site, drawn):
     network = Transformer(task.prompt_length, task.width, num_layers=3).eval()

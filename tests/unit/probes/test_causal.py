@@ -33,9 +33,8 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
 
 
 def test_interchange_inside_a_layer_of_one_variable() -> None:
-    rows = measured(Interchange([untrained(Add(3), Transformer)], site="dec.2.mlp.post", variable="carry", sample=4))
-    assert set(rows["site"]) == {"dec.2.mlp.post"}
-    assert set(rows["family"]) == {"carry", "same sum", "random"}
+    rows = measured(Interchange([untrained(Add(3))], "dec.2.mlp.post", "carry", sample=4))
+    assert (set(rows["site"]), set(rows["family"])) == ({"dec.2.mlp.post"}, {"carry", "same sum", "random"})
 
 
 def test_subspaces_in_a_network_of_two_directions() -> None:
@@ -49,9 +48,9 @@ def test_subspaces_in_a_network_of_two_directions() -> None:
 
 
 def test_subspaces_of_products_and_of_all_positions() -> None:
-    rows = measured(Subspaces([untrained(Mul(3), Transformer)], "dec.1", 2, rank=1, **SMALL))
+    rows = measured(Subspaces([untrained(Mul(3))], "dec.1", 2, rank=1, **SMALL))
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
-    rows = measured(Subspaces([untrained(Add(3), Transformer)], "enc.1", "all", rank=1, **SMALL))
+    rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
 
 
@@ -76,7 +75,7 @@ def test_dose_and_transfer_of_one_number() -> None:
 
 @pytest.mark.parametrize("task", [Mul(3), ModAdd(3, modulus=5), Add(1, base=10)], ids=lambda t: f"{t.name}{t.base}")
 def test_dose_of_other_values(task: Task) -> None:
-    rows = measured(Dose([untrained(task, Transformer)], "dec.2", delta=[1, 2], sample=10))
+    rows = measured(Dose([untrained(task)], "dec.2", delta=[1, 2], sample=10))
     assert (rows["n"] <= 10).all()
     assert rows["answer"].between(0, 1).all()
 
@@ -102,7 +101,7 @@ ADD, RANDOM = Add(3), RandomOutput(3)
     ],
 )
 def test_bad_options_are_refused_before_any_forward(probe, task, options: dict[str, Any], message, monkeypatch) -> None:
-    model = untrained(task, Transformer)
+    model = untrained(task)
     monkeypatch.setattr(model.network, "encode", lambda prompt: pytest.fail("ran the network"))
     options = {"site": "dec.1"} | options if probe is Subspaces else options
     with pytest.raises(UserError, match=message):
