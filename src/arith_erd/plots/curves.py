@@ -37,9 +37,14 @@ def thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["epoch"] % -(-end // MAX_POINTS) == 0) | rows["epoch"].isin([1, end])]
 
 
-def accuracy_axes(ax: Axes) -> None:
+def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
+    """An empty panel of accuracies over the epochs, or one of training and validation."""
     tidy(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
+    if rows is not None:
+        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
+        if rows["val_seq_acc"].notna().any():
+            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
 
 
 def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
@@ -48,10 +53,7 @@ def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figu
     axes = grid(figure, len(groups), across, sharey=True)
     for ax, (title, rows) in zip(axes, groups.items(), strict=True):
         rows = thinned(rows)
-        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
-        if rows["val_seq_acc"].notna().any():
-            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
-        accuracy_axes(ax)
+        accuracy_axes(ax, rows)
         first, last = rows["epoch"].min(), rows["epoch"].max()
         ax.set(xlabel="", xlim=(min(first, last - 1), last))
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -70,9 +72,7 @@ def learning_curves(rows: Sequence[Row], title: str) -> Figure:
     seeds = table["seed"].nunique()
     figure = canvas(9, 3.6)
     accuracy, loss = figure.subplots(1, 2, width_ratios=(3, 2))
-    over_epochs(accuracy, table, "train_seq_acc", "training", GREY, "--")
-    over_epochs(accuracy, table, "val_seq_acc", "validation", BLUE, "-")
-    accuracy_axes(accuracy)
+    accuracy_axes(accuracy, table)
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
     # Above the panel, where it covers no line.

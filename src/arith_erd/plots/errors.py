@@ -40,13 +40,13 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
     label = f"as many {bit}s {verb} at random places"
     _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
     axes["value"].set(xlabel="error in value, absolute", ylabel="share of wrong answers")
-    axes["value"].tick_params(axis="x", rotation=45)
+    axes["value"].set_xticks(axes["value"].get_xticks(), names[first:], rotation=45, ha="right", rotation_mode="anchor")
     counts = [str(k) for k in range(1, task.width + 1)]
     expected = truncated_binomial(task.width, wrong.mean())
     _compare(axes["digits"], counts, _shares(wrong - 1, task.width), expected, f"each {bit} {verb} independently")
     axes["digits"].set(xlabel="wrong tokens of the answer (Hamming distance)")
     _wrong(axes["token"], task.answer_names, shares[shares["by"] == "token"])
-    axes["token"].set(xlabel="answer token", ylabel="share that is wrong")
+    axes["token"].set(xlabel="answer token, after the right prefix", ylabel="share that is wrong")
     if lengths:
         _wrong(axes["carry"], lengths, shares[shares["by"] == "longest carry"])
         axes["carry"].set(xlabel="longest run of carries in the sum")

@@ -47,14 +47,15 @@ def longest_carry(task: Task, examples: Examples) -> Array | None:
 class Errors(Probe):
     """The wrong greedy answers of every replica, one per row, with their operands.
 
-    ``value_error`` is the decoded answer less the right one; ``hamming_error`` counts wrong tokens, and
-    ``wrong_tokens`` names them. A model that answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in
-    four tokens. ``longest_carry`` is the longest run of carries, here 3; empty for a task without carries. ``subset``
-    is ``train`` or ``validation``, or ``all`` where no split is known.
+    ``value_error`` is the decoded answer less the right one; ``hamming_error`` counts wrong tokens. A model that
+    answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
+    longest run of carries, here 3; empty for a task without carries. ``wrong_tokens`` names the tokens that are wrong
+    after the right prefix too, and so not because of an earlier one. ``subset`` is ``train`` or ``validation``, or
+    ``all`` where no split is known.
 
-    ``shares.csv`` counts the wrong answers of each seed and subset by token and by longest carry. ``majority`` is the
-    share of the commonest right token, and ``stuck`` marks a held-out token that was never learnt
-    (`arith_erd.stats.never_learnt`).
+    ``shares.csv`` counts wrong tokens of each seed and subset, after the right prefix, and wrong answers by longest
+    carry. ``majority`` is the share of the commonest right token, and ``stuck`` marks a held-out token that was never
+    learnt (`arith_erd.stats.never_learnt`).
     """
 
     columns: tuple[str, ...] = (
@@ -77,12 +78,14 @@ class Errors(Probe):
         for subject in self.subjects:
             tokens = greedy_answers(subject, self.examples)  # (N, m)
             decoded = self.task.decode(tokens)
-            wrong, subset = tokens != self.examples.completion, subsets(subject, self.examples)
-            for i in np.flatnonzero(wrong.any(axis=1)):
+            hamming = (tokens != self.examples.completion).sum(axis=1)
+            forced = subject.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
+            subset = subsets(subject, self.examples)
+            for i in np.flatnonzero(hamming):
                 answer, got = int(self.examples.answer[i]), int(decoded[i])
                 example = (subject.seed, str(subset[i]), *self.examples.operands[i].tolist(), answer, got)
                 carry = None if self.carry is None else int(self.carry[i])
-                row = self.row(*example, got - answer, int(wrong[i].sum()), carry, " ".join(names[wrong[i]]))
+                row = self.row(*example, got - answer, int(hamming[i]), carry, " ".join(names[forced[i]]))
                 self.found.append(row)
                 yield row
 
@@ -128,7 +131,7 @@ class Errors(Probe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts and mean errors, and the share of wrong answers at each token."""
+        """Counts and mean errors, and the share of wrong tokens at each place, after the right prefix."""
         lines = []
         for seed, name, inside, wrong in self._by_subset(rows):
             size, missed = int(inside.sum()), _missed(wrong)
