@@ -89,7 +89,7 @@ def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
 
 
-def grid(figure: Figure, panels: int, across: int, **shared: bool) -> list[Axes]:
+def grid(figure: Figure, panels: int, across: int, **shared: Any) -> list[Axes]:
     """So many axes in rows of ``across``; ``sharex=True`` and ``sharey=True`` as in matplotlib."""
     axes = list(figure.subplots(-(-panels // across), across, squeeze=False, **shared).flat)
     for ax in axes[panels:]:

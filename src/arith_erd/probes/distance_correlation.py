@@ -45,8 +45,9 @@ class DistanceCorrelation(Probe):
         for subject in self.subjects:
             task = subject.task
             examples = task.examples(*[np.arange(task.limit)] * task.operands)
-            outside = [hamming(examples.prompt), absolute(examples.a), hamming(examples.completion)]
-            outside = np.stack([*outside, absolute(examples.answer)])  # (4, D), as `COMPARED`
+            tokens = hamming(examples.prompt), hamming(examples.completion)
+            values = absolute(examples.a), absolute(examples.answer)
+            outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
             inside = distances(subject, examples)
             for method, correlate in METHODS.items():
                 of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
