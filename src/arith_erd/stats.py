@@ -17,6 +17,7 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # at least, of order statistics: at five seeds no more than 93.75% can be had
+LEARNT = 0.99  # accuracy of one token, from which on it counts as learnt
 EXACTLY = "exact"  # the method of an estimate that no seed can change
 PREDICTED = 0.96  # so that skewed seeds are still covered at 92% with three of them
 EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
@@ -123,6 +124,20 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     """The exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
     found = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
     return float(found.low), float(found.high)
+
+
+def never_learnt(right: int, n: int, majority: float, training: float) -> bool:
+    """Whether a token of the answer says nothing about n held-out examples, although it is right in training.
+
+    True if its accuracy in training is at least 99%, and held out no higher than the share of the commonest right
+    token, ``majority``, up to chance: ``right`` is at most the 99% quantile of a binomial of n and ``majority``. False
+    too where that quantile is 99% or more of n, in a region with too few examples, or where the token hardly varies.
+
+    >>> never_learnt(496, 1000, majority=0.51, training=1.0), never_learnt(904, 1000, majority=0.51, training=1.0)
+    (True, False)
+    """
+    bound = float(stats.binom.ppf(0.99, n, majority))
+    return training >= LEARNT and right <= bound < LEARNT * n
 
 
 def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:

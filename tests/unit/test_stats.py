@@ -19,6 +19,7 @@ from arith_erd.stats import (
     hodges_lehmann_ratio,
     mean_interval,
     median_interval,
+    never_learnt,
     prediction_interval,
     shares_interval,
 )
@@ -140,3 +141,20 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
     assert {what for what, _ in found} >= {"mean of five more", "median", "share that learns", "difference of shares"}
     for key, share in found.items():
         assert share >= 0.92 - 0.02, key
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "majority", "training", "expected"),
+    [
+        (2032, 4096, 0.5, 1.0, True),  # 49.6%
+        (2122, 4096, 0.5, 1.0, True),  # the 99% quantile
+        (2123, 4096, 0.5, 1.0, False),
+        (2032, 4096, 0.5, 0.98, False),  # not learnt in training either
+        (3277, 4096, 0.8, 1.0, True),  # always the commonest answer
+        (4000, 4096, 1.0, 1.0, False),  # the token is the same in all of these examples
+        (3, 5, 0.6, 1.0, False),  # too few to tell
+        (0, 0, 1.0, 1.0, False),
+    ],
+)
+def test_never_learnt_is_no_better_held_out_than_the_commonest_answer(right, n, majority, training, expected):
+    assert never_learnt(right, n, majority, training) is expected

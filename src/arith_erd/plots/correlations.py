@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import BLUE, GREY, INK, LIGHT, ORANGE, bounded, canvas, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, bounded, canvas, headline, legend_below, seeds_text, tidy
 from .style import write_in_cell as write
 
 YELLOW = "#ffe680"
@@ -22,7 +22,10 @@ COLUMNS: Mapping[str, type] = {
 }
 ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
 UNTRAINED = "untrained "
-CURVES = (("token", BLUE, "o-"), ("value", ORANGE, "s--"))
+CURVES: Sequence[tuple[str, str, dict[str, str]]] = (
+    ("token", BLUE, {"marker": "o", "linestyle": "-"}),
+    ("value", ORANGE, {"marker": "s", "linestyle": "--"}),
+)
 SCALED: Mapping[str, str] = {"scaled bits": "bits scaled by 2ⁱ", "scaled digits": "digits scaled by their place"}
 
 
@@ -79,20 +82,18 @@ def _table(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -> None:
     for space, colour, style in CURVES:
-        by_layer = _of(rows, "dec", space)
-        mean = by_layer.mean()
-        if rows["seed"].nunique() > 1:
-            ax.fill_between(mean.index, by_layer.min(), by_layer.max(), color=colour, alpha=0.18, linewidth=0)
-        ax.plot(mean.index, mean, style, color=colour, label=f"output {space} distances", linewidth=1.8)
-        untrained = _of(rows, f"{UNTRAINED}dec", space).mean()
+        band(
+            ax, _of(rows, "dec", space), "mean", label=f"output {space} distances", color=colour, linewidth=1.8, **style
+        )
+        untrained = _of(rows, f"{UNTRAINED}dec", space).mean(axis=1)
         if len(untrained):
             label = f"untrained network, {space}"
             ax.plot(untrained.index, untrained, linestyle=(0, (1, 1.5)), color=colour, linewidth=1.2, label=label)
         if besides is not None and len(besides):
-            other = _of(besides, "dec", space).mean()
+            other = _of(besides, "dec", space).mean(axis=1)
             ax.plot(other.index, other, "x:", color=colour, linewidth=1, markersize=5)
     for stack, what in SCALED.items():
-        scaled = _of(rows, stack, "value").mean()
+        scaled = _of(rows, stack, "value").mean(axis=1)
         if len(scaled):
             label = f"operand {what}, value"
             ax.axhline(float(scaled.iloc[0]), color=INK, linewidth=0.9, linestyle="-.", label=label)
@@ -104,6 +105,7 @@ def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -
         ax.set(xlim=(layers[0] - 0.25, layers[-1] + 0.25), ylim=(min(0.0, shown["correlation"].min() - 0.02), 1.03))
 
 
-def _of(rows: pd.DataFrame, stack: str, space: str) -> "pd.api.typing.SeriesGroupBy":
+def _of(rows: pd.DataFrame, stack: str, space: str) -> pd.DataFrame:
+    """Correlations with distances at the output: a table (layers, seeds)."""
     wanted = (rows["stack"] == stack) & (rows["level"] == "out") & (rows["space"] == space)
-    return rows[wanted].groupby("layer")["correlation"]
+    return rows[wanted].pivot_table("correlation", "layer", "seed", dropna=False)

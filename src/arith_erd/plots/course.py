@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from .sheet import INTEGER, TEXT, Sheet, tabulate
-from .style import INK, canvas, headline, legend_below, seeds_text, tidy
+from .style import INK, band, canvas, grid, headline, legend_below, seeds_text, tidy
 
 MAX_PANELS, MAX_SEEDS = 6, 20
 DASHES = ("-", "--", "-.", ":")
@@ -77,22 +77,17 @@ class Course:
             shown = self.table["seed"].unique()[:MAX_SEEDS]
             panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
-        down = -(-len(panels) // across)
-        figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * down)
-        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across))
+        axes = grid(figure, len(panels), across, sharex=True, sharey=True)
         names = list(self.table["line"].unique())
         shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(names)))  # from light to dark, dashes in turn
         looks = {n: {"color": shades[i], "linestyle": DASHES[i % len(DASHES)]} for i, n in enumerate(names)}
-        for ax, (panel, rows) in zip(grid.flat, panels, strict=False):
+        marker = "o" if self.table["epoch"].nunique() <= 20 else ""
+        for ax, (panel, rows) in zip(axes, panels, strict=True):
             for name, of_line in rows.groupby("line", sort=False):
-                by_epoch = of_line.groupby("epoch")["value"]
-                median = by_epoch.median()
-                if of_line["seed"].nunique() > 1:
-                    band = (median.index, by_epoch.min(), by_epoch.max())
-                    ax.fill_between(*band, color=looks[name]["color"], alpha=0.15, linewidth=0)
-                marker = "o" if len(median) <= 20 else ""
-                ax.plot(median.index, median, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
-            tidy(ax)
+                by_epoch = of_line.pivot_table("value", "epoch", "seed", dropna=False)
+                band(ax, by_epoch, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
+            tidy(ax, "y" if self.unit == "accuracy" else "")
             marked = [reached.get(seed) for seed in rows["seed"].unique()] if reached else []
             for epoch in filter(None, marked):
                 dots: Any = (0, (1, 1.5))
@@ -100,10 +95,8 @@ class Course:
             note = f"95% at epoch {marked[0]}" if any(marked) else "never reached 95%"
             headline(ax, panel, note if len(marked) == 1 else "")
             self._scale(ax)
-        for ax in grid.flat[len(panels) :]:
-            ax.set_visible(False)
-        for row in grid:
-            row[0].set_ylabel(self.label)
+        for ax in axes[::across]:
+            ax.set_ylabel(self.label)
         seeds = self.table["seed"].nunique()
         left_out = f", {MAX_SEEDS} of them drawn" if self.by_seed and seeds > MAX_SEEDS else ""
         figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
@@ -124,4 +117,3 @@ class Course:
             ax.set_xticks([], minor=True)
         if self.unit == "accuracy":
             ax.set_ylim(-0.03, 1.03)
-            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from ..runs import Row
-from .style import BLUE, GREY, INK, ORANGE, PAPER, TASKS, canvas, diamond, headline, legend_below, seeds_text, tidy
+from . import style
+from .style import BLUE, GREY, INK, ORANGE, band, canvas, grid, headline, legend_below, seeds_text, tidy
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "reference": (INK, "--"), "faint": (GREY, ":")}
 MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
@@ -23,14 +24,11 @@ def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
 
-def band(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw the median over seeds as a line and their range as a band; dashed lines lie above solid ones."""
-    by_epoch = carried(rows, column)
-    median = by_epoch.median(axis=1)
+def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+    """Draw a column; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
-    if rows["seed"].nunique() > 1:
-        ax.fill_between(median.index, by_epoch.min(axis=1), by_epoch.max(axis=1), color=color, alpha=0.18, linewidth=0)
-    ax.plot(median.index, median, label=label, color=color, linestyle=linestyle, linewidth=1.8, zorder=order)
+    look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
+    band(ax, carried(rows, column), **look)
 
 
 def thinned(rows: pd.DataFrame) -> pd.DataFrame:
@@ -39,32 +37,30 @@ def thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["epoch"] % -(-end // MAX_POINTS) == 0) | rows["epoch"].isin([1, end])]
 
 
-def accuracy_axes(ax: Axes) -> None:
-    tidy(ax)
+def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
+    """An empty panel of accuracies over the epochs, or one of training and validation."""
+    tidy(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if rows is not None:
+        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
+        if rows["val_seq_acc"].notna().any():
+            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
 
 
 def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
     """A small panel of training and validation accuracy for each kind of run: by title, rows of all seeds."""
-    down = -(-len(groups) // across)
-    figure = canvas(9, 0.75 + 2.0 * down)
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
-    for ax, (title, rows) in zip(panels, groups.items(), strict=False):
+    figure = canvas(9, 0.75 + 2.0 * -(-len(groups) // across))
+    axes = grid(figure, len(groups), across, sharey=True)
+    for ax, (title, rows) in zip(axes, groups.items(), strict=True):
         rows = thinned(rows)
-        band(ax, rows, "train_seq_acc", "training", INK, "--")
-        if rows["val_seq_acc"].notna().any():
-            band(ax, rows, "val_seq_acc", "validation", BLUE, "-")
-        accuracy_axes(ax)
+        accuracy_axes(ax, rows)
         first, last = rows["epoch"].min(), rows["epoch"].max()
         ax.set(xlabel="", xlim=(min(first, last - 1), last))
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         ax.tick_params(labelsize=8)
         lines = textwrap.wrap(f"{title} ({seeds_text(rows)})", 38)
         ax.set_title("\n".join(lines), loc="left", fontsize=8.5, color=INK)
-    for ax in figure.axes[len(groups) :]:
-        ax.set_visible(False)
-    for ax in figure.axes[max(0, len(groups) - across) : len(groups)]:
+    for ax in axes[-across:]:
         ax.set_xlabel("epoch", fontsize=8.5)
     figure.supylabel("sequence accuracy", fontsize=9)
     legend_below(figure)
@@ -74,22 +70,20 @@ def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figu
 def learning_curves(rows: Sequence[Row], title: str) -> Figure:
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
-    figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
+    figure = canvas(9, 3.6)
     accuracy, loss = figure.subplots(1, 2, width_ratios=(3, 2))
-    band(accuracy, table, "train_seq_acc", "training", GREY, "--")
-    band(accuracy, table, "val_seq_acc", "validation", BLUE, "-")
-    accuracy.set(xlabel="epoch", ylabel="sequence accuracy", ylim=(-0.02, 1.02))
-    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
+    accuracy_axes(accuracy, table)
+    accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
     # Above the panel, where it covers no line.
     accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
-    band(loss, table, "train_loss", "training", ORANGE, "-")
+    over_epochs(loss, table, "train_loss", "training", ORANGE, "-")
+    tidy(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
     loss.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     loss.yaxis.set_major_formatter("{x:g}")
     loss.yaxis.set_minor_formatter(NullFormatter())
     for ax in (accuracy, loss):
-        tidy(ax)
         ax.set_xlim(left=min(1, table["epoch"].max() - 1))
     figure.suptitle(f"{title}: {seeds} seed{'s: median and range' if seeds > 1 else ''}", fontsize=11)
     return figure
@@ -120,13 +114,13 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
         drawn = [line for line in lines if len(line.rows)]
         for line in drawn:
             color, dashes = STYLES[line.style]
-            band(ax, line.rows, line.column, line.label, color, dashes)
+            over_epochs(ax, line.rows, line.column, line.label, color, dashes)
             for epoch, value, word in line.published:
-                diamond(ax, epoch, value, color)
+                style.diamond(ax, epoch, value, color)
                 place: Any = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
                 ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)
         ax.set_xlim(0, last)
-        headline(ax, TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
+        headline(ax, style.TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
     published = any(line.published for _, lines in panels.values() for line in lines)
-    legend_below(figure, *([PAPER] if published else []))
+    legend_below(figure, *([style.PAPER] if published else []))
     return figure

@@ -1,24 +1,21 @@
 """The figure of ``probe=amnesic``: the accuracy after erasing a concept."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, grid, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, canvas, grid, headline, legend_below, seeds_text, tidy
 
 PUBLISHED = 0.0013
-ERRORS = ("probe_error_before", "probe_error_after")
-COLUMNS: Mapping[str, type] = {
-    **dict.fromkeys(("site", "concept", "method"), str),
-    **dict.fromkeys(("seed", "iterations", "rank", "variance_removed"), float),
-    **dict.fromkeys(("probe_error_before", "probe_error_after", "seq_acc_after", "seq_acc_after_unseen"), float),
-    **dict.fromkeys((f"control_{kind}_{what}" for kind in ("rank", "variance") for what in ("mean", "min")), float),
-}
+MEASURES = (
+    *("seed", "iterations", "rank", "variance_removed", "probe_error_before", "probe_error_after"),
+    *("seq_acc_after", "seq_acc_after_unseen"),
+    *("control_rank_mean", "control_rank_min", "control_variance_mean", "control_variance_min"),
+)
+COLUMNS: Mapping[str, type] = dict.fromkeys(("site", "concept", "method"), str) | dict.fromkeys(MEASURES, float)
 CONTROLS = (  # columns, place below the line of an erasure, colour, label
     ("control_rank", -0.3, GREY, "random directions, same rank (bar above)"),
     ("control_variance", 0.19, ORANGE, "random directions, same variance (first bar below)"),
@@ -31,15 +28,13 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
 
     Rows of older versions lack the control with flipped signs. ``published``: whether the paper's number applies.
     """
-    rows, panels_left_out = bounded(rows, ("site",))
+    rows, sites_left_out = bounded(rows, ("site",))
     rows, lines_left_out = bounded(rows, ("concept", "method"))
-    note = panels_left_out or lines_left_out
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
-    width = 9.2 if across == 1 else 1.8 + 2.4 * across
+    width = max(9.2, 1.8 + 2.4 * across)
     height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * -(-len(sites) // across)
-    figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
-    legend: dict[str, Any] = {}
+    figure = canvas(width, height)
     for i, (ax, site) in enumerate(zip(grid(figure, len(sites), across), sites, strict=True)):
         at_site = rows[rows["site"] == site]
         _draw(ax, at_site)
@@ -49,12 +44,10 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         if published and site == "dec.3" and ("value", "inlp") in (lines := _lines(at_site)):
             label = "published: 0.13% (appendix D); the authors' own weights give 100%"
             ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
-        ax.set_title(site, loc="left", fontsize=10)
-        legend |= {label: mark for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
-    seeds = rows["seed"].nunique()
-    over = f"mean and range of {seeds} seeds" if seeds > 1 else "1 seed"
-    figure.suptitle(f"{title}, {over}{note}", fontsize=11)
+        headline(ax, site)
+    legend_below(figure, columns=2)
+    over = "mean and range of " * (rows["seed"].nunique() > 1) + seeds_text(rows)
+    figure.suptitle(f"{title}, {over}{sites_left_out or lines_left_out}", fontsize=11)
     return figure
 
 
@@ -91,8 +84,7 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
     for tick, (_, method) in zip(ax.get_yticklabels(), lines, strict=True):
         tick.set_fontweight("normal" if method else "bold")
     ax.set(xlim=(-0.03, 1.03), ylim=(len(lines) - 0.4, -0.6))
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    tidy(ax)
+    tidy(ax, "x")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
@@ -103,7 +95,9 @@ def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
     texts = []
     for line in _lines(rows):
         if line[1]:
-            rank, removed, *errors = means.loc[line][["rank", "variance_removed", *ERRORS]]
+            rank, removed, *errors = means.loc[line][
+                ["rank", "variance_removed", "probe_error_before", "probe_error_after"]
+            ]
             change = "{:.3g} \N{RIGHTWARDS ARROW} {:.3g}".format(*errors)
         texts.append(f"{rank:>3.0f}{removed:>9.1%}{change:>17}" if line[1] else "")
     texts[0] = f"{'rank':>4}{'variance':>10}{'probe error':>14}"

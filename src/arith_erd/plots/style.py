@@ -8,7 +8,7 @@ import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +19,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
 from PIL import Image
 
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
@@ -45,11 +46,23 @@ def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str
     return rows.merge(there.head(MOST)), f", the first {MOST} lines of {len(there):,}"
 
 
-def tidy(ax: Axes) -> None:
+def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
+    """Draw no box and a faint grid; ``percent`` is the axis of shares, which are written in percent."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
     ax.grid(alpha=0.25, linewidth=0.6)
+    if percent:
+        getattr(ax, f"{percent}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def band(ax: Axes, by_seed: pd.DataFrame, middle: str = "median", **look: Any) -> None:
+    """Draw a table (x, seeds): the median over seeds as a line, their range as a band."""
+    line = by_seed.agg(middle, axis=1)
+    if by_seed.shape[1] > 1:
+        low, high = by_seed.min(axis=1), by_seed.max(axis=1)
+        ax.fill_between(line.index, low, high, color=look["color"], alpha=0.18, linewidth=0)
+    ax.plot(line.index, line, **look)
 
 
 def canvas(width: float, height: float) -> Figure:
@@ -76,9 +89,9 @@ def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
 
 
-def grid(figure: Figure, panels: int, across: int) -> list[Axes]:
-    """So many axes in rows of ``across``."""
-    axes = list(figure.subplots(-(-panels // across), across, squeeze=False).flat)
+def grid(figure: Figure, panels: int, across: int, **shared: Any) -> list[Axes]:
+    """So many axes in rows of ``across``; ``sharex=True`` and ``sharey=True`` as in matplotlib."""
+    axes = list(figure.subplots(-(-panels // across), across, squeeze=False, **shared).flat)
     for ax in axes[panels:]:
         ax.set_visible(False)
     return axes[:panels]

@@ -1,9 +1,10 @@
 """Does the model need a concept that its embeddings hold? Erase it and measure accuracy (paper, appendix D)."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from ..tasks import Task
 from .probe import Natural, Positive, Probe, listed
 
 Key = tuple[str, str]  # concept, method
+Method = Literal["inlp", "mean_projection", "leace"]
 METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
     "inlp": erasure.inlp,
     "mean_projection": lambda x, z, iterations: erasure.mean_projection(x, z),
@@ -55,30 +57,25 @@ class Amnesic(Probe):
     """Erase concepts from the embeddings at a site, and measure how often the whole answer is still right.
 
     Erasers are fitted on the embeddings with correct prefixes. The erased embeddings replace them, and the layers above
-    run. One teacher-forced pass gives the accuracy: all tokens right, each after the right prefix.
-
-    The columns, beside names:
+    run. One teacher-forced pass gives the accuracy: all tokens right, each after the right prefix. The columns:
 
     - ``iterations``: of INLP; 1 for the other two methods. ``rank``: number of directions erased.
     - ``variance_removed``: E|x - r(x)|^2 / tr Cov(x).
     - ``probe_error_before``, ``_after``: of a linear probe of the concept, fitted afresh each time: for numbers the
       root mean squared error over all columns, in units of the number; for bits the error rate.
-      ``baseline_operand_bits``: of the same probe on the operands' bits (in other bases their digits) instead of the
-      embedding.
+      ``baseline_operand_bits``: of the same probe on the operands' digits instead of the embedding.
     - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, the paper's way. ``seq_acc_after_unseen``:
       fitted on a random half, measured on the other.
-    - Controls, mean and worst accuracy on 1,024 pairs. ``control_rank_mean``, ``_min``: after random orthonormal
-      directions, as many as ``rank``. ``control_variance_mean``, ``_min``: as many as remove the same variance, the
-      last of them in part. ``control_signs_mean``, ``_min``: after the same erasure of a random concept (`flip_signs`).
-
-    The paper reports 0.13% for the value of addition at ``dec.3``; ``docs/found/amnesic.md`` has what was found.
+    - Controls, mean and worst accuracy on 1,024 pairs, after removing random orthonormal directions or concepts:
+      ``control_rank_*`` as many as ``rank``; ``control_variance_*`` as many as remove the same variance, the last of
+      them in part; ``control_signs_*`` the same erasure of a random concept (`flip_signs`).
 
     Args:
         concept, method: a name, a list of them, or None for all.
         tolerance: principal axes that vary less than this, as a fraction of the most varied, hold rounding errors of
-            float32 and no data (see `whiten`). At 1e-12 they count as data. At ``dec.3`` of the authors' weights more
-            than 99.99% of the squared norm of the first INLP direction then lies in these axes, and the probe's error
-            stays at 0.267 after both iterations. The same network run in float64 has no such axes, and gives 0.39.
+            float32 and no data (see `whiten`). At 1e-12 they count as data: at ``dec.3`` of the authors' weights more
+            than 99.99% of the squared norm of the first INLP direction then lies in them, and the probe's error stays
+            at 0.267 after both iterations; in float64, without such axes, it is 0.39.
 
     Raises:
         UserError: for an unknown site, concept or method; the message lists the known ones.
@@ -95,7 +92,7 @@ class Amnesic(Probe):
         subjects: Sequence[Hooked],
         site: str | Sequence[str] = "dec.3",
         concept: str | Sequence[str] | None = None,
-        method: str | Sequence[str] | None = None,
+        method: Method | Sequence[Method] | None = None,
         iterations: Positive = 2,
         controls: Positive = 100,
         seed: Natural = 0,
@@ -103,69 +100,60 @@ class Amnesic(Probe):
     ) -> None:
         self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
-        self.concepts = _choose("concept", concept, self.task.concept_names)
-        self.methods = _choose("method", method, METHODS)
+        known = self.task.concept_names
+        self.concepts, self.methods = listed(concept or known), listed(method or METHODS)
+        for name in self.concepts:
+            if name not in known:
+                raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(known)}")
         self.iterations, self.controls, self.seed, self.tolerance = iterations, controls, seed, tolerance
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        concepts = self.task.concepts(*self.task.examples().operands.T)
+        concepts = self.task.concepts(self.task.examples())
         targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
-        for subject, site in product(self.subjects, self.sites):
-            for (concept, method), measures in self._erase(Site(subject, site), targets).items():
-                yield self.row(subject.seed, site, concept, method, *measures, baselines[concept])
+        for subject, name in product(self.subjects, self.sites):
+            for concept, method, *measures in self._at(Site(subject, name), targets):
+                yield self.row(subject.seed, name, concept, method, *measures, baselines[concept])
 
-    def _erase(self, site: "Site", targets: dict[str, Tensor]) -> dict[Key, tuple[float, ...]]:
-        """Measure every concept and method at one site: the columns from ``iterations`` on, without the baseline."""
-        everything = torch.arange(len(site.x))
+    def _at(self, site: "Site", targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
+        """Erase every concept by every method at one site: the columns from ``concept`` on, without the baseline."""
         order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(site.x)))
         seen, unseen = order.chunk(2)
-        x, x_seen = (whiten(site.x[pairs], self.tolerance) for pairs in (everything, seen))
-        accuracy, accuracy_unseen = (site.accuracy(pairs) for pairs in (everything, unseen))
+        x, x_seen = whiten(site.x, self.tolerance), whiten(site.x[seen], self.tolerance)
+        accuracy, accuracy_unseen = site.accuracy(torch.arange(len(site.x))), site.accuracy(unseen)
         before = accuracy(site.x)
-        erasers: dict[Key, tuple[Eraser, float]] = {}
-        measures: dict[Key, tuple[float, ...]] = {}
-        for (concept, z), method in product(targets.items(), self.methods):
-            eraser, eraser_seen = (METHODS[method](x_, z_, self.iterations) for x_, z_ in ((x, z), (x_seen, z[seen])))
-            erased = eraser(site.x)
-            erasers[concept, method] = eraser, erasure.variance_removed(site.x, erased)
-            measures[concept, method] = (
-                probe_error(z, refit(x, z)),
-                probe_error(z, refit(x, z, eraser, self.tolerance)),
-                before,
-                accuracy(erased),
-                accuracy_unseen(eraser_seen(site.x[unseen])),
-            )
-        controls = self._erase_randomly(site, x, order[:SAMPLE], erasers)
-        return {
-            key: (self.iterations if key[1] == "inlp" else 1, eraser.rank, removed, *measures[key], *controls[key])
-            for key, (eraser, removed) in erasers.items()
-        }
+        erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
+        removed = {key: erasure.variance_removed(site.x, eraser(site.x)) for key, eraser in erasers.items()}
+        controls = self._controls(site, x, order[:SAMPLE], erasers, removed)
+        for (concept, method), eraser in erasers.items():
+            z, key = targets[concept], (concept, method)
+            eraser_seen = METHODS[method](x_seen, z[seen], self.iterations)
+            errors = probe_error(z, refit(x, z)), probe_error(z, refit(x, z, eraser, self.tolerance))
+            after = accuracy(eraser(site.x)), accuracy_unseen(eraser_seen(site.x[unseen]))
+            iterations = self.iterations if method == "inlp" else 1
+            yield *key, iterations, eraser.rank, removed[key], *errors, before, *after, *controls[key]
 
-    def _erase_randomly(
-        self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, tuple[Eraser, float]]
-    ) -> dict[Key, tuple[float, ...]]:
+    def _controls(
+        self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, Eraser], removed: dict[Key, float]
+    ) -> dict[Key, list[float]]:
         """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
         accuracy, embedding = site.accuracy(pairs), site.x[pairs]
-        by_rank: dict[int, list[float]] = {eraser.rank: [] for eraser, _ in erasers.values()}
-        by_variance: dict[float, list[float]] = {removed: [] for _, removed in erasers.values()}
-        by_signs: dict[Key, list[float]] = {key: [] for key in erasers}
+        found: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         hidden = not sys.stdout.isatty()
         for _ in track(range(self.controls), f"{site.name}: random controls", transient=True, disable=hidden):
             basis = erasure.random_basis(embedding.shape[1], generator)
-            for rank, found in by_rank.items():
-                found.append(accuracy(erasure.project_away(x, basis[:, :rank])(embedding)))
-            for removed, found in by_variance.items():
-                found.append(accuracy(erasure.project_away_variance(x, basis, removed)(embedding)))
             state = signs.get_state()
-            for key, (eraser, _) in erasers.items():
+            random: dict[tuple[str, Any], Eraser] = {}
+            for key, eraser in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
-                by_signs[key].append(accuracy(erasure.flip_signs(x, eraser, signs)(embedding)))
-        drawn = {
-            key: (by_rank[one.rank], by_variance[removed], by_signs[key]) for key, (one, removed) in erasers.items()
-        }
-        return {key: tuple(float(f(x)) for x in kinds for f in (np.mean, min)) for key, kinds in drawn.items()}
+                random["rank", eraser.rank] = erasure.project_away(x, basis[:, : eraser.rank])
+                random["variance", removed[key]] = erasure.project_away_variance(x, basis, removed[key])
+                random["signs", key] = erasure.flip_signs(x, eraser, signs)
+            for kind, control in random.items():
+                found[kind].append(accuracy(control(embedding)))
+        kinds = {key: [("rank", one.rank), ("variance", removed[key]), ("signs", key)] for key, one in erasers.items()}
+        return {key: [float(f(found[kind])) for kind in three for f in (np.mean, min)] for key, three in kinds.items()}
 
     def notes(self) -> list[str]:
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
@@ -222,11 +210,3 @@ def baseline(task: Task, z: Tensor) -> float:
     """`probe_error` of a linear probe of a concept (N, c) that is given the operands' digits and no embedding."""
     digits = task.operand_digits(task.examples().operands)  # (N, k * bits)
     return probe_error(z, torch.as_tensor(LinearRegression().fit(digits, z).predict(digits)))
-
-
-def _choose(key: str, chosen: str | Sequence[str] | None, known: Collection[str]) -> list[str]:
-    names = list(known) if chosen is None else listed(chosen)
-    for name in names:
-        if name not in known:
-            raise bad_value(f"probe.{key}", name, f"null for all, or some of {', '.join(known)}")
-    return names

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
+from ..plots.course import Course
 from ..plots.style import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
@@ -33,15 +33,25 @@ class Answer:
 
     asked: Probe
     rows: pd.DataFrame
+    course: Course | None = None  # over several epochs of training: table and figure show it instead
+    title: str = ""
+    reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
+
+    @classmethod
+    def of(cls, asked: Probe) -> "Answer":
+        return cls(asked, pd.DataFrame(asked.rows(), columns=list(asked.columns)))
 
     def table(self) -> pd.DataFrame:
-        return self.asked.table(self.rows)
+        return self.course.tabulated() if self.course else self.asked.table(self._plain())
 
     def figure(self) -> Figure:
-        return self.asked.figure(self.rows)
+        return self.course.draw(self.title, self.reached) if self.course else self.asked.figure(self._plain())
 
     def notes(self) -> list[str]:
         return self.asked.notes()
+
+    def _plain(self) -> pd.DataFrame:
+        return self.rows.drop(columns="epoch", errors="ignore")
 
 
 def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
@@ -65,19 +75,18 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
         given["subjects"] = list(subjects)
     if bool(subjects) != ("subjects" in job.needs):
         raise UserError(f"probe={name}: expected {'no networks' if subjects else 'one network or more'}")
-    asked = job.probe.build(Probe, **given, **options)
-    return Answer(asked, pd.DataFrame(asked.rows(), columns=list(asked.columns)))
+    return Answer.of(job.probe.build(Probe, **given, **options))
 
 
 @dataclass(frozen=True)
 class Question:
-    """A probe, the name of its answer and the folder for it; the networks to log, and their run if there is one."""
+    """A probe and the folder for its answer; the networks to log, and their run if there is one."""
 
     probe: Probe
-    name: str  # ``errors``, or ``errors-epochs`` over several epochs
     folder: Path
     subjects: Sequence["Hooked"] = ()
     run: Run | None = None
+    epochs: Sequence[int] = ()  # none for the last weights
 
 
 def answer(job: ProbeJob) -> None:
@@ -96,30 +105,31 @@ def answer(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        ask(job, Question(probe, name, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)))
-        return
-    if len(sources) != 1:
+        questions = [Question(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
+    elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
-    # In a list, so that any is refused before the first is asked.
-    for question in list(_of_runs(job)) if job.run is not None else [_of_weights(job)]:
+    else:  # in a list, so that any is refused before the first is asked
+        questions = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
+    for question in questions:
         ask(job, question)
 
 
 def ask(job: ProbeJob, question: Question) -> None:
-    probe, name, folder = question.probe, question.name, question.folder
+    name, folder = job.answer_name(question.epochs), question.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
-    figure = probe.figure(rows)
+    found = _over_epochs(job, question) if question.epochs else Answer.of(question.probe)
+    probe, rows, figure = found.asked, found.rows, found.figure()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
     weights = _weights(job, question.run)
-    files = {"probe.json": probe.sheet(name, rows, _settings(job) | weights).to_json(), **probe.files()}
+    sheet = probe.sheet(name, rows, _settings(job) | ({"weights": weights} if weights else {}))
+    files = {"probe.json": sheet.to_json()} | ({} if found.course else probe.files())
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as beside:
         save_png(figure, beside)
-    early = [f"the run is not finished: {state}" for origin in weights.values() if (state := origin.get("unfinished"))]
-    show(probe.table(rows), [*probe.notes(), *early])
+    early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
+    show(found.table(), [*found.notes(), *early])
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
     home = folder if question.run is None else question.run.path
@@ -128,42 +138,48 @@ def ask(job: ProbeJob, question: Question) -> None:
         logger.probe(subject.name, subject.seed, name, own, folder / "figure.png", home)
 
 
+def _over_epochs(job: ProbeJob, question: Question) -> Answer:
+    """The rows with a column ``epoch``. From two epochs on, table and figure are the course of one measure."""
+    from ..interp.loading import load_seeds
+
+    run = question.run
+    assert run is not None
+    rows: list[dict[str, Any]] = []
+    courses: list[Course] = []
+    for epoch in question.epochs:  # networks of one epoch at a time
+        probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
+        found = list(probe.rows())
+        rows += [{"epoch": epoch, **row} for row in found]
+        course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
+        courses.append(replace(course, table=course.table.assign(epoch=epoch)))
+    table = pd.DataFrame(rows, columns=["epoch", *probe.columns])
+    if len(courses) == 1:
+        return Answer(probe, table)
+    whole = replace(courses[0], table=pd.concat([course.table for course in courses], ignore_index=True))
+    reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
+    return Answer(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
+
+
 def _of_runs(job: ProbeJob) -> Iterator[Question]:
-    """The probe for each run. Runs that lack an epoch are refused before the first is asked."""
     # These load torch, which a question about a task does not need.
     from ..interp.loading import chosen_epochs, find_runs, load_seeds
-    from .epochs import OverEpochs
 
     if job.typed:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
-    make = _maker(job)
     runs = [Run(path) for path in find_runs(str(job.run))]
-    chosen: list[list[int]] = []
     for run in runs:
         run.require_plain()
-        seeds = read_run(run).seeds
-        chosen.append([] if job.epochs is None else chosen_epochs(run, seeds, job.epochs))
-    for run, epochs in zip(runs, chosen, strict=True):
-        name = job.answer_name(epochs)
-        if epochs:
-            title = f"{run.name.rpartition('-')[0]}: {job.probe.name} over training"
-            load = partial(load_seeds, run.path)
-            subjects = load(epochs[-1])
-            reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
-            probe: Probe = OverEpochs(make, load, epochs, title, reached)
-        else:
-            subjects = load_seeds(run.path)
-            probe = make(subjects)
-        folder = run.probe(name)
+        epochs = [] if job.epochs is None else chosen_epochs(run, read_run(run).seeds, job.epochs)
+        subjects = load_seeds(run.path, *epochs[:1])
+        folder = run.probe(job.answer_name(epochs))
         if job.out:  # one run's answer goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield Question(probe, name, folder, subjects, run)
+        yield Question(job.probe.build(Probe, subjects=subjects), folder, subjects, run, epochs)
 
 
 def _of_weights(job: ProbeJob) -> Question:
     from ..interp.loading import load_checkpoint, load_references, load_state
 
-    name = str(job.probe.name)
     unread = "model" if job.reference is not None else "seed"
     if given := [override for override in job.typed if override.startswith(unread)]:
         raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
@@ -175,12 +191,8 @@ def _of_weights(job: ProbeJob) -> Question:
         subjects = [load_checkpoint(str(job.checkpoint), job.task)]
     else:
         subjects = [load_state(str(job.checkpoint), job.task, job.network)]
-    folder = _folder_name(job, [] if job.reference is not None else ["task"])
-    return Question(_maker(job)(subjects), name, job.out or job.runs_dir / "probes" / folder, subjects)
-
-
-def _maker(job: ProbeJob) -> Callable[[Sequence["Hooked"]], Probe]:
-    return lambda subjects: job.probe.build(Probe, subjects=subjects)
+    folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
+    return Question(job.probe.build(Probe, subjects=subjects), folder, subjects)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -191,15 +203,15 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _weights(job: ProbeJob, run: Run | None) -> dict[str, dict[str, str]]:
+def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
     """The origin of weights that are neither a run's final ones nor the authors'. Their rows never meet a claim."""
     if run is not None and job.epochs is None and not run.finished:
         done = max((row["epoch"] for row in run.metrics()), default=0)
-        return {"weights": {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}}
+        return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
     if job.reference is not None:
-        return {"weights": {"reference": job.reference, "seeds": format_seeds(job.seeds)}}
+        return {"reference": job.reference, "seeds": format_seeds(job.seeds)}
     if job.checkpoint is not None and job.model is not None:
-        return {"weights": {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}}
+        return {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}
     return {}
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.course import Course
-from ..plots.style import INK, canvas, heat_map
+from ..plots.style import INK, canvas, heat_map, question
 from .probe import Natural, Positive, Probe, sample_pairs
 
 
@@ -73,7 +73,7 @@ class Attention(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         sites = list(rows["site"].unique())
         heads = sorted(rows["head"].unique())
-        figure = canvas(1.5 * len(heads) + 1, 1.5 * len(sites) + 0.6)
+        figure = canvas(max(1.5 * len(heads) + 1, 7.4), 1.5 * len(sites) + 0.6)
         grid = figure.subplots(len(sites), len(heads), squeeze=False)
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean()
         keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
@@ -87,11 +87,8 @@ class Attention(Probe):
                     ax.set_xticks([])
                 if j:
                     ax.set_yticks([])
-                else:
-                    ax.set_ylabel(site.removesuffix(".pattern"), fontsize=8, color=INK)
-                if not i:
-                    ax.set_title(f"head {head}", fontsize=8, color=INK)
-        seeds = rows["seed"].nunique()
-        title = f"{self.task.name}: mean attention from each position (down) to each position (across)"
-        figure.suptitle(title + (f", {seeds} seeds" if seeds > 1 else ""), fontsize=10)
+            grid[i, 0].set_ylabel(site.removesuffix(".pattern"), fontsize=8, color=INK)
+        for ax, head in zip(grid[0], heads, strict=True):
+            ax.set_title(f"head {head}", fontsize=8, color=INK)
+        question(figure, self.task.name, "mean attention, query (down) to key (across)", rows)
         return figure

@@ -9,11 +9,12 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ..bits import render
+from ..plots.style import BLUE, canvas
 from ..splits import Split
 from ..tasks import Task
 from .probe import Probe
 
-HELD_OUT = LinearSegmentedColormap.from_list("held out", ["#e5e7eb", "#1f5fa8"])
+HELD_OUT = LinearSegmentedColormap.from_list("held out", ["#e5e7eb", BLUE])
 
 
 class Dataset(Probe):
@@ -44,7 +45,7 @@ class Dataset(Probe):
         held_out[tuple(rows[name] for name in self.task.operand_names)] = rows["subset"] == "validation"
         count, shape = int(held_out.sum()), (*self.task.shape[:2], 1)[:2]
         plane = held_out.reshape(*shape, -1).mean(axis=2).T  # (B, A), or (1, A)
-        figure = Figure(figsize=(4.6, 4.8 if shape[1] > 1 else 1.6), dpi=130, layout="constrained")
+        figure = canvas(4.6, 4.8 if shape[1] > 1 else 1.6)
         ax = figure.subplots()
         ax.imshow(plane, vmin=0, vmax=1, origin="lower", cmap=HELD_OUT, interpolation="nearest", aspect="auto")
         ticks = np.arange(0, shape[0] + 1, max(shape[0] // 4, 1))
@@ -54,11 +55,9 @@ class Dataset(Probe):
         else:
             ax.set_yticks([])
         dark = "dark" if held_out.ndim < 3 else "dark: share over other operands"
-        caption = f"{count:,} of {len(rows):,} examples held out ({dark})"
-        ax.set_title(f"{self._title()}\n{caption}", fontsize=10)
-        return figure
-
-    def _title(self) -> str:
         options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
         digits = self.task.digits if self.task.bits > 1 else self.task.digits.removesuffix("s")
-        return f"{self.task.name}, {self.task.bits} {digits}, {type(self.split).__name__}{options and f'({options})'}"
+        split = type(self.split).__name__ + (options and f"({options})")
+        caption = f"{count:,} of {len(rows):,} examples held out ({dark})"
+        ax.set_title(f"{self.task.name}, {self.task.bits} {digits}, {split}\n{caption}", fontsize=10)
+        return figure

@@ -86,8 +86,7 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
         ax.imshow(table, cmap="Blues", vmin=0, vmax=WHITE_ABOVE / 0.6, aspect="auto")
         for (i, j), percent in np.ndenumerate(table):
             if percent:
-                tiny = "<0.1" if size > 7 else "·"
-                text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else tiny
+                text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else "<0.1"
                 write_in_cell(ax, i, j, text, percent > WHITE_ABOVE, size)
         ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
         ax.tick_params(length=0, labelsize=size + 1)

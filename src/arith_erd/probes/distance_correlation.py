@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
 from ..interp.hooked import Hooked
@@ -16,40 +15,10 @@ from ..models.decoding import answers, shift_right
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
 from ..plots.course import Course
-from ..tasks import Examples, Task
+from ..tasks import Examples
 from .probe import Probe
 
 METHODS = {"pearson": pearson, "spearman": spearman}
-Key = tuple[str, int, str, str]  # stack, layer, level, space
-
-
-def outer_distances(examples: Examples) -> dict[tuple[str, str], Floats]:
-    """Distances (D,) by level and space; at the input ``(A, A)`` the value is A."""
-    found = [hamming(examples.prompt), absolute(examples.a), hamming(examples.completion), absolute(examples.answer)]
-    return dict(zip(COMPARED, found, strict=True))
-
-
-def site_distances(model: Hooked, inputs: Sequence[Tensor]) -> dict[str, Floats]:
-    """Euclidean distances (D,) between embeddings, all positions of a site together, at the output of every layer."""
-    _, cache = model.run_with_cache(inputs, layers(model.sites))
-    return {site: euclidean(x.flatten(1).cpu().numpy()) for site, x in cache.items()}
-
-
-def own_answers(model: Hooked, examples: Examples) -> tuple[Tensor, Tensor]:
-    """The prompts (N, P), and the network's own greedy answers as the decoder's input (N, m)."""
-    prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
-    return prompt, shift_right(answers(model.network, prompt, completion))
-
-
-def digit_distances(task: Task, examples: Examples) -> dict[str, Floats]:
-    """Euclidean distances (D,) between all operands' digits, and between the digits scaled by their place value."""
-    digits = task.operand_digits(examples.operands)  # (N, k * bits)
-    scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
-    return {f"operand {task.digits}": euclidean(digits), f"scaled {task.digits}": euclidean(scaled)}
-
-
-def fresh(model: Hooked) -> Hooked | None:
-    return None if model.untrained is None else Hooked(initialise(model.untrained, model.seed).to(model.device))
 
 
 class DistanceCorrelation(Probe):
@@ -76,25 +45,18 @@ class DistanceCorrelation(Probe):
         for subject in self.subjects:
             task = subject.task
             examples = task.examples(*[np.arange(task.limit)] * task.operands)
-            outside = np.stack(list(outer_distances(examples).values()))  # (4, D)
-            inside = self._inside(subject, examples)
+            tokens = hamming(examples.prompt), hamming(examples.completion)
+            values = absolute(examples.a), absolute(examples.answer)
+            outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
+            inside = distances(subject, examples)
             for method, correlate in METHODS.items():
-                themselves = correlate(outside, outside)  # (4, 4)
                 of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
-                table: dict[Key, float] = {("input", 0, "in", "value"): themselves[0, 1]}
-                for (stack, layer), of_site in zip(inside, of_sites, strict=True):
-                    table |= {(stack, layer, *to): r for to, r in zip(COMPARED, of_site, strict=True)}
-                table["output", 0, "out", "value"] = themselves[2, 3]
-                for key, correlation in table.items():
-                    yield self.row(subject.seed, *key, method, float(correlation))
-
-    def _inside(self, model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
-        inputs, untrained = own_answers(model, examples), fresh(model)
-        found = {("", site): x for site, x in site_distances(model, inputs).items()}
-        if untrained is not None:
-            found |= {(UNTRAINED, site): x for site, x in site_distances(untrained, inputs).items()}
-        placed = {(prefix + site.split(".")[0], int(site.split(".")[1])): x for (prefix, site), x in found.items()}
-        return placed | {(name, 0): x for name, x in digit_distances(model.task, examples).items()}
+                themselves = correlate(outside, outside)  # (4, 4)
+                yield self.row(subject.seed, "input", 0, "in", "value", method, float(themselves[0, 1]))
+                for place, of_site in zip(inside, of_sites, strict=True):
+                    for to, correlation in zip(COMPARED, of_site, strict=True):
+                        yield self.row(subject.seed, *place, *to, method, float(correlation))
+                yield self.row(subject.seed, "output", 0, "out", "value", method, float(themselves[2, 3]))
 
     def course(self, rows: pd.DataFrame) -> Course:
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
@@ -105,3 +67,26 @@ class DistanceCorrelation(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         names = ", ".join(sorted({subject.task.name for subject in self.subjects}))
         return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
+
+
+def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
+    """Euclidean distances (D,) by stack and layer: between embeddings, all positions of a site together.
+
+    Also those of the network before training, if that is known; and, as layer 0, between the operands' digits and
+    between these digits scaled by their place value.
+    """
+    prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
+    inputs = prompt, shift_right(answers(model.network, prompt, completion))
+    networks = {"": model}
+    if model.untrained is not None:
+        networks[UNTRAINED] = Hooked(initialise(model.untrained, model.seed).to(model.device))
+    found = {}
+    for prefix, network in networks.items():
+        _, cache = network.run_with_cache(inputs, layers(network.sites))
+        for site, x in cache.items():
+            stack, layer = site.split(".")
+            found[prefix + stack, int(layer)] = euclidean(x.flatten(1).cpu().numpy())
+    task = model.task
+    digits = task.operand_digits(examples.operands)  # (N, k * bits)
+    scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
+    return found | {(f"operand {task.digits}", 0): euclidean(digits), (f"scaled {task.digits}", 0): euclidean(scaled)}

@@ -70,7 +70,8 @@ class Interchange(Probe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        shown = rows[rows["site"].str.startswith("dec.")] if rows["site"].str.startswith("dec.").any() else rows
+        decoder = rows[rows["site"].str.startswith("dec.")]
+        shown = decoder if len(decoder) else rows
         means = _weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
         return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
@@ -83,17 +84,16 @@ class Interchange(Probe):
         height = max(part["site"].nunique() for part in stacks.values())
         figure = canvas(1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names))
         grid = figure.subplots(len(names), len(stacks), squeeze=False, width_ratios=widths)
+        places = {"enc": task.prompt_names, "dec": task.answer_names}
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):
                 here = _weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
                 table = here.unstack("position").iloc[::-1]
-                positions = task.prompt_names if stack == "enc" else task.answer_names
-                columns = [positions[i] for i in table.columns]
+                columns = [places[stack][i] for i in table.columns]
                 heat_map(ax, table.to_numpy(), list(table.index), columns, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
-        text = "share of answers that change with one position's activation of another run"
-        question(figure, task.name, text, rows)
+        question(figure, task.name, "share of answers that change with one position's activation of another run", rows)
         return figure
 
 

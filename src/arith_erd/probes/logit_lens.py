@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.course import Course
-from ..plots.style import canvas, headline, heat_map, seeds_text
+from ..plots.style import canvas, heat_map, question
 from .probe import Natural, Positive, Probe, sample_pairs
 
 
@@ -62,11 +62,10 @@ class LogitLens(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
-        figure = canvas(1.6 + 0.55 * len(wide.columns), 1.0 + 0.42 * len(wide))
+        figure = canvas(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()
         heat_map(ax, wide.to_numpy(), list(wide.index), self.task.answer_names, numbers=".2f")
-        ax.set(xlabel="answer token")
-        headline(ax, f"Logit lens, {self.task.name}: share of right tokens", seeds_text(rows))
+        question(figure, self.task.name, "right tokens, by layer", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
@@ -26,6 +25,10 @@ CONTROLS = (
 )
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
 SHOWN |= {"full_patch": "full patch"}
+BARS = {
+    "iia_random": (-0.14, GREY, "random directions: mean to best"),
+    "iia_flipped": (0.14, ORANGE, "same variance, other signs: mean to best"),
+}
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "iia_untrained": ("x", {"color": INK, "markersize": 5, "label": "untrained network"}),
     "iia_decoy": ("+", {"color": INK, "markersize": 7, "label": "control network"}),
@@ -41,9 +44,9 @@ class Subspaces(Probe):
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
     from. The other columns are those of `interp.search.Found` and `Search.controls`.
 
-    ``sum`` at position t predicts bit t of the source's sum. A late layer that holds only this bit passes at rank 1
-    without any number. A number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts
-    the same bit as ``sum``; its search starts from other directions.
+    ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
+    a number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts the same bit; its
+    search starts from other directions.
 
     Args:
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
@@ -99,13 +102,14 @@ class Subspaces(Probe):
         for subject in self.subjects:
             search = Search(subject, self.causal_model, self.sites, self.config, self.seed)
             for site, position in product(self.sites, self.positions):
-                default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
+                at, default = position, distinct(self.causal_model)
+                if position == "all":
+                    at, default = None, [self.causal_model.value]
                 for variable in self.variables or default:
-                    for found in search.at(site, None if position == "all" else position, variable, self.ranks):
+                    for found in search.at(site, at, variable, self.ranks):
                         values = dict.fromkeys(CONTROLS) | vars(found) | found.controls
-                        where = {"seed": subject.seed, "site": site, "position": position, "variable": variable}
-                        values |= where | {"chosen": int(found.chosen)}
-                        yield {name: values[name] for name in self.columns}
+                        values |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
+                        yield {name: values[name] for name in self.columns} | {"chosen": int(found.chosen)}
 
     def notes(self) -> list[str]:
         return [
@@ -128,23 +132,20 @@ class Subspaces(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
         across = min(len(panels), 3)
-        height = max(part["variable"].nunique() for _, part in panels)
-        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + (0.8 + 0.42 * height) * -(-len(panels) // across))
+        height = 0.8 + 0.42 * max(part["variable"].nunique() for _, part in panels)
+        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + height * -(-len(panels) // across))
         for ax, ((site, position), part) in zip(grid(figure, len(panels), across), panels, strict=True):
             _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
             headline(ax, site, f"position {position}")
         legend_below(figure, columns=3)
-        text = "does interchanging a few directions act as interchanging the variable?"
-        question(figure, self.causal_model.task.name, text, rows)
+        asked = "does interchanging a few directions act as interchanging the variable?"
+        question(figure, self.causal_model.task.name, asked, rows)
         return figure
 
 
 def _panel(ax: Axes, means: pd.DataFrame) -> None:
     at = range(len(means))
-    for kind, offset, colour, label in (
-        ("iia_random", -0.14, GREY, "random directions: mean to best"),
-        ("iia_flipped", 0.14, ORANGE, "same variance, other signs: mean to best"),
-    ):
+    for kind, (offset, colour, label) in BARS.items():
         width = means[f"{kind}_max"] - means[kind]
         ax.barh([y + offset for y in at], width, left=means[kind], height=0.2, color=colour, alpha=0.5, label=label)
     for kind, (marker, look) in MARKS.items():
@@ -153,9 +154,8 @@ def _panel(ax: Axes, means: pd.DataFrame) -> None:
     for y, (rank, span) in enumerate(zip(means["rank"], means["span"], strict=True)):
         ax.text(1.06, y, f"rank {rank:.3g} of {span:.3g}", va="center", fontsize=8, color=INK)
     ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
-    tidy(ax)
+    tidy(ax, "x")
     ax.set_yticks(list(at), list(means.index))
     ax.set(xlim=(0.25, 1.4), ylim=(len(means) - 0.5, -0.5), xticks=[0.25, 0.5, 0.75, 1.0])
     ax.set_xlabel("answers as the variable predicts (0.5: no intervention)", fontsize=9)
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.grid(visible=False, axis="y")

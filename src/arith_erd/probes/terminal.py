@@ -45,21 +45,15 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
     ([['site', 'value', 'token']], [['site', 'value'], ['site', 'token']])
     """
     columns = list(text.columns)
-    needed = {c: _needed(text[c]) for c in columns}
-    keys: list[str] = []
-    for column in columns[:-1]:
-        if keys and _is_numbers(text[column]):
-            break
-        keys.append(column)
-    taken, block = sum(needed[c] for c in keys), list(keys)
-    room = width - taken + GAP  # the last column needs no gap
-    for column in columns[len(keys) :]:
-        if len(block) > len(keys) and needed[column] > room:
-            yield block
-            block, room = list(keys), width - taken + GAP
+    first = next((i for i, column in enumerate(columns) if i and _is_numbers(text[column])), len(columns) - 1)
+    keys, block = columns[:first], list[str]()
+    for column in columns[first:]:
+        needed = sum(_needed(text[c]) for c in (*keys, *block, column))
+        if block and needed > width + GAP:  # the last column needs no gap
+            yield keys + block
+            block = []
         block.append(column)
-        room -= needed[column]
-    yield block
+    yield keys + block
 
 
 def _needed(column: "pd.Series[str]") -> int:

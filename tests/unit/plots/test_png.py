@@ -3,16 +3,13 @@
 import io
 
 import numpy as np
-import pytest
 from matplotlib import colormaps
-from matplotlib.figure import Figure
 from PIL import Image
 
 from arith_erd.plots.style import canvas, save_png
 
 
-@pytest.fixture
-def figure() -> Figure:
+def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     """A line, a band that one can see through, and every shade of a colour map."""
     figure = canvas(4, 3)
     curves, shades = figure.subplots(1, 2)
@@ -20,21 +17,14 @@ def figure() -> Figure:
     curves.plot(x, np.sin(x))
     curves.fill_between(x, np.sin(x) - 0.2, np.sin(x) + 0.2, alpha=0.2)
     shades.imshow(x.reshape(5, 10), cmap=colormaps["Blues"])
-    return figure
-
-
-def test_figure_in_few_colours_looks_the_same(figure, tmp_path) -> None:
     plain = io.BytesIO()
     figure.savefig(plain, format="png")
-    save_png(figure, tmp_path / "figure")
-    ours, theirs = (np.asarray(Image.open(file).convert("RGB"), dtype=int) for file in (tmp_path / "figure", plain))
+    one, two = tmp_path / "one", tmp_path / "two"
+    for path in (one, two):
+        save_png(figure, path)
+    assert one.read_bytes() == two.read_bytes()
+    ours, theirs = (np.asarray(Image.open(file).convert("RGB"), dtype=int) for file in (one, plain))
     assert ours.shape == theirs.shape == (390, 520, 3)
     assert np.abs(ours - theirs).mean() < 0.5  # of 255
     assert np.abs(ours - theirs).max() < 32
-    assert (tmp_path / "figure").stat().st_size < plain.getbuffer().nbytes / 2
-
-
-def test_same_figure_gives_the_same_file(figure, tmp_path) -> None:
-    for name in ("one", "two"):
-        save_png(figure, tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert one.stat().st_size < plain.getbuffer().nbytes / 2

@@ -3,9 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import inlp, refit, whiten
 from arith_erd.interp.hooked import Hooked
@@ -14,55 +13,33 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.probes.amnesic import METHODS, Amnesic, Site, baseline, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
+from tests.unit.interp.toys import Toy, logits
+from tests.unit.probes.small import measured, untrained
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 
 
-class Reader(Network):
+class Reader(Toy):
     """Answers by reading each bit of the answer off a channel of its own; the other channels are noise."""
 
-    channels = 6
-    table: Tensor
-
     def __init__(self, task: Task) -> None:
-        super().__init__()
-        self.bits = task.bits
-        completion = torch.as_tensor(task.examples().completion)
-        noise = torch.randn(*completion.shape, self.channels - 1, generator=torch.Generator().manual_seed(0))
-        sign = (completion == ONE).float() * 2 - 1
-        self.register_buffer("table", torch.cat([sign[..., None], 0.3 * noise], dim=-1))  # (N, m, C)
-        self.site = nn.Identity()
-        self.head = nn.Linear(self.channels, VOCAB_SIZE, bias=False)
-        weights = torch.zeros(VOCAB_SIZE, self.channels)
-        weights[ZERO, 0], weights[ONE, 0] = -1, 1
-        self.head.weight.data = weights
-
-    def encode(self, prompt: Tensor) -> Tensor:
-        places = 2 ** torch.arange(self.bits)
-        a, b = ((part - ZERO) @ places for part in (prompt[:, : self.bits], prompt[:, self.bits + 1 :]))
-        return a * 2**self.bits + b
+        super().__init__(task)
+        self.noise = 0.3 * torch.randn(task.size, task.width, 5, generator=torch.Generator().manual_seed(0))
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        return self.head(self.site(self.table[memory, : answer_in.shape[-1]]))
-
-    def sites(self) -> dict[str, nn.Module]:
-        return {"dec.1": self.site}
-
-
-def subject(task: Task, network: Network | None = None, seed: int = 0) -> Hooked:
-    return Hooked(network or Reader(task), name="test", seed=seed, task=task)
+        length = answer_in.shape[1]
+        sign = 2 * self.at("answer", memory, length) - 1
+        return logits(self.site(torch.cat([sign[..., None], self.noise[memory, :length]], dim=-1))[..., 0])
 
 
-def measure(probe: Amnesic) -> pd.DataFrame:
-    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
-    assert not rows.isna().any(axis=None)
-    return rows
+def subject(network: Network | None = None, seed: int = 0) -> Hooked:
+    return Hooked(network or Reader(Add(3)), name="test", seed=seed, task=Add(3))
 
 
 @pytest.fixture(scope="module")
 def read() -> pd.DataFrame:
     """Every concept and method on a network whose answer hangs on the completion bits and on nothing else."""
-    return measure(Amnesic([subject(Add(3))], site="dec.1", iterations=1, controls=10))
+    return measured(Amnesic([subject()], site="dec.1", iterations=1, controls=10))
 
 
 def test_erasing_a_needed_concept_destroys_the_answer(read):
@@ -76,31 +53,29 @@ def test_erasing_a_needed_concept_destroys_the_answer(read):
 
 def test_same_seed_gives_the_same_rows():
     def rows(seed: int) -> pd.DataFrame:
-        return measure(Amnesic([subject(Add(3))], "dec.1", ["value", "carries"], "leace", controls=5, seed=seed))
+        return measured(Amnesic([subject()], "dec.1", ["value", "carries"], "leace", controls=5, seed=seed))
 
-    pd.testing.assert_frame_equal(rows(0), rows(0))
-    assert not rows(0).equals(rows(1))
-    on_all_pairs = ["variance_removed", "probe_error_after", "seq_acc_after"]
-    assert rows(0)[on_all_pairs].equals(rows(1)[on_all_pairs])
+    first, other = rows(0), rows(1)
+    pd.testing.assert_frame_equal(first, rows(0))
+    differ = {name for name in first if not first[name].equals(other[name])}
+    assert differ
+    assert all(name.startswith("control") or name.endswith("unseen") for name in differ)
 
 
-@pytest.mark.parametrize("make", [Transformer, NanoGPT])
-def test_every_site_of_a_real_network(make):
-    task = Add(3)
-    network = make(task.prompt_length, task.width, d_model=8, num_heads=2, num_layers=2)
-    probe = Amnesic([subject(task, network)], "all", ["value", "carries"], controls=2)
-    rows = measure(probe)
-    assert list(rows["site"].unique()) == layers(network.sites())
-    assert len(rows) == len(layers(network.sites())) * 2 * len(METHODS)
-    assert rows.equals(measure(probe))
+@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
+def test_every_site_of_a_real_network(kind):
+    model = untrained(Add(3), kind)
+    rows = measured(Amnesic([model], "all", ["value", "carries"], controls=2))
+    assert not rows.isna().any(axis=None)
+    assert list(rows["site"].unique()) == layers(model.sites)
+    assert len(rows) == len(layers(model.sites)) * 2 * len(METHODS)
 
 
 def test_probe_error_of_numbers_and_of_bits():
     assert probe_error(torch.tensor([[3], [5]]), torch.tensor([[3.0], [8.0]])) == pytest.approx(4.5**0.5)
     bits = torch.tensor([[0, 1], [1, 1]])
     assert probe_error(bits, torch.tensor([[0.1, 0.9], [0.4, 0.7]])) == 0.25
-    assert probe_error(bits, torch.full((2, 2), 0.5)) == 0.75  # ties count as 0, rounding errors or not
-    assert probe_error(bits, torch.full((2, 2), 0.5 + 1e-12)) == 0.75
+    assert probe_error(bits, torch.full((2, 2), 0.5 + 1e-12)) == 0.75  # a tie counts as 0, rounding errors or not
 
 
 def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
@@ -115,12 +90,9 @@ def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
     ("options", "message"),
     [
         ({"site": "dec.9"}, r"dec\.9: .*dec\.1"),
-        ({"site": ["dec.1", "enc.2"]}, r"enc\.2: .*dec\.1"),
         ({"concept": "carry"}, r"probe\.concept=carry: .*value, completion_bits, .*carries"),
-        ({"method": ["leace", "rlace"]}, r"probe\.method=rlace: .*inlp, mean_projection, leace"),
+        ({"method": ["leace", "rlace"]}, r"rlace.*: expected inlp, mean_projection or leace"),
         ({"iterations": 0}, r"probe\.iterations=0: expected an integer of at least 1"),
-        ({"controls": 2.5}, r"probe\.controls=2\.5"),
-        ({"seed": -1}, r"probe\.seed=-1"),
         ({"tolerance": "low"}, r"probe\.tolerance=low"),
     ],
 )
@@ -128,23 +100,23 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
     network = Reader(Add(3))
     monkeypatch.setattr(network, "encode", lambda prompt: pytest.fail("ran the network"))
     with pytest.raises(UserError, match=message):
-        Amnesic([subject(Add(3), network)], **{"site": "dec.1"} | options)
+        Amnesic([subject(network)], **{"site": "dec.1"} | options)
 
 
 def test_embeddings_that_are_not_finite():
     network = Reader(Add(3))
-    network.table[3, 1, 2] = torch.nan
+    network.noise[3, 1, 2] = torch.nan
     with pytest.raises(UserError, match=r"test: .* seed 5 at probe\.site=dec\.1 contain NaN or infinity"):
-        list(Amnesic([subject(Add(3), network, seed=5)], "dec.1").rows())
+        list(Amnesic([subject(network, seed=5)], "dec.1").rows())
 
 
 @pytest.mark.parametrize(
     ("task", "site", "drawn"),
-    [(Add(7), "dec.3", True), (Add(7), "dec.2", False), (Add(6), "dec.3", False), (Mul(7), "dec.3", False)],
+    [(Add(7), "dec.3", True), (Add(7), "dec.2", False), (Add(6), "dec.3", False)],
 )
 def test_published_number_is_drawn_only_where_it_applies(read, task, site, drawn):
     network = Transformer(task.prompt_length, task.width, num_layers=3).eval()
-    figure = Amnesic([subject(task, network)], site).figure(read.assign(site=site))
+    figure = Amnesic([Hooked(network, task=task)], site).figure(read.assign(site=site))
     legend = " ".join(text.get_text() for text in figure.legends[0].get_texts())
     assert ("0.13%" in legend) == drawn
 
@@ -153,7 +125,7 @@ def test_published_number_is_drawn_only_where_it_applies(read, task, site, drawn
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_keep_answering_after_inlp_of_the_value():
     task = Add()
-    site = Site(subject(task, load_official(OFFICIAL / "add_model", task)), "dec.3")
+    site = Site(Hooked(load_official(OFFICIAL / "add_model", task), task=task), "dec.3")
     value = torch.as_tensor(task.examples().answer)[:, None]
 
     quarter = torch.arange(0, len(site.x), 4)  # all of them give the same, in four times the time

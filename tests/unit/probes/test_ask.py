@@ -18,7 +18,7 @@ def question(*overrides: str) -> dict[str, str]:
     """The folder of an answer about given weights, and whose weights its description names."""
     job = compose("probe", ["probe=errors", *overrides])
     groups = [] if job.reference is not None else ["task"]
-    return {"folder": ask._folder_name(job, groups), **ask._weights(job, None).get("weights", {})}
+    return {"folder": ask._folder_name(job, groups), **ask._weights(job, None)}
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])

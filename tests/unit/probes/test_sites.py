@@ -1,9 +1,7 @@
 """The probes that look into layers, on small untrained networks: identities that hold for any weights."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
@@ -11,33 +9,15 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.patching import Patching, corrupt
-from arith_erd.probes.probe import Probe
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, Sub, Task
+from tests.unit.probes.small import measured, untrained
 
 MODELS = (Transformer, NanoGPT)
 
 
-def untrained(model: type[Network], task: Task, seed: int = 0, **options: bool) -> Hooked:
-    torch.manual_seed(seed)
-    size = {"d_model": 16, "num_heads": 2, "num_layers": 2}
-    network = model(
-        prompt_length=task.prompt_length, answer_length=task.width, vocab_size=task.vocab_size, **size, **options
-    )
-    return Hooked(network, task=task, name="untrained", seed=seed)
-
-
-def measured(probe: Probe) -> pd.DataFrame:
-    return pd.DataFrame(probe.rows(), columns=list(probe.columns))
-
-
-def draws(probe: Probe, rows: pd.DataFrame) -> None:
-    assert len(probe.table(rows))
-    assert probe.figure(rows).axes
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decide(model: type[Network]) -> None:
-    probe = Attention([untrained(model, Mul(3))], pairs=None)
+    probe = Attention([untrained(Mul(3), model)], pairs=None)
     rows = measured(probe)
     sums = rows.groupby(["site", "head", "query"])["weight"].sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)
@@ -46,23 +26,22 @@ def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decid
         (rows["query"] == rows["query"].iloc[0]) & (rows["key"] == "<s>") & rows["site"].str.startswith("dec.1.attn")
     ]
     assert (only["spread"] < 1e-6).all()  # the first query of a decoder sees one token, which is always the same
-    draws(probe, rows)
 
 
 def test_network_without_attention_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match=r"^probe=attention: untrained has no attention"):
-        Attention([untrained(Transformer, Add(3), attention=False)])
+    network = Transformer(7, 4, d_model=16, num_heads=2, num_layers=2, attention=False)
+    with pytest.raises(UserError, match=r"^probe=attention: Transformer has no attention"):
+        Attention([Hooked(network, task=Add(3))])
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -> None:
-    probe = LogitLens([untrained(model, Add(3))], pairs=None)
+    probe = LogitLens([untrained(Add(3), model)], pairs=None)
     rows = measured(probe)
     last = rows[rows["site"] == "dec.2"]
     assert (last["agreement"] == 1).all()
     assert rows.loc[rows["site"] == "dec.1.resid_pre", "agreement"].min() < 1
     assert rows["probability"].between(0, 1).all()
-    draws(probe, rows)
 
 
 @pytest.mark.parametrize("corruption", ["bit", "pair"])
@@ -70,13 +49,12 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
 def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
     model: type[Network], corruption: str
 ) -> None:
-    probe = Patching([untrained(model, Add(3))], corruption=corruption, pairs=40)
+    probe = Patching([untrained(Add(3), model)], corruption=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
     own = last["position"] == np.array(Add(3).answer_names)[last["answer_position"]]
     np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
     np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
-    draws(probe, rows)
 
 
 @pytest.mark.parametrize(("model", "embedded"), [(Transformer, "enc.embed"), (NanoGPT, "dec.embed")])
@@ -85,7 +63,7 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     task: Task, model: type[Network], embedded: str
 ) -> None:
     """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
-    probe = Patching([untrained(model, task)], site=[embedded, "dec.2"], pairs=40)
+    probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], pairs=40)
     rows = measured(probe)
     first = rows[(rows["site"] == embedded) & (rows["answer_position"] == 0)].set_index("position")
     assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
@@ -93,7 +71,6 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     operators = [name for name in task.prompt_names if name.startswith(task.operator)]
     assert (first.loc[operators, "recovered"].abs() < 1e-3).all()
     assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(task.answer_names)
-    draws(probe, rows)
 
 
 @pytest.mark.parametrize("corruption", ["bit", "pair"])
@@ -120,9 +97,9 @@ def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
 
 @pytest.mark.parametrize("task", [Add3(2), Mul(1, base=10)], ids=lambda task: task.name)
 def test_probes_take_any_base_and_number_of_operands(task: Task) -> None:
-    subjects = [untrained(NanoGPT, task)]
+    subjects = [untrained(task, NanoGPT)]
     for probe in (Attention(subjects), LogitLens(subjects), Patching(subjects, pairs=8)):
-        draws(probe, measured(probe))
+        measured(probe)
 
 
 def test_every_position_of_a_prompt_has_its_own_name() -> None:
@@ -132,7 +109,7 @@ def test_every_position_of_a_prompt_has_its_own_name() -> None:
 
 
 def test_wrong_options_are_refused_with_their_key() -> None:
-    subject = untrained(NanoGPT, Add(3))
+    subject = untrained(Add(3), NanoGPT)
     for make, message in (
         (lambda: Patching([subject], corruption="noise"), r"^probe\.corruption=noise"),
         (lambda: Patching([subject], pairs=0), r"^probe\.pairs=0"),

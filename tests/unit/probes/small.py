@@ -1,0 +1,30 @@
+"""Untrained networks that fit any task, and what every probe of them must give."""
+
+import io
+
+import pandas as pd
+import torch
+
+from arith_erd.interp.hooked import Hooked
+from arith_erd.models import Network, Transformer
+from arith_erd.probes.probe import Probe
+from arith_erd.tasks import Task
+
+
+def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0) -> Hooked:
+    torch.manual_seed(seed)
+    size = {"d_model": 16, "num_heads": 2, "num_layers": 2}
+    return Hooked(
+        kind(task.prompt_length, task.width, vocab_size=task.vocab_size, **size), name="test", seed=seed, task=task
+    )
+
+
+def measured(probe: Probe) -> pd.DataFrame:
+    """Rows that fit their columns, a table that can be shown and a figure that can be saved."""
+    rows = pd.DataFrame(probe.rows())
+    assert list(rows.columns) == list(probe.columns)
+    assert len(probe.table(rows))
+    file = io.BytesIO()
+    probe.figure(rows).savefig(file)
+    assert file.tell() < 300_000
+    return rows
