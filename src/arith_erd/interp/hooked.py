@@ -44,9 +44,8 @@ class Hooked:
         network: any module; one with ``sites()`` needs no ``sites``. It is put into evaluation mode.
         sites: name -> submodule whose output is read and replaced. Positions are axis 1 of the output.
         task: that the network answers; needed for `Examples`, names of positions and `predict`.
-        name: of the run, or of the file that the weights came from.
-        seed: of the replica.
-        split: None if it is not known which examples were held out.
+        name, seed: of the run, or of the file that the weights came from, and of the replica.
+        split: which examples were held out; None if it is not known.
         untrained: makes the same network with fresh initial weights; None if that is not known.
         epoch: after which the weights were kept; None for the last ones that there are.
     """
@@ -100,11 +99,7 @@ class Hooked:
         return float(right.all(-1).double().mean())
 
     def show(self) -> "Page":
-        """A page in which the network computes and can be intervened on; a notebook shows it, kernel or not.
-
-        Raises:
-            UserError: for a network of another class than Transformer and NanoGPT.
-        """
+        """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""
         from .explorer.page import Page, explorer_page  # which import this module
 
         return Page(explorer_page([self]))
@@ -134,9 +129,8 @@ class Hooked:
     def run(self, inputs: Inputs, interventions: Sequence[Intervention] = (), batch_size: int = BATCH) -> Tensor:
         """Logits (N, m, V), with interventions applied in order. Gradients pass to values that require them.
 
-        Args:
-            inputs: examples, teacher forced with their own right answers; or tensors as the network takes them: a
-                prompt (N, P) and decoder inputs (N, t), t <= m.
+        Inputs are examples, teacher forced with their own right answers; or tensors as the network takes them: a prompt
+        (N, P) and decoder inputs (N, t), t <= m.
 
         Raises:
             UserError: if the network lacks a site or a position.
