@@ -18,6 +18,7 @@ from ..errors import UserError, first_line
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
+Operands = Examples | npt.ArrayLike  # (N, k)
 Values = dict[str, Array]  # (N,) or (N, width), by variable
 CHECKED = 2**14  # combinations of operands on which a model must give the right answer
 OPERANDS = "operands"
@@ -41,14 +42,12 @@ class CausalModel:
     than 2 ``a_digit``. What is derived from an operand follows when one of its digits is set.
 
     Args:
-        task: any task, whatever its base, width and number of operands.
         variables: name -> function, in any order; by default those of ``task.variables()``.
-        output: the variable that is the answer, as integers (N,) or digits (N, width); by default ``answer`` if there
-            is one of that name, else the last of ``variables``.
+        output: the variable that is the answer, as integers (N,) or digits (N, width); by default ``answer``, else the
+            last of ``variables``.
 
     Attributes:
-        variables: names of all variables: the operands' digits, then those given, without the output if it is called
-            ``answer``.
+        variables: the operands' digits, then those given; without one called ``answer``.
         parents: name -> names of what it is computed from.
 
     Raises:
@@ -58,37 +57,36 @@ class CausalModel:
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         given = dict(task.variables() if variables is None else variables)
+        said = f"causal model of {task.name}"
         if not given:
-            raise UserError(f"causal model of {task.name}: no variables; expected at least one, the answer")
+            raise UserError(f"{said}: no variables; expected at least one, the answer")
         self.task = task
         self.output = output or ("answer" if "answer" in given else list(given)[-1])
         self.roots = tuple(f"{name}_{task.digits.removesuffix('s')}" for name in task.operand_names)
-        derived = dict(zip(task.operand_names, ((root,) for root in self.roots), strict=True))
-        self.parents = {name: _arguments(function) for name, function in given.items()}
+        self.variables = (*self.roots, *(name for name in given if name != "answer"))
+        derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
+        needed = {name: _arguments(function) for name, function in given.items()}
+        self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
-            received = f"variables {', '.join(given)}"
-            raise UserError(f"causal model of {task.name}: {received}: expected other names than the operands'")
+            raise UserError(f"{said}: variables {', '.join(given)}: expected other names than the operands'")
         if self.output not in given:
-            raise UserError(f"causal model of {task.name}: output={self.output}: expected one of {', '.join(given)}")
-        for name, needed in self.parents.items():
-            if missing := [one for one in needed if one not in known]:
+            raise UserError(f"{said}: output={self.output}: expected one of {', '.join(given)}")
+        for name, parents in needed.items():
+            if missing := [one for one in parents if one not in known]:
                 raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(known)}")
-        self.parents |= derived | {OPERANDS: task.operand_names}
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
-            raise UserError(f"causal model of {task.name}: a circle: {' <- '.join(error.args[1])}") from error
+            raise UserError(f"{said}: a circle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: given[name] for name in order if name in given}
-        self.variables = (*self.roots, *(name for name in given if name != "answer"))
         self._check()
 
-    def values(self, operands: Examples | npt.ArrayLike) -> Values:
-        """The value of every variable, of the operands (N, k) and of the output: name -> (N,) or (N, width)."""
-        return self.run(operands)
+    def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
+        """The value of every variable, of the operands (N, k) and of the output: name -> (N,) or (N, width).
 
-    def run(self, operands: Examples | npt.ArrayLike, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
-        """As `values`, with some variables set to values, (N,) or (N, width); what depends on them follows."""
+        ``fixed`` sets variables to values, (N,) or (N, width); what depends on them follows.
+        """
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.operands:
             raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
@@ -105,17 +103,11 @@ class CausalModel:
         return values
 
     def answers(self, values: Values) -> Array:
-        """The output of `run` as digits (N, width), the lowest first."""
+        """The output among `values` as digits (N, width), the lowest first."""
         output = values[self.output]
         return to_digits(output, self.task.width, self.task.base) if output.ndim == 1 else output
 
-    def interchange(
-        self,
-        base: Examples | npt.ArrayLike,
-        source: Examples | npt.ArrayLike,
-        variable: str,
-        position: int | None = None,
-    ) -> Array:
+    def interchange(self, base: Operands, source: Operands, variable: str, position: int | None = None) -> Array:
         """Digits of the answers (N, width) to ``base`` with one variable taken from ``source``.
 
         ``position`` takes only this column, of a variable that has columns; None the whole variable.
@@ -126,9 +118,9 @@ class CausalModel:
             own = self.values(base)[variable].copy()
             own[:, position] = value[:, position]
             value = own
-        return self.answers(self.run(base, {variable: value}))
+        return self.answers(self.values(base, {variable: value}))
 
-    def predict(self, base: Examples | npt.ArrayLike, source: Examples | npt.ArrayLike, variable: str) -> Array:
+    def predict(self, base: Operands, source: Operands, variable: str) -> Array:
         """Digits (N, width): column t is digit t of the answer with only column t of the variable interchanged."""
         columns = [self.interchange(base, source, variable, t)[:, t] for t in range(self.task.width)]
         return np.stack(columns, axis=1)
@@ -152,14 +144,17 @@ class CausalModel:
     @cached_property
     def value(self) -> str:
         """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
-        values, answer = self.table, self.examples.answer
-        same = (name for name in self.variables if values[name].ndim == 1 and np.array_equal(values[name], answer))
-        return next(same, "")
+        answer = self.examples.answer
+        return next((name for name in self.variables if np.array_equal(self.table[name], answer)), "")
 
     @cached_property
     def examples(self) -> Examples:
         """All combinations of operands, the first operand slowest."""
         return self.task.examples()
+
+    def examples_at(self, rows: Array) -> Examples:
+        """Some rows (n,) of `examples`."""
+        return self.task.examples(*self.examples.operands[rows].T)
 
     @cached_property
     def table(self) -> Values:

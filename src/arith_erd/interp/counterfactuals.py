@@ -1,7 +1,8 @@
 """Counterfactual pairs: a base, and a source whose activations replace the base's.
 
 A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
-they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry.
+they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry. Pairs are
+rows of ``CausalModel.examples``, all combinations of operands.
 """
 
 from collections.abc import Sequence
@@ -37,12 +38,15 @@ class Family:
         """``carry``, ``carry+xor`` or ``same sum``; ``random`` where nothing is asked."""
         return "+".join(self.vary) or (f"same {'+'.join(self.keep)}" if self.keep else "random")
 
+    def __str__(self) -> str:
+        return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
+
 
 def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
     """The families that a causal model suggests, by name: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
 
-    For each variable one in which it differs, while all others that act together with it (`CausalModel.co_parents`)
-    are the same. Pairs of different operands with the same value. And any two pairs, ``random``.
+    In that of a variable all others that act together with it (`CausalModel.co_parents`) are the same. ``same sum`` are
+    different operands with the same value, ``random`` any two.
     """
     chosen = [name for name in distinct(model) if name not in model.roots] if variables is None else variables
     model.require(chosen)
@@ -54,8 +58,7 @@ def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict
 def distinct(model: CausalModel, n: int = 256) -> list[str]:
     """The variables whose interchange changes some answer, one of each group that always predict the same.
 
-    Of these it is the value, such as ``sum``, or else the first: the sum predicts at digit t what the sum mod 2^(t+1)
-    does.
+    It is the value, such as ``sum``, or else the first: the sum predicts at digit t what the sum mod 2^(t+1) does.
     """
     rng = np.random.default_rng(0)
     base, source = (model.examples.operands[rng.integers(model.task.size, size=n)] for _ in range(2))
@@ -70,10 +73,9 @@ def distinct(model: CausalModel, n: int = 256) -> list[str]:
 
 @dataclass(frozen=True)
 class CounterfactualDataset:
-    """n pairs of runs of one family, drawn with ``seed`` from the rows in ``pool``.
+    """n pairs of runs, ``base`` and ``source`` (n,), of one family, drawn with ``seed`` from the rows in ``pool``.
 
-    ``base`` and ``source`` are rows (n,) of ``model.examples``, all combinations of operands; ``position`` is the digit
-    t at which the family holds, None for all.
+    ``position`` is the digit t at which the family holds, None for all.
     """
 
     model: CausalModel
@@ -105,7 +107,7 @@ class CounterfactualDataset:
         Args:
             vary, keep: variables of the model in which base and source differ, and which they share.
             position: the digit t where this holds; None: ``keep`` at every digit, ``vary`` at one or more.
-            pool: ascending rows of ``model.examples`` to draw from; None for all.
+            pool: ascending rows to draw from; None for all.
 
         Raises:
             UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
@@ -121,8 +123,7 @@ class CounterfactualDataset:
         found = np.flatnonzero(source >= 0)
         if not len(found):
             where = "at every digit" if position is None else f"at position {position}"
-            asked = f"vary={','.join(family.vary)} keep={','.join(family.keep)}"
-            raise UserError(f"{asked}: no two operands differ and agree like this {where}; keep or vary others")
+            raise UserError(f"{family}: no two operands differ and agree like this {where}; keep or vary others")
         found = np.resize(found, n)  # repeated where bases with a source are rare
         return cls(model, base[found], source[found], family, position, pool, seed)
 
@@ -131,16 +132,15 @@ class CounterfactualDataset:
 
     @property
     def base_examples(self) -> Examples:
-        return self.model.task.examples(*self.model.examples.operands[self.base].T)
+        return self.model.examples_at(self.base)
 
     @property
     def source_examples(self) -> Examples:
-        return self.model.task.examples(*self.model.examples.operands[self.source].T)
+        return self.model.examples_at(self.source)
 
     def expected(self, variable: str) -> Array:
         """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``position``."""
-        operands = self.model.examples.operands
-        return self.model.interchange(operands[self.base], operands[self.source], variable, self.position)
+        return self.model.interchange(self.base_examples, self.source_examples, variable, self.position)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
@@ -148,13 +148,10 @@ class CounterfactualDataset:
     def split(
         self, shares: Sequence[float] = (0.5, 0.5), disjoint: Literal["operands", "rows"] = "operands"
     ) -> "tuple[CounterfactualDataset, ...]":
-        """Parts of the dataset, of the given shares of its size.
+        """Parts of the dataset, of the given shares of its size, with sum 1.
 
-        Args:
-            shares: of the pairs, with sum 1.
-            disjoint: ``operands``: no operand of one part occurs in another. Each value an operand can have goes to one
-                part, and pairs of the same family are drawn from there anew, since hardly any of these would stay
-                within one part. ``rows``: the pairs themselves are dealt out; operands occur in several parts.
+        ``disjoint=operands``: each value an operand can have goes to one part, and pairs of the same family are drawn
+        from there anew, since hardly any of these would stay within one part. ``rows``: the pairs are dealt out.
 
         Raises:
             UserError: if a part has too few operands for the family.
@@ -162,17 +159,15 @@ class CounterfactualDataset:
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
         if disjoint == "rows":
-            parts = np.split(rng.permutation(len(self)), ends[:-1])
-            return tuple(self.part(rows) for rows in parts)
+            return tuple(self.part(rows) for rows in np.split(rng.permutation(len(self)), ends[:-1]))
         if disjoint != "operands":
             raise bad_value("disjoint", disjoint, "operands or rows")
         pools = operand_pools(self.model.task, shares, rng)
         pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
-        sizes = np.diff([0, *ends]).tolist()
         arguments = (self.model, self.family.vary, self.family.keep)
         return tuple(
             self.sample(*arguments, n, self.position, self.seed + i, pool)
-            for i, (n, pool) in enumerate(zip(sizes, pools, strict=True))
+            for i, (n, pool) in enumerate(zip(np.diff([0, *ends]).tolist(), pools, strict=True))
         )
 
 
@@ -181,8 +176,7 @@ def balanced_pairs(
 ) -> CounterfactualDataset:
     """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
-    ``read`` are the digits of the answer that count. A single one is predicted with the same column of the variable
-    interchanged, several with the whole variable. Bases (n,) and pool are rows.
+    ``read`` are the digits that count. A single one is predicted with only this column of the variable interchanged.
     """
     position = read[0] if len(read) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
@@ -211,8 +205,7 @@ def sources(
 ) -> Array:
     """A source (n,) for each base (n,), uniform over those in its family at digit t; -1 where there is none.
 
-    Bases and sources are rows of ``model.examples``, all of them in the pool, ascending rows (M,); None for all. t does
-    not count for a family that holds everywhere.
+    All are in the pool, ascending rows (M,); None for all. t does not count for a family that holds everywhere.
     """
     model.require([name for name in (*family.vary, *family.keep) if name != model.output])
     pool = np.arange(model.task.size) if pool is None else np.asarray(pool)

@@ -4,8 +4,8 @@ The directions are orthonormal and lie in the span of real activations. A search
 that no input leads to (Makelov et al., 2023).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,9 +19,8 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import Whitened, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import chosen_variable
+from .interchange import Trials, answer_tokens, at_position, chosen_variable, digit, finite_cache, tokens_read
 from .interventions import Position, Subspace
-from .trials import Activations, Trials
 
 SPREAD = 1e-3  # relative to the first: axes that vary less are left out of the span of real activations
 
@@ -43,15 +42,10 @@ def fit_das(
     """The subspace whose interchange acts most like that of a variable. `search.Search` measures controls beside it.
 
     Args:
-        model: with a task.
-        causal_model: the hypothesis.
-        train: pairs to learn from.
-        site, position: where; None for all positions of the site together.
-        variable: by default the one that the pairs vary.
-        rank: of the subspace.
+        train: pairs to learn from, in ``steps`` of ``batch`` pairs.
+        position: None for all positions of the site together.
+        variable: of the causal model; by default the one that the pairs vary.
         validation: pairs by which the best of several starts is chosen; by default those of ``train``.
-        steps: of the optimiser, ``batch`` pairs each.
-        seed: of all random numbers.
 
     Raises:
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
@@ -59,37 +53,103 @@ def fit_das(
     train, validation = (replace(data, model=causal_model) for data in (train, validation or train))
     variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source, validation.base, validation.source]))
-    activations = Activations(model, causal_model, [site], rows)
-    x = whiten(activations.flat(site, rows, position), SPREAD)
-    if not 1 <= rank <= x.rank:
-        raise bad_value("rank", rank, f"1 to {x.rank}, the directions in which {site} varies at position {position}")
-    trials, judge = (Trials(activations, data, site, position, variable) for data in (train, validation))
-    return best_of(trials.batches(batch), x, rank, start_directions(x, trials, rank, rows), steps, seed, judge)
+    alignment = Alignment(model, causal_model, site, position, rows)
+    if not 1 <= rank <= alignment.x.rank:
+        accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
+        raise bad_value("rank", rank, accepted)
+    return alignment.fit(train, validation, variable, alignment.starts(variable, rank), rank, steps, batch, seed)
 
 
-def best_of(
-    batches: Sequence[Trials], x: Whitened, rank: int, starts: Sequence[Tensor], steps: int, seed: int, judge: Trials
-) -> Subspace:
-    """Search from several starts; return the subspace, maybe a start, that is best on the pairs of ``judge``."""
-    found = [align(batches, x, rank, start, n, seed=seed) for start in starts for n in (steps, 0)]
-    return max(found, key=judge.accuracy)
+class Alignment:
+    """Searches at a site and position of a network, in the span of its activations of ``rows`` (N,).
+
+    Attributes:
+        natural: the activations (N, d); all positions concatenated if ``position`` is None.
+        x: the same whitened, of the first ``spanned`` rows.
+    """
+
+    def __init__(
+        self,
+        model: Hooked,
+        causal_model: CausalModel,
+        site: str,
+        position: Position,
+        rows: Array,
+        spanned: int | None = None,
+    ) -> None:
+        self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
+        self.natural = self.activations(rows)
+        self.rows, self.x = rows[:spanned], whiten(self.natural[:spanned], SPREAD)
+
+    def activations(self, rows: Array) -> Tensor:
+        """Activations of rows (n,) as vectors (n, d)."""
+        x = finite_cache(self.model, self.causal_model.examples_at(rows), [self.site])[self.site]
+        return at_position(self.model, x, self.site, self.position)
+
+    @cached_property
+    def read(self) -> list[int]:
+        """The tokens of the answer that judge an interchange here."""
+        x = finite_cache(self.model, self.causal_model.examples_at(self.rows[:1]), [self.site])[self.site]
+        return tokens_read(self.model, self.site, self.position, x)
+
+    def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
+        return Trials(self.model, data, self.site, self.position, variable)
+
+    def fit(
+        self,
+        train: CounterfactualDataset,
+        validation: CounterfactualDataset,
+        variable: str,
+        starts: list[Tensor],
+        rank: int,
+        steps: int,
+        batch: int,
+        seed: int,
+    ) -> Subspace:
+        """Search from several starts. The subspace, maybe a start, that is best on the validation pairs."""
+        parts = np.array_split(np.arange(len(train)), max(1, len(train) // batch))
+        batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
+        found = [align(batches, self.x, rank, start, n, seed=seed) for start in starts for n in (steps, 0)]
+        return max(found, key=judge.accuracy)
+
+    def starts(self, variable: str, rank: int) -> list[Tensor]:
+        """The directions that covary with the variable and, if it has many values, with the answer.
+
+        Only what the answer's prefix does not predict of the variable counts: a position also holds the tokens that it
+        read, and they covary with the sum.
+        """
+        answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
+        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(answer)
+        if values.dim() == 1:
+            values = values[:, None]
+        elif len(self.read) == 1:
+            values = values[:, [digit(self.model.task, self.read[0])]]
+        prefix = torch.cat([answer[:, : max(self.read)], torch.ones_like(answer[:, :1])], dim=1)
+        number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
+        if values.max() <= 1:  # a bit
+            return [number]
+        tokens = mean_projection(self.x, answer[:, self.read]).left
+        return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 
 def align(
-    batches: Sequence[Trials], x: Whitened, rank: int, start: Tensor, steps: int = 60, lr: float = 0.05, seed: int = 0
+    batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int = 60, lr: float = 0.05, seed: int = 0
 ) -> Subspace:
-    """Learn a subspace whose interchange has the predicted outcomes.
+    """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
 
-    Args:
-        batches: each step takes one of them, in turn.
-        x: real activations (N, d), whitened with the tolerance `SPREAD`; the directions lie in the span of their axes.
-        start: directions (d, j) to start from; random ones are added if j < rank, the last are dropped if j > rank.
-        steps: of Adam, with a learning rate that falls from ``lr``, roughly in radians, to 0.
+    It starts from directions (d, j); random ones are added if j < rank, the last are dropped if j > rank. Each step of
+    Adam takes the next batch; the learning rate falls from ``lr``, roughly in radians, to 0.
     """
     axes = x.axes.to(batches[0].source)  # (d, r)
+    random = torch.randn(x.rank, rank, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(axes)
+    columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
+    turned = nn.Linear(rank, x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
     with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
         torch.manual_seed(seed)
-        turned = _Turned(_start(axes.T @ start.to(axes), rank, seed).cpu()).to(axes.device)
+        turned.weight = nn.Parameter(columns)
+        parametrizations.orthogonal(turned, orthogonal_map="householder")
+        turned.weight = columns  # type: ignore[assignment]  # the parametrization takes a tensor
+    turned.to(axes.device)
     optimizer = torch.optim.Adam(turned.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     for step in range(steps):
@@ -101,43 +161,3 @@ def align(
         optimizer.step()
         schedule.step()
     return Subspace((axes @ turned.weight).detach())
-
-
-class _Turned(nn.Module):
-    """Learnable orthonormal columns (r, k)."""
-
-    weight: Tensor
-
-    def __init__(self, start: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(start)
-        parametrizations.orthogonal(self, "weight", orthogonal_map="householder")
-        self.weight = start
-
-
-def _start(directions: Tensor, rank: int, seed: int) -> Tensor:
-    """Orthonormal columns (r, rank) from the given directions, cut or completed at random to the rank."""
-    generator = torch.Generator().manual_seed(seed)
-    random = torch.randn(len(directions), rank, generator=generator, dtype=torch.float64).to(directions)
-    return torch.linalg.qr(torch.cat([directions, random], dim=1)[:, :rank])[0]
-
-
-def start_directions(x: Whitened, trials: Trials, rank: int, rows: Array, variable: str | None = None) -> list[Tensor]:
-    """Where searches start: the directions that covary with the variable and, if it has many values, with the answer.
-
-    Only what the answer's prefix does not predict of the variable counts: a position also holds the tokens that it
-    read, and they covary with the sum. ``x`` are whitened activations of ``rows`` (N,), at the place of the trials.
-    """
-    activations, read = trials.activations, trials.read
-    answer = activations.right(activations.causal_model.table["answer"][rows]).double()
-    values = torch.as_tensor(activations.causal_model.table[variable or trials.variable][rows]).to(answer)
-    if values.dim() == 1:
-        values = values[:, None]
-    elif len(read) == 1:
-        values = values[:, [activations.digit(read[0])]]
-    prefix = torch.cat([answer[:, : max(read)], torch.ones_like(answer[:, :1])], dim=1)
-    number = mean_projection(x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
-    if values.max() <= 1:  # a bit
-        return [number]
-    tokens = mean_projection(x, answer[:, read]).left
-    return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]

@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 
 def euclidean(x: npt.ArrayLike) -> Floats:
     """Length of the difference between rows of (N, D) -> (N (N - 1) / 2,)."""
-    return pdist(np.asarray(x, dtype=np.float64), "euclidean")
+    return pdist(np.asarray(x, dtype=np.float64))
 
 
 def hamming(tokens: npt.ArrayLike) -> Floats:

@@ -1,30 +1,28 @@
 """Steer activations along a value: does the answer become a + b + delta, and does the value work at other positions?
 
-A *move* is fitted on activations x (N, d) of examples with the values s (N,): ``move(s, delta) -> (n, d)`` is the
-change to add to activations of values s so that they stand for s + delta.
+A *path* (S, d) says where the activations of each value lie, up to a constant. ``path[s + delta] - path[s]`` is what to
+add to activations of the value s so that they stand for s + delta.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import Array
 from ..models.decoding import shift_right
 from .causal_model import CausalModel
+from .counterfactuals import operand_pools
 from .das import SPREAD
 from .erasure import Whitened, leace, whiten
 from .hooked import Hooked
+from .interchange import balanced, finite_cache
 from .interventions import Interchange, Steer, Subspace
-from .search import Search, SearchConfig
-from .trials import Activations, balanced
+from .search import SHARES, Search, SearchConfig
 
-Move = Callable[[Array, int], Tensor]
-METHODS = ("slope", "leace", "centroids", "das")
 RANDOM = 5  # directions of the same length, as controls
-FITTED = 4096  # examples that moves are fitted on
+FITTED = 4096  # examples that paths are fitted on
 
 
 def doses(
@@ -46,54 +44,48 @@ def doses(
     with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
 
     Args:
-        methods: of `METHODS`.
-        sample: examples, drawn from those whose moved value is the value of some example; for centroids and ``das``, of
-            a fitted one.
-        fitted: examples that moves are fitted on.
+        methods: ``slope``, ``leace`` (`reading`), ``centroids``, or ``das``: the way between centroids, as far as it
+            lies in a learned subspace.
+        sample: examples whose moved value is the value of some example; for centroids and ``das``, of a fitted one.
+        fitted: examples that paths are fitted on.
         random: moves of the same length in random directions, as controls.
 
     Yields:
-        ``site, method, prefix, delta, n``; ``answer``: the share of whole answers that are a + b + delta, and
-        ``tokens``, of their tokens; ``no_intervention``, ``no_intervention_tokens``: the same of runs that are not
-        moved; ``random``: whole answers after random moves.
+        ``site, method, prefix, delta, n``; ``answer`` and ``tokens``: shares of whole answers and of tokens that are
+        those of a + b + delta; ``no_intervention``, ``no_intervention_tokens``: the same of runs that are not moved;
+        ``random``: whole answers after random moves.
     """
-    task, answers = causal_model.task, causal_model.examples.answer
+    task, every = causal_model.task, causal_model.examples
     chosen = np.random.default_rng(seed).choice(task.size, size=min(fitted, task.size), replace=False)
-    activations = Activations(model, causal_model, sites, chosen)
-    values = torch.as_tensor(answers[chosen], device=model.device)
-    search = Search(model, causal_model, sites, config, seed) if "das" in methods else None
     # A centroid is known only of a value that some fitted example has; in a small task the largest may have none.
-    known = np.unique(answers[chosen] if {"centroids", "das"} & set(methods) else answers)
-    example_of = np.full(answers.max() + 1, -1)
-    example_of[answers] = np.arange(task.size)  # any one with that answer
-    prompts, completions = (
-        torch.as_tensor(x, device=model.device)
-        for x in (causal_model.examples.prompt, causal_model.examples.completion)
-    )
-    for site in sites:
-        shape = activations.x[site].shape[1:]
-        x = activations.flat(site, chosen)
-        white, between = whiten(x, SPREAD), centroids(x, values)
-        moves = {"slope": slope(white, values), "leace": reading(white, values), "centroids": between}
-        if search:
-            moves["das"] = _within(search.best(site, None, causal_model.value, (1, 2)), between)
+    known = np.unique(every.answer[chosen] if {"centroids", "das"} & set(methods) else every.answer)
+    example_of = np.full(every.answer.max() + 1, -1)
+    example_of[every.answer] = np.arange(task.size)  # any one with that answer
+    prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
+    for site, cached in finite_cache(model, causal_model.examples_at(chosen), sites).items():
+        values = torch.as_tensor(every.answer[chosen], device=cached.device)
+        paths = _paths(cached.flatten(1), values, len(example_of))
+        if "das" in methods:
+            search = Search(model, causal_model, site, None, config, seed)
+            learned = search.best(causal_model.value, (1, 2)).directions.double()
+            paths["das"] = paths["centroids"] @ learned @ learned.T
         for delta in deltas:
-            possible = np.flatnonzero(np.isin(answers, known) & np.isin(answers + delta, known))
+            possible = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
             if not len(possible):
                 continue
             size = min(sample, len(possible))
             base = np.random.default_rng(seed + delta).choice(possible, size=size, replace=False)
-            target = completions[example_of[answers[base] + delta]]
+            of = every.answer[base]
+            target = completions[example_of[of + delta]]
             for prefix in prefixes:
                 answer_in = shift_right(target if prefix == "target" else completions[base])
                 resumed = model.resume_from(site, (prompts[base], answer_in))
                 own = resumed().argmax(-1) == target
                 for method in methods:
-                    step = moves[method](answers[base], delta)
+                    step = paths[method][of + delta] - paths[method][of]
                     steps = [step, *(_same_length(step, seed + i) for i in range(random))]
-                    right, *controls = (
-                        resumed([Steer(site, None, x.view(-1, *shape))]).argmax(-1) == target for x in steps
-                    )
+                    moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
+                    right, *controls = (resumed([move]).argmax(-1) == target for move in moves)
                     where = {"site": site, "method": method, "prefix": prefix, "delta": delta, "n": size}
                     yield where | {
                         "answer": _whole(right),
@@ -115,91 +107,79 @@ def transfers(
 ) -> Iterator[dict[str, Any]]:
     """Copy activations along position t's value directions to position t', within a run or from another.
 
-    A network that keeps one number at all positions then answers with bit t' of the copied value.
-
-    Args:
-        methods: ``slope``: the direction of least squares at t; ``das``: the subspace of rank 1 or 2 found at t;
-            ``whole``: the whole activation.
-        sample: number of pairs; they share no operand with those that the subspaces are learned from.
+    A network that keeps one number at all positions then answers with bit t' of the copied value. The ``sample`` pairs
+    share no operand with those that subspaces are learned from. Methods: ``slope``, the direction of least squares at
+    t; ``das``, the subspace of rank 1 or 2 found at t; ``whole``, the whole activation.
 
     Yields:
-        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: from
-        another run the balanced accuracy (`trials.balanced`) at token t' of its answer, from the same run the share of
-        answers that stay right; ``no_intervention``: the same without one.
+        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: the
+        balanced accuracy (`interchange.balanced`) at token t' of the source's answer; ``no_intervention``: the same
+        without one.
     """
-    search = Search(model, causal_model, sites, config, seed)
-    activations, (*_, pool) = search.activations, search.pools
-    rng = np.random.default_rng(seed)
-    base, other = (pool[rng.integers(len(pool), size=sample)] for _ in range(2))
-    answer = activations.right(causal_model.table["answer"])
+    learned, _, pool = operand_pools(causal_model.task, SHARES, np.random.default_rng(seed))
+    rng, positions = np.random.default_rng(seed), range(causal_model.task.width)
+    base, other = (causal_model.examples_at(pool[rng.integers(len(pool), size=sample)]) for _ in range(2))
+    fitted = causal_model.examples_at(learned)
+
+    def subspace(method: str, site: str, t: int, x: Tensor) -> Subspace | None:
+        if method == "das":
+            return Search(model, causal_model, site, t, config, seed).best(causal_model.value, (1, 2))
+        step = slope(whiten(x[:, t].flatten(1), SPREAD), torch.as_tensor(fitted.answer, device=x.device))
+        return Subspace((step / step.norm())[:, None]) if method == "slope" else None
+
     for site in sites:
-        resumed = model.resume_from(site, activations.examples(base))
+        x, given = (finite_cache(model, examples, [site])[site] for examples in (fitted, other))
+        resumed = model.resume_from(site, base)
+        before, own = resumed().argmax(-1), finite_cache(model, base, [site])[site]
         for method in methods:
-            for t in range(causal_model.task.width):
-                subspace = _transferred(search, site, t, method)
-                for place in range(causal_model.task.width):
-                    for pair, source in (("same", base), ("other", other)):
-                        given = activations.at(site, source, t)
-                        tokens = resumed([Interchange(site, place, subspace, given)])[:, place].argmax(-1)
-                        said, unchanged = answer[source, place], answer[base, place]
+            for t in positions:
+                space = subspace(method, site, t, x)
+                for place in positions:
+                    for pair, source, examples in (("same", own, base), ("other", given, other)):
+                        tokens = resumed([Interchange(site, place, space, source[:, t])])[:, place].argmax(-1)
+                        said, unchanged = (
+                            torch.as_tensor(one.completion[:, place], device=model.device) for one in (examples, base)
+                        )
                         where = {"site": site, "method": method, "source": t, "position": place, "pair": pair}
                         yield where | {
                             "n": sample,
                             "iia": balanced(tokens, said, unchanged),
-                            "no_intervention": balanced(activations.answered(base)[:, place], said, unchanged),
+                            "no_intervention": balanced(before[:, place], said, unchanged),
                         }
 
 
-def _transferred(search: Search, site: str, t: int, method: str) -> Subspace | None:
-    if method == "whole":
-        return None
-    if method == "das":
-        return search.best(site, t, search.causal_model.value, (1, 2))
-    x = whiten(search.activations.flat(site, search.pools[0], t), SPREAD)
-    values = torch.as_tensor(search.causal_model.examples.answer[search.pools[0]], device=x.axes.device)
-    step = slope(x, values)(np.zeros(1, dtype=np.int64), 1)  # (1, d)
-    return Subspace((step / step.norm()).T)
+def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
+    """The paths (S, d) of values below ``count``, by method, fitted on activations x (N, d) of values (N,)."""
+    white, units = whiten(x, SPREAD), torch.arange(count, dtype=torch.float64, device=x.device)[:, None]
+    return {
+        "slope": units * slope(white, values),
+        "leace": units * reading(white, values),
+        "centroids": centroids(x, values, count),
+    }
 
 
-def slope(x: Whitened, values: Tensor) -> Move:
-    """Least squares: the change of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
-    s = values.to(torch.float64)
-    deviation = s - s.mean()
-    covariance = x.axes @ (x.scale * (x.white.T @ deviation)) / len(s)  # (d,)
-    step = covariance / deviation.square().mean()
-    return lambda of, delta: (delta * step).expand(len(of), -1)
+def slope(x: Whitened, values: Tensor) -> Tensor:
+    """Least squares: the change (d,) of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
+    deviation = values.double() - values.double().mean()
+    return x.axes @ (x.scale * (x.white.T @ deviation)) / deviation.square().sum()
 
 
-def reading(x: Whitened, values: Tensor) -> Move:
-    """LEACE: move along the direction that it erases until a least-squares reading of the value has moved by delta.
+def reading(x: Whitened, values: Tensor) -> Tensor:
+    """LEACE: along the direction (d,) that it erases, until a least-squares reading of the value has moved by a unit.
 
     The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
-    s = values.to(torch.float64)
     read = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
-    unit = (read * (s - s.mean())).mean() / read.square().mean()  # of the value in what is read
-    step = eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
-    return lambda of, delta: (delta * step).expand(len(of), -1)
+    deviation = values.double() - values.double().mean()
+    unit = (read * deviation).mean() / read.square().mean()  # of the value in what is read
+    return eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
 
 
-def centroids(x: Tensor, values: Tensor) -> Move:
-    """Move from the mean activation of one value to that of another, from x (N, d) and values (N,); nothing linear."""
-    values = values.to(x.device)
-    count = torch.bincount(values)
-    sums = torch.zeros(len(count), x.shape[1], dtype=torch.float64, device=x.device)
-    means = sums.index_add_(0, values, x.to(torch.float64)) / count[:, None]  # (S, d), NaN without an example
-
-    def move(of: Array, delta: int) -> Tensor:
-        at = torch.as_tensor(of, device=means.device)
-        return means[at + delta] - means[at]
-
-    return move
-
-
-def _within(subspace: Subspace, move: Move) -> Move:
-    way = (directions := subspace.directions.double()) @ directions.T
-    return lambda of, delta: move(of, delta) @ way
+def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:
+    """The mean activations (S, d) of each value below ``count``, NaN without an example; nothing linear."""
+    sums = torch.zeros(count, x.shape[1], dtype=torch.float64, device=x.device)
+    return sums.index_add_(0, values, x.double()) / torch.bincount(values, minlength=count)[:, None]
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:

@@ -1,12 +1,9 @@
 """Remove a concept from embeddings linearly: INLP, mean projection, LEACE, and random directions as their controls.
 
-The methods differ in which directions they remove. Whitened coordinates show this best::
-
-    x - mean = white * scale @ axes.T        white has covariance 1; the principal axes have deviations ``scale``
-
-The directions ``q`` span the correlations of the white coordinates with the concept z: one direction for each
-independent column of z. LEACE removes q in white coordinates. Mean projection removes ``scale * q``, the covariance of
-x and z. INLP removes ``q / scale``, the weights of a least-squares probe, and repeats this on the rest.
+Whitened coordinates show the difference: ``x - mean = white * scale @ axes.T``, where white has covariance 1. The
+directions ``q`` span the correlations of the white coordinates with the concept z, one for each independent column of
+z. LEACE removes q in white coordinates. Mean projection removes ``scale * q``, the covariance of x and z. INLP removes
+``q / scale``, the weights of a least-squares probe, and repeats this on the rest.
 """
 
 from dataclasses import dataclass
@@ -67,8 +64,8 @@ def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
     """Embeddings (N, d) of any floating type, all finite -> their principal axes, in float64.
 
     Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
-    dropped. A LayerNorm leaves one such axis for each position. A probe that is fitted on them finds its target
-    in the errors, with enormous weights, and erasing that probe's direction erases nothing.
+    dropped. A LayerNorm leaves one for each position. A probe would find its target in the errors, with enormous
+    weights, and erasing that probe's direction erases nothing.
     """
     x = x.to(torch.float64)
     mean = x.mean(dim=0)
@@ -83,8 +80,7 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Least-squares concept erasure (Belrose et al., 2023): the smallest change that hides z.
 
     Of all affine maps after which no linear probe of z does better than the mean, LEACE has the least E|x - r(x)|^2.
-    It is an oblique projection with one direction for each independent column of z. `LeaceEraser` of concept-erasure
-    gives the same for a standardised z without shrinkage; z must be standardised because its tolerance is absolute.
+    `LeaceEraser` of concept-erasure gives the same for a standardised z without shrinkage.
 
     Args:
         x: (N, d); (N, k, C), a cached site, whose positions are taken together; or whitened already.
@@ -98,8 +94,8 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
 def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
-    For a bit, Cov(x, z) is the direction from the mean of the zeros to the mean of the ones. As with LEACE, no linear
-    probe then does better than the mean. Of all orthogonal projections with that property this one has the lowest rank.
+    For a bit, Cov(x, z) points from the mean of the zeros to that of the ones. As with LEACE, no linear probe then does
+    better than the mean. Of all orthogonal projections with that property this one has the lowest rank.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -110,8 +106,7 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next one on
-    what is left. Each iteration removes k directions of a concept of k columns. Unlike the other two, INLP need not
-    hide z: it removes what one probe reads, and other directions may hold the same information.
+    what is left. Unlike the other two, INLP need not hide z: other directions may hold what one probe reads.
 
     Raises:
         UserError: if more directions were to be removed than x has.
@@ -162,7 +157,7 @@ def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Erase
     """The same erasure of a random concept: ``eraser``, reflected along randomly chosen principal axes.
 
     The reflection keeps the mean and the covariance of x. So the result removes the same variance along each principal
-    axis as ``eraser``, and hides another concept: a fairer control than random directions of the same variance.
+    axis and hides another concept: a fairer control than random directions of the same variance.
     """
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))

@@ -15,7 +15,9 @@
 7        7  20              0.5
 8      all  20              0.5
 
-Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change.
+Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. At a
+site with the answer's positions, an interchange at position t is judged by the answer's token t; at any other place,
+and at all positions together, by all of its tokens.
 """
 
 import math
@@ -26,14 +28,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
-from ..bits import Array
+from ..bits import ZERO, Array, reorder
 from ..errors import UserError
+from ..models.network import Network
+from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, Family, sources
-from .hooked import Hooked
-from .interventions import Interchange, Position
-from .trials import Activations, Trials, balanced
+from .hooked import Cache, Hooked
+from .interventions import Interchange, Position, Subspace
 
 
 def interchange_accuracy(
@@ -47,17 +51,12 @@ def interchange_accuracy(
 ) -> pd.DataFrame:
     """How often the answers after an interchange are those that a causal model predicts.
 
-    At a site with the answer's positions, an interchange at position t is judged by the answer's token t; at any other
-    place, and at all positions together, by all of its tokens.
-
     Args:
-        model: with a task.
         causal_model: the hypothesis; it may be another one than the data were drawn by.
-        data: bases and sources.
         intervention: where, and in which subspace; its source is taken from the data.
-        sites: instead of an intervention: whole activations of each site, at all positions together and at each one, or
-            only at the one whose digit the data vary.
-        variable: the one that is interchanged; by default the one that the data vary.
+        sites: instead: whole activations of each site, at all positions together and at each one, or only at the one
+            whose digit the data vary.
+        variable: by default the one that the data vary.
 
     Returns:
         ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
@@ -65,22 +64,20 @@ def interchange_accuracy(
         ``alike``: other variables that predict the same, which the data cannot tell apart.
 
     Raises:
-        UserError: for a site, position or variable that is not there, or a variable whose interchange changes no answer
-            in the data.
+        UserError: for a site, position or variable that is not there, or an interchange that changes no answer.
     """
     data = replace(data, model=causal_model)
     variable = chosen_variable(data, variable)
-    chosen = [intervention.site] if intervention else list(sites)
-    activations = Activations(model, causal_model, chosen, np.concatenate([data.base, data.source]))
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
+    cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites)
     rows = []
-    for site in chosen:
-        places: list[Position] = [*range(activations.x[site].shape[1]), None]
-        if data.position is not None and len(activations.read_at(site, 0)) == 1:
-            places = [activations.digit(data.position), None]
+    for site, source in cache.items():
+        places: list[Position] = [*range(source.shape[1]), None]
+        if data.position is not None and len(tokens_read(model, site, 0, source)) == 1:
+            places = [digit(model.task, data.position), None]
         for position in [intervention.position] if intervention else places:
-            trials = Trials(activations, data, site, position, variable)
+            trials = Trials(model, data, site, position, variable, source)
             tokens = trials.tokens(intervention.subspace if intervention else None)
             right, moved = tokens == trials.expected, trials.expected != trials.unchanged
             rows.append(
@@ -105,16 +102,116 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
     Raises:
         UserError: if the causal model lacks it, or if its interchange changes none of the answers.
     """
-    if variable is None:
-        if len(data.family.vary) != 1:
-            known = ", ".join(data.model.variables)
-            raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
-        variable = data.family.vary[0]
+    if variable is None and len(data.family.vary) != 1:
+        known = ", ".join(data.model.variables)
+        raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
+    variable = variable or data.family.vary[0]
     data.model.require([variable])
     if (data.expected(variable) == data.model.table["answer"][data.base]).all():
-        family = f"vary={','.join(data.family.vary)} keep={','.join(data.family.keep)}"
-        raise UserError(f"variable={variable}: its interchange changes no answer in these data ({family}); vary it")
+        raise UserError(
+            f"variable={variable}: its interchange changes no answer in these data ({data.family}); vary it"
+        )
     return variable
+
+
+class Trials:
+    """n counterfactual pairs at one place of a network, and the answers that the interchange of a variable predicts.
+
+    Attributes:
+        read: the j tokens of the answer that count.
+        source: activations (n, k, ...) of the source runs at the site; they run here unless they are given.
+        expected, unchanged, of_source: tokens (n, j): predicted ones, and right ones of the bases and of the sources.
+    """
+
+    def __init__(
+        self,
+        model: Hooked,
+        data: CounterfactualDataset,
+        site: str,
+        position: Position,
+        variable: str,
+        source: Tensor | None = None,
+    ) -> None:
+        self.site, self.position, base = site, position, data.base_examples
+        self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
+        self.read = tokens_read(model, site, position, self.source)
+        self.expected = answer_tokens(model, data.expected(variable))[:, self.read]
+        self.unchanged, self.of_source = (
+            torch.as_tensor(examples.completion, device=model.device)[:, self.read]
+            for examples in (base, data.source_examples)
+        )
+        inputs = model.inputs(base)
+        if isinstance(model.network, Network):
+            inputs = inputs[0], inputs[1][:, : max(self.read) + 1]
+        self.resumed = model.resume_from(site, inputs)
+
+    def logits(self, subspace: Subspace | None) -> Tensor:
+        """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
+        return self.resumed([Interchange(self.site, self.position, subspace, self.source)])[:, self.read]
+
+    @torch.no_grad()
+    def tokens(self, subspace: Subspace | None) -> Tensor:
+        return self.logits(subspace).argmax(dim=-1)
+
+    def accuracy(self, subspace: Subspace | None) -> float:
+        """`balanced` accuracy of the same."""
+        return balanced(self.tokens(subspace), self.expected, self.unchanged)
+
+    def no_intervention(self) -> float:
+        return balanced(self.resumed()[:, self.read].argmax(dim=-1), self.expected, self.unchanged)
+
+    def strength(self, subspace: Subspace | None) -> float:
+        """Share that change, of the answers that should change to the source's own answer; NaN if there are none."""
+        counted = (self.expected != self.unchanged) & (self.expected == self.of_source)
+        return float((self.tokens(subspace) == self.expected)[counted].double().mean())
+
+
+def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
+    """Interchange-intervention accuracy: the mean of those on answers that should change and on those that should not.
+
+    All are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an intervention,
+    a network that is always right scores 0.5.
+    """
+    right, moved = tokens == expected, expected != unchanged
+    shares = [right[which].double().mean() for which in (moved, ~moved) if which.any()]
+    return float(torch.stack(shares).mean())
+
+
+def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str]) -> Cache:
+    """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
+    _, cache = model.run_with_cache(examples, sites)
+    for site, x in cache.items():
+        if not x.isfinite().all():
+            raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
+    return cache
+
+
+def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
+    """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
+    if position is not None:
+        at = model.index(site, position)
+        if not 0 <= at < x.shape[1]:
+            raise UserError(f"position {position}: {site} has the positions 0 to {x.shape[1] - 1}")
+        x = x[:, at]
+    return x.flatten(1)
+
+
+def tokens_read(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
+    """The tokens of the answer that judge an interchange; x (n, k, ...) are activations of the site."""
+    width = model.task.width
+    if position is None or site.startswith("enc.") or x.shape[1] != width:
+        return list(range(width))
+    return [model.index(site, position)]
+
+
+def answer_tokens(model: Hooked, digits: Array) -> Tensor:
+    """Digits (n, width) of answers, the lowest first -> tokens (n, m) in the order of the answer."""
+    return torch.as_tensor(reorder(digits, model.task.completion_order) + ZERO, device=model.device)
+
+
+def digit(task: Task, token: int) -> int:
+    """Which digit of the answer a token is, counted from the lowest; and the token of a digit."""
+    return token if task.completion_order == "reverse" else task.width - 1 - token
 
 
 @torch.no_grad()
@@ -133,39 +230,38 @@ def effects(
     is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
 
     Yields:
-        ``site, position, family``, ``answer`` (the token that is read), ``n``; ``flipped``: the share of answers that
-        change, ``flipped_by_all``: the same with all positions of the site replaced; ``iia_*``: the share of answers
-        that the interchange of a variable predicts, or ``none`` (the base's own answer), or ``token`` (that of the
-        prompt, at the position that is replaced; NaN outside the encoder).
+        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped, flipped_by_all``: the
+        shares of answers that change, the latter with all positions replaced; ``iia_*``: the share that the interchange
+        of a variable predicts, or ``none`` (the base's own answer), or ``token`` (that of the prompt's token at the
+        position; NaN outside the encoder).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
-    base, operands = rng.integers(task.size, size=sample), causal_model.examples.operands
+    base = rng.integers(task.size, size=sample)
+    bases = causal_model.examples_at(base)
+    before = model.run(bases).argmax(-1)
+    runs = {site: model.resume_from(site, bases) for site in sites}
     drawn = {
         (name, t): sources(causal_model, family, t or 0, base, rng)
         for name, family in families.items()
         for t in ([None] if family.everywhere else range(task.width))
     }
-    drawn = {key: source for key, source in drawn.items() if (source >= 0).any()}
-    activations = Activations(model, causal_model, sites, np.concatenate([base, *drawn.values()]).clip(0))
-    before = activations.answered(base)
     for (name, t), found in drawn.items():
-        counted, source = torch.as_tensor(found >= 0, device=before.device), np.where(found >= 0, found, base)
-        said = {"none": activations.right(causal_model.table["answer"][base])}
-        for v in variables:
-            said[v] = activations.right(causal_model.predict(operands[base], operands[source], v))
-        for site in sites:
-            resumed = activations.resume(site, base, task.width)
-            answers = range(task.width) if t is None else [activations.digit(t)]
-            encoder = len(activations.read_at(site, 0)) > 1
-            whole = activations.at(site, source)
-            by_all = resumed([Interchange(site, None, None, whole)]).argmax(-1) != before
-            for place in range(whole.shape[1]) if encoder else answers:
-                tokens = resumed([Interchange(site, place, None, whole)]).argmax(-1)
+        if not (found >= 0).any():
+            continue
+        counted, source = torch.as_tensor(found >= 0, device=model.device), np.where(found >= 0, found, base)
+        others = causal_model.examples_at(source)
+        said = {v: answer_tokens(model, causal_model.predict(bases, others, v)) for v in variables}
+        said = {"none": torch.as_tensor(bases.completion, device=model.device)} | said
+        for site, x in finite_cache(model, others, sites).items():
+            encoder = len(tokens_read(model, site, 0, x)) > 1
+            answers = range(task.width) if t is None else [digit(task, t)]
+            by_all = runs[site]([Interchange(site, None, None, x)]).argmax(-1) != before
+            for place in range(x.shape[1]) if encoder else answers:
+                tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
                 right = {"flipped": tokens != before, "flipped_by_all": by_all}
                 right |= {f"iia_{v}": tokens == of for v, of in said.items()}
                 if encoder:
-                    of_token = _own_token(causal_model, place, base, source)
-                    right["iia_token"] = tokens == activations.right(of_token)
+                    right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
                 shares = {key: of[counted].double().mean(0) for key, of in right.items()}
                 for answer in answers if encoder else [place]:
                     where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
@@ -173,10 +269,10 @@ def effects(
                     yield where | measured | {"iia_token": measured.get("iia_token", math.nan)}
 
 
-def _own_token(causal_model: CausalModel, place: int, base: Array, source: Array) -> Array:
+def _own_token(causal_model: CausalModel, place: int, bases: Examples, others: Examples) -> Array:
     """Digits (n, width) of the answers with one token of the prompt taken from the source."""
-    name, operands = causal_model.task.prompt_names[place], causal_model.examples.operands
+    name = causal_model.task.prompt_names[place]
     for root in causal_model.roots:
         if name == f"{root[0]}{name[1:]}":
-            return causal_model.interchange(operands[base], operands[source], root, int(name[1:]))
-    return causal_model.table["answer"][base]  # an operator
+            return causal_model.interchange(bases, others, root, int(name[1:]))
+    return causal_model.answers(causal_model.values(bases))  # an operator

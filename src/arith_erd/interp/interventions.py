@@ -19,7 +19,6 @@ from typing import Self
 from torch import Tensor
 
 Position = int | str | None
-Rows = slice
 
 
 @dataclass(frozen=True)
@@ -39,38 +38,37 @@ class Subspace:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """Which examples are run, ``rows`` of ``count``, and where: the position's index among its site's, None for all."""
+
+    rows: slice
+    count: int
+    at: int | None = None
+
+    def of(self, value: Tensor, x: Tensor) -> Tensor:
+        """The part of a value that belongs to activations x, broadcastable to them; a ValueError if it does not fit."""
+        if self.at is not None and value.dim() == x.dim() + 1:
+            if self.at < 0:
+                raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")
+            value = value[:, self.at]
+        if value.dim() == x.dim() and value.shape[0] == self.count:
+            value = value[self.rows]
+        pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
+        if value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
+            raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
+        return value.to(x)
+
+
+@dataclass(frozen=True)
 class Intervention:
-    """A change of what a site gives. `change` sees the site's own positions only, or the one at ``position``."""
+    """A change of what a site gives, at a position or at all that the site owns."""
 
     site: str
     position: Position
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors; a run keeps gradients if one of them requires them."""
-        held = [x.directions if isinstance(x, Subspace) else x for x in vars(self).values()]
-        return tuple(x for x in held if isinstance(x, Tensor))
-
-    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-        """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape.
-
-        ``at`` is the position's index in a whole cached site, None for all; ``rows`` are the batch's, of ``count``.
-        """
+    def change(self, x: Tensor, batch: Batch) -> Tensor:
+        """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape."""
         raise NotImplementedError
-
-
-def _of_batch(value: Tensor, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-    """A value for a batch, broadcastable to x; a ValueError for one of another shape."""
-    if at is not None and value.dim() == x.dim() + 1:
-        if at < 0:
-            raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")
-        value = value[:, at]
-    if value.dim() == x.dim() and value.shape[0] == count:
-        value = value[rows]
-    pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
-    if value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
-        raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
-    return value.to(x)
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ class Replace(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-        return _of_batch(self.value, x, at, rows, count).expand_as(x)
+    def change(self, x: Tensor, batch: Batch) -> Tensor:
+        return batch.of(self.value, x).expand_as(x)
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ class Steer(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
-        return x + _of_batch(self.value, x, at, rows, count)
+    def change(self, x: Tensor, batch: Batch) -> Tensor:
+        return x + batch.of(self.value, x)
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,10 @@ class Interchange(Intervention):
         """The same, with the source runs' activations at the site."""
         return replace(self, source=cache[self.site])
 
-    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+    def change(self, x: Tensor, batch: Batch) -> Tensor:
         if self.source is None:
             raise ValueError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
-        source = _of_batch(self.source, x, at, rows, count).expand_as(x)
+        source = batch.of(self.source, x).expand_as(x)
         if self.subspace is None:
             return source
         return self.subspace.exchange(x.flatten(1), source.flatten(1)).view_as(x)
@@ -122,5 +120,5 @@ class Erase(Intervention):
 
     eraser: Callable[[Tensor], Tensor]
 
-    def change(self, x: Tensor, at: int | None, rows: Rows, count: int) -> Tensor:
+    def change(self, x: Tensor, batch: Batch) -> Tensor:
         return self.eraser(x.flatten(1)).view_as(x)

@@ -39,23 +39,20 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
     Args:
         seed: of the replica; by default the run's first.
-        epoch: take the weights as they were after this epoch, which ``checkpoint.keep`` kept. 0 is the network before
-            training, made from its seed again. By default the final weights.
+        epoch: after which ``checkpoint.keep`` kept the weights, by default the last. 0 is the network before training,
+            made from its seed again.
 
     Raises:
         UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no such weights.
     """
-    run = Run(path)
-    job = read_run(run)
+    job = read_run(run := Run(path))
     seed = job.seeds[0] if seed is None else seed
     if seed not in job.seeds:
         raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
     if epoch is not None:
         require_integer("epoch", epoch, 0)
         chosen_epochs(run, [seed], (epoch,))
-    with torch.device("meta"):  # without memory: a configuration may ask for any size, and only weights that fit count
-        shapes = {name: p.shape for name, p in job.network().state_dict().items()}
-    state = _state(run, seed, job.seeds.index(seed), len(job.seeds), shapes, epoch)
+    state = _state(run, job, seed, epoch)
     network = initialise(job.network, seed)
     if epoch != 0:
         network.load_state_dict(state)
@@ -100,19 +97,13 @@ def short_name(job: Job) -> str:
     return "-".join(filter(None, named))
 
 
-def epochs_there(run: Run, seeds: Sequence[int]) -> list[int]:
-    """Epochs for which all of these seeds have weights, ascending; without 0, which needs no file."""
-    last = [row["epoch"] for row in run.metrics()[-1:]] if all(run.weights(seed).is_file() for seed in seeds) else []
-    return sorted({*set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds)), *last})
-
-
 def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
-    """The epochs that were asked for (``all``: those that were kept and the last one), ascending.
+    """The epochs that were asked for, ascending; a `UserError` that lists those with weights, if some are missing.
 
-    Raises:
-        UserError: if weights of a seed are missing; the message lists the epochs that have some.
+    ``all`` are those with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
-    there = epochs_there(run, seeds)
+    last = [row["epoch"] for row in run.metrics()[-1:]] if all(run.weights(seed).is_file() for seed in seeds) else []
+    there = sorted({*set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds)), *last})
     kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"
     hint = "" if len(there) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
     if wanted == "all" and len(there) < 2:
@@ -146,36 +137,35 @@ def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hoo
     """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
 
     Raises:
-        UserError: if the file cannot be read, or holds anything but the weights of the network that ``make`` gives.
+        UserError: if the file cannot be read, or does not hold the weights of the network that ``make`` gives.
     """
-    path = Path(path)
-    with torch.device("meta"):
-        shapes = {name: p.shape for name, p in make().state_dict().items()}
-    state = read_state(path)
-    network = make()
-    network.load_state_dict(checked_state(state, shapes, f"checkpoint={path}", "model= and task="))
-    return Hooked(network, task=task, name=path.name)
+    state, network = checked_state(read_state(path), _shapes(make), f"checkpoint={path}", "model= and task="), make()
+    network.load_state_dict(state)
+    return Hooked(network, task=task, name=Path(path).name)
 
 
 def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]:
     """Variants of a network whose algorithm is known (`arith_erd.models.references`).
 
     Raises:
-        UserError: if there is none of that name, or the task is not the one that they were written for.
+        UserError: if there is none of that name, or they were written for another task.
     """
     if not written_for(task):
         orders = (task.prompt_order, task.completion_order)
-        raise UserError(
-            f"reference={name}: adds at task.bits=7 in reverse order; "
-            f"received task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
-        )
+        given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
+        raise UserError(f"reference={name}: adds at task.bits=7 in reverse order; received {given}")
     return [Hooked(reference(name, seed).network, task=task, name=f"reference-{name}", seed=seed) for seed in seeds]
 
 
-def _state(
-    run: Run, seed: int, index: int, replicas: int, shapes: dict[str, torch.Size], epoch: int | None
-) -> dict[str, Tensor]:
+def _shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
+    """Of a network's weights, without memory: a configuration may ask for any size, and only weights that fit count."""
+    with torch.device("meta"):
+        return {name: p.shape for name, p in make().state_dict().items()}
+
+
+def _state(run: Run, job: Job, seed: int, epoch: int | None) -> dict[str, Tensor]:
     """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
+    shapes = _shapes(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     # Between two renames there is only the previous checkpoint.
     checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
@@ -185,9 +175,9 @@ def _state(
         if checkpoint.is_file():
             saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
-            stacked = {name: torch.Size((replicas, *shape)) for name, shape in shapes.items()}
+            stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = checked_state(stacks, stacked, str(run.path))
-            return {name: stack[index].clone() for name, stack in stacks.items()}
+            return {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
     except UserError:
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything

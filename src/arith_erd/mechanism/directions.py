@@ -22,8 +22,9 @@ from torch import Tensor
 
 from ..bits import ZERO, Array, from_bits
 from ..interp.causal_model import CausalModel
-from ..interp.hooked import Hooked, Resumed
+from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
+from ..interp.resumed import Resumed
 from ..interp.sites import residual_stream
 from .prefixes import Sample
 

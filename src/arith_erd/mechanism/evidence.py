@@ -175,9 +175,9 @@ def entrance(evidence: Evidence, sites: Sequence[str], position: str) -> str:
 
 def _search(model: Hooked, adder: CausalModel, site: str, t: int, steps: int, seed: int) -> list[Searched]:
     """Every variable at position t, and the sum as one number at all positions together."""
-    search = Search(model, adder, [site], SearchConfig(steps=steps), seed)
-    found = []
+    config, found = SearchConfig(steps=steps), []
+    place = {at: Search(model, adder, site, at, config, seed) for at in (t, None)}
     for variable, position in [*((name, t) for name in VARIABLES), ("sum", None)]:
-        chosen = next(one for one in search.at(site, position, variable, RANKS) if one.chosen)
+        chosen = next(one for one in place[position].at(variable, RANKS) if one.chosen)
         found.append(Searched(variable, site, ALL if position is None else str(position), chosen))
     return found

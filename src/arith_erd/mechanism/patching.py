@@ -22,8 +22,9 @@ from torch import Tensor
 from ..bits import Array
 from ..interp.causal_model import CausalModel
 from ..interp.counterfactuals import Family, sources
-from ..interp.hooked import Hooked, Resumed
+from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
+from ..interp.resumed import Resumed
 from ..interp.sites import residual_stream
 from .prefixes import Sample
 

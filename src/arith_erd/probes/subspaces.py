@@ -42,7 +42,7 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `interp.search.Found` and `Search.controls`.
+    from. The other columns are those of `interp.search.Found`, `Search.controls` and `Search.searches`.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
     a number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts the same bit; its
@@ -100,13 +100,12 @@ class Subspaces(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            search = Search(subject, self.causal_model, self.sites, self.config, self.seed)
             for site, position in product(self.sites, self.positions):
-                at, default = position, distinct(self.causal_model)
-                if position == "all":
-                    at, default = None, [self.causal_model.value]
+                at = None if position == "all" else position
+                search = Search(subject, self.causal_model, site, at, self.config, self.seed)
+                default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
                 for variable in self.variables or default:
-                    for found in search.at(site, at, variable, self.ranks):
+                    for found in search.at(variable, self.ranks):
                         values = dict.fromkeys(CONTROLS) | vars(found) | found.controls
                         values |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
                         yield {name: values[name] for name in self.columns} | {"chosen": int(found.chosen)}

@@ -14,43 +14,36 @@ TASKS = [Add(4), Add(2, base=10), Add3(2), Mul(3), Mul(1, base=10), ModAdd(3, mo
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}{task.base}")
-def test_every_task_has_a_model_and_an_example_interchanged_with_itself_keeps_its_answer(task: Task) -> None:
+def test_interchange_with_itself_keeps_the_answer_and_the_whole_value_of_a_source_gives_its_answer(task: Task) -> None:
     model = CausalModel(task)  # checks the answers
-    operands = model.examples.operands[::7]
-    right = to_digits(model.examples.answer[::7], task.width, task.base)
-    for variable in model.variables:
-        assert (model.interchange(operands, operands, variable) == right).all()
-        assert (model.interchange(operands, operands, variable, 1) == right).all()
-
-
-@pytest.mark.parametrize("task", [Add(4), Add(2, base=10), Add3(2), Mul(3)], ids=lambda task: f"{task.name}{task.base}")
-def test_the_whole_value_of_a_source_gives_its_answer_and_its_digits_those_of_the_task(task: Task) -> None:
-    model = CausalModel(task)
     base, source = (np.random.default_rng(i).integers(task.limit, size=(50, task.operands)) for i in range(2))
-    assert (model.interchange(base, source, model.value) == model.answers(model.values(source))).all()
-    digit = model.interchange(base, source, model.roots[0], 0)
-    first = base[:, 0] - base[:, 0] % task.base + source[:, 0] % task.base
-    assert (digit == to_digits(task.answer(first, *base[:, 1:].T), task.width, task.base)).all()
+    right = model.answers(model.values(base))
+    for variable in model.variables:
+        assert (model.interchange(base, base, variable) == right).all()
+        assert (model.interchange(base, base, variable, 1) == right).all()
+    if model.value:
+        assert (model.interchange(base, source, model.value) == model.answers(model.values(source))).all()
+    if task.size == task.base ** (task.bits * task.operands):
+        digit = model.interchange(base, source, model.roots[0], 0)
+        first = base[:, 0] - base[:, 0] % task.base + source[:, 0] % task.base
+        assert (digit == to_digits(task.answer(first, *base[:, 1:].T), task.width, task.base)).all()
 
 
 def test_variables_of_3_plus_5_and_what_they_predict_with_those_of_1_plus_4() -> None:
     model = CausalModel(Add(3))
     values = {name: x[0].tolist() for name, x in model.values([[3, 5]]).items()}
-    assert (
-        values
-        | {
-            "a_bit": [1, 1, 0, 0],
-            "b_bit": [1, 0, 1, 0],
-            "xor": [0, 1, 1, 0],
-            "generate": [0, 1, 0, 0],
-            "propagate": [0, 0, 1, 1],
-            "carry": [0, 1, 1, 1],
-            "sum": 8,
-            "sum_mod": [0, 0, 0, 8],
-            "answer": [0, 0, 0, 1],
-        }
-        == values
-    )
+    expected = {
+        "a_bit": [1, 1, 0, 0],
+        "b_bit": [1, 0, 1, 0],
+        "xor": [0, 1, 1, 0],
+        "generate": [0, 1, 0, 0],
+        "propagate": [0, 0, 1, 1],
+        "carry": [0, 1, 1, 1],
+        "sum": 8,
+        "sum_mod": [0, 0, 0, 8],
+        "answer": [0, 0, 0, 1],
+    }
+    assert values | expected == values
     said = {name: model.predict([[3, 5]], [[1, 4]], name)[0].tolist() for name in ("carry", "xor", "sum", "a_bit")}
     assert said == {"carry": [0, 1, 1, 0], "xor": [1, 1, 0, 1], "sum": [1, 0, 1, 0], "a_bit": [0, 1, 0, 1]}
 
@@ -71,9 +64,13 @@ def test_a_task_of_ones_own_keeps_every_variable() -> None:
 
     model = CausalModel(Mine(3))
     assert {"parity", "twice"} < set(model.variables)
-    assert model.run([[3, 5]], {"parity": [1]})["twice"].tolist() == [2]
+    assert model.values([[3, 5]], {"parity": [1]})["twice"].tolist() == [2]
     extended = model.extended({"later": lambda answer: answer[:, 0]})
     assert extended.values([[3, 4]])["later"].tolist() == [1]
+
+
+def total(a, b):
+    return a + b
 
 
 @pytest.mark.parametrize(
@@ -81,17 +78,14 @@ def test_a_task_of_ones_own_keeps_every_variable() -> None:
     [
         ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum is 4 for a=3, b=0; expected 3$"),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands, sum$"),
-        ({"x": lambda y: y, "y": lambda x: x, "sum": lambda a, b: a + b}, r"a circle: "),
+        ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"a circle: "),
         (
             {"sum": lambda a, b: (a + b) / 1},
-            r"^variable sum: gives float64 of shape \(64,\); expected integers of shape",
+            r"^variable sum: gives float64 of shape \(64,\); expected integers",
         ),
-        ({"x": lambda a: a[:, None], "sum": lambda a, b: a + b}, r"^variable x: gives int64 of shape \(64, 1\)"),
-        ({"x": lambda a: 1 // 0, "sum": lambda a, b: a + b}, r"^variable x: ZeroDivisionError"),
-        (
-            {"a_bit": lambda a: a, "sum": lambda a, b: a + b},
-            r"variables a_bit, sum: expected other names than the operands",
-        ),
+        ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: gives int64 of shape \(64, 1\)"),
+        ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
+        ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected other names than the operands"),
         ({}, r"no variables"),
     ],
 )
@@ -104,7 +98,7 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(UserError, match=r"^variable=carries: expected some of a_bit, b_bit, xor"):
         ADD.interchange([[1, 2]], [[3, 4]], "carries")
     with pytest.raises(UserError, match=r"output=total: expected one of sum"):
-        CausalModel(Add(3), {"sum": lambda a, b: a + b}, output="total")
+        CausalModel(Add(3), {"sum": total}, output="total")
 
 
 def test_families_and_variables_that_a_model_suggests() -> None:

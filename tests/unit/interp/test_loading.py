@@ -36,20 +36,13 @@ def logits(subject) -> torch.Tensor:
         return subject.network(torch.from_numpy(examples.prompt), shift_right(torch.from_numpy(examples.completion)))
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_loaded_network_equals_the_trained_replica(trained_pack, index):
-    seed = (3, 5)[index]
+@pytest.mark.parametrize(("index", "seed"), [(0, 3), (1, 5)])
+def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(trained_pack, index, seed):
     subject = load_run(trained_pack.path, seed)
     stacks = torch.load(trained_pack.checkpoint, weights_only=True)["state_dict"]
     for name, value in subject.network.state_dict().items():
         assert torch.equal(value, stacks[f"pack.stacked.{name}"][index])
     assert (subject.name, subject.seed) == (trained_pack.name, seed)
-    assert not subject.network.training
-
-
-@pytest.mark.parametrize("seed", [3, 5])
-def test_loaded_network_has_the_reported_accuracy(trained_pack, seed):
-    subject = load_run(trained_pack.path, seed)
     examples = subject.task.examples()
     hits = logits(subject).argmax(-1) == torch.from_numpy(examples.completion)
     held_out = torch.from_numpy(subject.split(examples))
@@ -59,22 +52,18 @@ def test_loaded_network_has_the_reported_accuracy(trained_pack, seed):
     assert hits[held_out].all(-1).double().mean().item() == pytest.approx(reported["val_seq_acc"])
 
 
-def test_glob_loads_every_seed_of_every_run(trained_pack):
-    assert find_runs(f"{trained_pack.path.parent}/add-*") == find_runs(str(trained_pack.path)) == [trained_pack.path]
-    assert [subject.seed for subject in load_seeds(trained_pack.path)] == [3, 5]
-
-
-def test_missing_run_is_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"^run=.*nothing-\*: no such folder"):
-        find_runs(f"{tmp_path}/nothing-*")
-    with pytest.raises(UserError, match="not a run directory"):
-        load_run(tmp_path)
-
-
-@pytest.mark.parametrize("seed", [0, 4, -1, 33])
-def test_unknown_seed_is_one_line(trained_pack, seed):
-    with pytest.raises(UserError, match=rf"^seed={seed}: .* has the seeds 3, 5$"):
-        load_run(trained_pack.path, seed)
+def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_one_line(trained_pack, tmp_path):
+    path = trained_pack.path
+    assert find_runs(f"{path.parent}/add-*") == find_runs(str(path)) == [path]
+    assert [subject.seed for subject in load_seeds(path)] == [3, 5]
+    for call, said in (
+        (lambda: find_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
+        (lambda: load_run(tmp_path), "not a run directory"),
+        (lambda: load_run(path, 4), r"^seed=4: .* has the seeds 3, 5$"),
+        (lambda: load_run(path, -1), r"^seed=-1: .* has the seeds 3, 5$"),
+    ):
+        with pytest.raises(UserError, match=said):
+            call()
 
 
 def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
@@ -104,41 +93,30 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
     assert not torch.equal(logits(first), logits(load_run(whole.path, 1, 1)))
 
 
-@pytest.mark.parametrize(
-    ("epoch", "said"),
-    [
-        (3, r"has weights of epoch 4 and 0 \(before training\); checkpoint\.keep=all"),
-        (-1, "an integer"),
-        ("2", "an in"),
-    ],
-)
+MISSING = r"has weights of epoch 4 and 0 \(before training\); checkpoint\.keep=all"
+
+
+@pytest.mark.parametrize(("epoch", "said"), [(3, MISSING), (-1, "an integer"), ("2", "an integer")])
 def test_other_epochs_are_refused(trained_pack, epoch, said):
     assert load_run(trained_pack.path, 3, 4).epoch == 4
     with pytest.raises(UserError, match=rf"^epoch={epoch}: .*{said}"):
         load_run(trained_pack.path, 3, epoch)
 
 
-@pytest.mark.parametrize("damage", ["missing", "foreign", "shape"])
-def test_weights_that_do_not_fit_are_refused_by_name(run, damage):
-    state = load_file(run.weights(3))
-    if damage == "missing":
-        del state["head.bias"]
-    elif damage == "foreign":
-        state["head.scale"] = torch.ones(5)
-    else:
-        state["head.bias"] = torch.ones(7)
-    save_file(state, run.weights(3))
-    name = "head.scale" if damage == "foreign" else "head.bias"
+@pytest.mark.parametrize(("name", "size"), [("head.bias", 0), ("head.scale", 5), ("head.bias", 7)])
+def test_weights_that_do_not_fit_are_refused_by_name(run, name, size):
+    """One that is missing, one too many, and one of another shape."""
+    state = load_file(run.weights(3)) | ({name: torch.ones(size)} if size else {})
+    save_file(state if size else {key: x for key, x in state.items() if key != name}, run.weights(3))
     with pytest.raises(UserError, match=rf"weights do not fit its config\.yaml: {name}$"):
         load_run(run.path, 3)
 
 
-@pytest.mark.parametrize("target", ["os.system", "torch.os.system"])
-def test_foreign_configuration_runs_no_code(run, target):
+def test_foreign_configuration_runs_no_code(run):
     """A downloaded run directory is data."""
-    text = (run.path / "config.yaml").read_text()
-    text = text.replace("_target_: arith_erd.tasks.Add", f"_target_: {target}\n  command: touch {run.path}/owned")
-    (run.path / "config.yaml").write_text(text)
+    file = run.path / "config.yaml"
+    target = f"_target_: torch.os.system\n  command: touch {run.path}/owned"
+    file.write_text(file.read_text().replace("_target_: arith_erd.tasks.Add", target))
     with pytest.raises(UserError):
         load_run(run.path)
     assert not (run.path / "owned").exists()
@@ -165,19 +143,14 @@ def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
 SAMPLE = 256  # held-out pairs of each network
 
 
-def test_finished_runs_are_found_by_name_and_seed(trained_pack: Run) -> None:
+def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pack: Run) -> None:
     folder = trained_pack.path.parent
     assert pretrained(folder) == {"add-transformer": {3: trained_pack.path, 5: trained_pack.path}}
     loaded, expected = load_pretrained("add-transformer", 5, folder), load_run(trained_pack.path, 5)
     assert (loaded.name, loaded.seed) == (expected.name, 5)
-
-
-@pytest.mark.parametrize(
-    ("name", "seed", "said"), [("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer")]
-)
-def test_unknown_names_and_seeds_are_refused(name: str, seed: int, said: str, trained_pack: Run) -> None:
-    with pytest.raises(UserError, match=said):
-        load_pretrained(name, seed, trained_pack.path.parent)
+    for name, seed, said in ("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer"):
+        with pytest.raises(UserError, match=said):
+            load_pretrained(name, seed, folder)
 
 
 CHECKED = [(name, seed) for name, runs in pretrained().items() for seed in runs]

@@ -18,8 +18,6 @@ class Toy(Network):
         super().__init__()
         self.bits = task.bits
         self.values = {name: torch.as_tensor(v) for name, v in CausalModel(task).table.items()}
-        self.embedding = nn.Embedding(VOCAB_SIZE, 1)  # of answer tokens: 0 for 0, 1 for 1
-        self.embedding.weight.data = torch.tensor([[9.0], [9], [9], [0], [1]])
         self.site = nn.Identity()
         self.eval()
 
@@ -41,24 +39,6 @@ def logits(score: Tensor) -> Tensor:
     out = torch.full((*score.shape, VOCAB_SIZE), -100.0)
     out[..., ONE], out[..., ZERO] = score, -score
     return out
-
-
-class FromPrompt(Toy):
-    """Bit t, whatever the prefix says."""
-
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        return logits(self.at("answer", memory, answer_in.shape[1]) - 0.5)
-
-
-class FromLastToken(Toy):
-    """The carry from the operands' bits before t and the last answer token; after <start> none."""
-
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        length = answer_in.shape[1]
-        before = (torch.arange(length) - 1).clamp(min=0)
-        a, b = (self.values[name][memory][:, before].float() for name in ("a_bit", "b_bit"))
-        carry = (a + b + 1 - self.embedding(answer_in)[..., 0] >= 2) & (torch.arange(length) > 0)
-        return logits((self.at("xor", memory, length) != carry).float() - 0.5)
 
 
 class InDirections(Toy):

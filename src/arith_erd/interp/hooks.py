@@ -1,0 +1,90 @@
+"""Forward hooks that read and change what sites give, for one batch of a forward pass."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..models.network import position_axis
+from .interventions import Batch, Intervention, Subspace
+from .sites import check_sites, owned
+
+if TYPE_CHECKING:
+    from .hooked import Hooked
+
+Hook = Callable[[nn.Module, Any, Any], Any]
+
+
+def split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
+    """Inputs (N, ...) in batches, each with the rows that it holds."""
+    count = len(inputs[0])
+    for start in range(0, count, batch_size):
+        rows = slice(start, min(start + batch_size, count))
+        yield Batch(rows, count), tuple(x[rows] for x in inputs)
+
+
+@contextmanager
+def gradients(interventions: Sequence[Intervention]) -> Iterator[None]:
+    """Within the context gradients are kept if a tensor of an intervention requires them."""
+    held = [x.directions if isinstance(x, Subspace) else x for one in interventions for x in vars(one).values()]
+    wanted = any(isinstance(x, Tensor) and x.requires_grad for x in held)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
+        yield
+
+
+@contextmanager
+def reading(model: "Hooked", sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """Within the context a forward pass stores what the sites give (B, T, ...), after interventions."""
+    outputs: dict[str, Tensor] = {}
+
+    def keep(site: str) -> Hook:
+        def hook(module: nn.Module, given: Any, output: Any) -> None:
+            outputs[site] = _by_position(module, output)
+
+        return hook
+
+    with ExitStack() as stack:
+        for site in sites:
+            stack.callback(model.sites[site].register_forward_hook(keep(site)).remove)
+        yield outputs
+
+
+@contextmanager
+def intervening(
+    model: "Hooked", interventions: Sequence[Intervention], batch: Batch, inputs: Sequence[Tensor]
+) -> Iterator[None]:
+    """Within the context a forward pass of the batch is intervened on, in order."""
+    check_sites(model.sites, [one.site for one in interventions], "the intervention's site")
+    with ExitStack() as stack:
+        for one in reversed(interventions):  # each goes in front of the hooks that are there, also of those that read
+            hook = _changing(model, one, batch, inputs)
+            stack.callback(model.sites[one.site].register_forward_hook(hook, prepend=True).remove)
+        yield
+
+
+def _changing(model: "Hooked", one: Intervention, batch: Batch, inputs: Sequence[Tensor]) -> Hook:
+    def hook(module: nn.Module, given: Any, output: Any) -> Any:
+        x = _by_position(module, output)
+        own = owned(one.site, x.shape[1], inputs)
+        lead = x.shape[1] - own
+        at = None if one.position is None else model.index(one.site, one.position)
+        if at is not None and not -lead <= at < own:
+            held = f"{own} positions and {lead} of the prompt before them"
+            raise UserError(f"position {one.position}: {one.site} has {held}")
+        place = slice(lead, None) if at is None else lead + at
+        changed = x.clone()
+        changed[:, place] = one.change(x[:, place], replace(batch, at=at))
+        changed = changed.movedim(1, position_axis(module))
+        return changed if isinstance(output, Tensor) else (changed, *output[1:])
+
+    return hook
+
+
+def _by_position(module: nn.Module, output: Any) -> Tensor:
+    """What a module gives, or the first of what it gives, with positions on axis 1."""
+    x: Tensor = output if isinstance(output, Tensor) else output[0]
+    return x.movedim(position_axis(module), 1)
