@@ -12,8 +12,7 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..mechanism import prefixes
-from ..mechanism.prefixes import INTERVENTIONS, Reading, Sample
-from ..mechanism.signature import agreement, no_ties
+from ..mechanism.prefixes import INTERVENTIONS, Reading, Sample, agreement, no_ties
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
 
@@ -46,9 +45,7 @@ class Prefix(Probe):
 
     def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
         task = subjects[0].task
-        prefixes.require_binary(task)
-        for subject in subjects:
-            prefixes.require_embedding(subject, "prefix")
+        prefixes.check_subjects(subjects, "prefix")
         causal = CausalModel(task)
         self.subjects, self.draws, self.seed = subjects, draws, seed
         self.sample = Sample.of(causal, causal.examples.operands)

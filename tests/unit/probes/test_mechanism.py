@@ -29,7 +29,7 @@ def untrained(task: Task, num_layers: int = 1) -> Hooked:
 
 def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
     def only_patches(model, *options):
-        return Evidence(list(patch(model, count=28)), pd.DataFrame(), [])
+        return Evidence(list(patch(model, count=28)))
 
     monkeypatch.setattr("arith_erd.probes.mechanism.gather", only_patches)
     probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, steps=0)
