@@ -3,23 +3,20 @@
 The direction of a variable at a site and a position is the least-squares slope of the residual stream on it, with other
 variables held fixed. Two are tried, each against a control::
 
-    carry    invert the carry into bit t: c -> 1 - c. Bit t should change.
-             Control: after a step of the same length in a random direction it should not.
-    value    add delta to the sum. Bit t should become bit t of a + b + delta.
-             Control: where bit t of a + b + delta is the old one, it should not change.
+    carry    invert the carry into bit t: bit t should change. Not so after a random step of the same length.
+    value    add delta to the sum: bit t should become bit t of a + b + delta, and not change where that is the old one.
 
 Each is scored by *informedness*: the share of answers that change where they should, less the share of those that
 change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import ZERO, Array, from_bits
+from ..bits import Array, from_bits
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked, Resumed
 from ..interp.interventions import Steer
@@ -35,34 +32,20 @@ CARRIES = np.arange(0, 4.25, 0.25)
 MOST_FLIPS = 4
 
 
-class Score(NamedTuple):
-    """How well bit t, t = ``position``, follows steering at one site: ``informedness``, of all and of either half."""
-
-    component: str
-    site: str
-    position: int
-    informedness: float
-    halves: tuple[float, float]
-
-
 def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
     """Variables (N, k) that the stream may hold about bit t: 1, the carry, the sum, then those held fixed.
 
     Variables that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; bit 7 is its own carry.
     """
-    values, answer = sample.values, sample.values["answer"]
+    carry, total, a, b, answer = (sample.values[name] for name in ("carry", "sum", "a_bit", "b_bit", "answer"))
     top = answer.shape[1] - 1
-    columns = [values["carry"][:, t], values["sum"] / 2.0**top, values["a_bit"][:, t], values["b_bit"][:, t]]
-    if t:
-        columns += [values[name][:, t - 1] for name in ("a_bit", "b_bit")]
-    if t > 1:
-        columns.append(answer[:, t - 1])
-    if t < top:
-        columns.append(answer[:, t])
-    if 1 < t < top - 1:
-        columns.append(from_bits(answer[:, :t]) / 2.0**t)
-    columns = columns if own is None else [*columns, *own.T]
-    return torch.from_numpy(np.stack([np.ones(len(sample)), *columns], axis=1).astype(np.float64))
+    columns = [np.ones(len(sample)), carry[:, t], total / 2.0**top, a[:, t], b[:, t]]
+    columns += [a[:, t - 1], b[:, t - 1]] if t else []
+    columns += [answer[:, t - 1]] if t > 1 else []
+    columns += [answer[:, t]] if t < top else []
+    columns += [from_bits(answer[:, :t]) / 2.0**t] if 1 < t < top - 1 else []
+    columns += [] if own is None else [*own.T]
+    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float64))
 
 
 def _solver(regressors: Tensor) -> Tensor:
@@ -77,7 +60,7 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
     steered for bit t: in the decoder at all positions but t. The encoder's sum is that of all bits, and counts as bit
     0's.
     """
-    task, values = sample.task, sample.values
+    task, values = sample.model.task, sample.values
     unit = 2.0 ** (1 - task.width)
     places = task.prompt_length if encoder else task.width
     solvers = torch.zeros(places, 2, task.width, len(sample), dtype=torch.float64)
@@ -98,7 +81,7 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
 
 def draw_shifts(sample: Sample, rng: np.random.Generator) -> Array:
     """Shifts (N, m) of the sum for each example and bit: 1 to 64, up or down, within the range of sums."""
-    total, bits, shape = sample.values["sum"][:, None], sample.task.bits, sample.values["answer"].shape
+    total, bits, shape = sample.values["sum"][:, None], sample.model.task.bits, sample.values["answer"].shape
     delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
@@ -121,16 +104,18 @@ def shifted_bits(sample: Sample, delta: Array, stored: str) -> Array:
 
 
 @torch.no_grad()
-def steer(model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0) -> Iterator[Score]:
-    """Scores of all sites of the residual stream, positions and components, of a network that adds.
+def steer(
+    model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0
+) -> Iterator[tuple[Row, tuple[float, float]]]:
+    """How well each bit follows each component at each site, of a network that adds, and the same of either half.
 
     A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
     steered, each at a quarter of the positions, along directions fitted on ``fitted`` others.
     """
     rng, width, adder = np.random.default_rng(seed), model.task.width, CausalModel(model.task)
     fit, sample = Sample.draw(adder, fitted, rng), Sample.draw(adder, count, rng)
-    solvers = {encoder: slopes_of(fit, encoder) for encoder in {x.startswith("enc.") for x in model.sites}}
     sites, answer = residual_stream(model.sites), sample.values["answer"]
+    solvers = {encoder: slopes_of(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
     _, cache = model.run_with_cache(fit.examples, sites)
     before = model.run(sample.examples).argmax(dim=-1)
     group = np.arange(count)[:, None] % APART == np.arange(width) % APART  # (N, m): bits whose carry is inverted
@@ -146,14 +131,14 @@ def steer(model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0) -> 
         steps = [inverted, noise, *(_step(delta * steered, value) for delta in shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            yield _score("carry", site, t, *(flips[group[:, t], t] for flips in changed[:2]))
+            yield _scored(Row("steering", "carry", "", "", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in SUMS.items():
             bits = np.concatenate([shifted_bits(sample, delta, stored) for delta in shifts])
             told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
-                of_bit = [flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t])]
-                yield _score(component, site, t, *of_bit)
+                of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))
+                yield _scored(Row("steering", component, "", "", site, str(t)), *of_bit)
 
 
 def _step(weights: Array, direction: Tensor) -> Tensor:
@@ -161,9 +146,9 @@ def _step(weights: Array, direction: Tensor) -> Tensor:
     return torch.einsum("nm,mtc->ntc", torch.from_numpy(weights).double(), direction)
 
 
-def _score(component: str, site: str, t: int, should: Array, should_not: Array) -> Score:
-    halves = [share(should[i::2]) - share(should_not[i::2]) for i in range(2)]
-    return Score(component, site, t, share(should) - share(should_not), (halves[0], halves[1]))
+def _scored(row: Row, should: Array, should_not: Array) -> tuple[Row, tuple[float, float]]:
+    first, second = (share(should[i::2]) - share(should_not[i::2]) for i in range(2))
+    return row._replace(value=share(should) - share(should_not)), (first, second)
 
 
 def share(changed: Array) -> float:
@@ -187,30 +172,24 @@ def steer_beyond(
     _, cache = model.run_with_cache(fit.examples, list(dict.fromkeys(at.values())))
     for t, site in at.items():
         direction = _solver(_regressors(fit, t))[1] @ cache[site][:, t].cpu().double()  # (C,), of one carry
+        other = torch.from_numpy(rng.standard_normal(len(direction)))
         carry = sample.values["carry"][:, t]
         total = sample.values["a_bit"][:, t] + sample.values["b_bit"][:, t] + carry
         leaves = np.where(carry == 1, total == 3, total == 0)
-        resumed = model.resume_from(site, sample.examples)
-        changed = _bits(resumed, t, 2 * carry - 1, direction) != _bits(resumed, t, 0 * carry, direction)
+        beyond = _turns(model.resume_from(site, sample.examples), t, direction, [0 * carry, 2 * carry - 1]) > 0
         empty = Sample.of(adder, sample.examples.operands[total == 0])
-        resumed = model.resume_from(site, empty.examples)
-        flips = np.minimum(_flips(resumed, t, len(empty), direction), MOST_FLIPS)
-        other = torch.from_numpy(rng.standard_normal(len(direction)))
-        random = _flips(resumed, t, len(empty), other / other.norm() * direction.norm())
-        shares = {("beyond_range", "carry", ""): changed[~leaves], ("beyond_range", "total", ""): changed[leaves]}
+        resumed, along = model.resume_from(site, empty.examples), [np.full(len(empty), x) for x in CARRIES]
+        flips = np.minimum(_turns(resumed, t, direction, along), MOST_FLIPS)
+        random = _turns(resumed, t, other / other.norm() * direction.norm(), along) > 0
+        shares = {("beyond_range", "carry", ""): beyond[~leaves], ("beyond_range", "total", ""): beyond[leaves]}
         shares |= {("flips", str(number), ""): flips == number for number in range(MOST_FLIPS + 1)}
-        for key, which in (shares | {("flips", "any", "random"): random > 0}).items():
+        for key, which in (shares | {("flips", "any", "random"): random}).items():
             yield Row(*key, site=site, position=str(t), value=share(which))
 
 
-def _bits(resumed: Resumed, t: int, carries: np.ndarray, direction: Tensor) -> Array:
-    """Bit t (N,) after so many carries (N,) at position t."""
-    step = torch.from_numpy(carries)[:, None] * direction
-    found: Array = resumed([Steer(resumed.site, t, step)])[:, t].argmax(dim=-1).cpu().numpy() - ZERO
-    return found
-
-
-def _flips(resumed: Resumed, t: int, count: int, direction: Tensor) -> Array:
-    bits = np.stack([_bits(resumed, t, np.full(count, number), direction) for number in CARRIES])
-    found: Array = (bits[1:] != bits[:-1]).sum(axis=0)
+def _turns(resumed: Resumed, t: int, direction: Tensor, carries: Sequence[np.ndarray]) -> Array:
+    """How often bit t (N,) changes along so many carries, each (N,), at position t."""
+    steps = [torch.from_numpy(number)[:, None] * direction for number in carries]
+    tokens = np.stack([resumed([Steer(resumed.site, t, step)])[:, t].argmax(dim=-1).cpu().numpy() for step in steps])
+    found: Array = (tokens[1:] != tokens[:-1]).sum(axis=0)
     return found

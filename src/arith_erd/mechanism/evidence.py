@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..interp.causal_model import CausalModel
 from ..interp.dose import doses
 from ..interp.hooked import Hooked
@@ -71,8 +69,8 @@ class Searched:
 
     def sentence(self) -> str:
         found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
-        claim = f"{where} {'carries' if self.passes else 'does not carry'} {self.variable}"
-        claim = claim if self.told else f"cannot tell whether {where} carries {self.variable}"
+        verb = "carries" if self.passes or not self.told else "does not carry"
+        claim = f"{'' if self.told else 'cannot tell whether '}{where} {verb} {self.variable}"
         control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
         return f"{claim}: {found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
 
@@ -87,9 +85,10 @@ class Evidence:
 
     def share(self, test: str, site: str, variable: str = "", position: str | None = None) -> float:
         """Answers that a patch changes, over all positions unless one is named; NaN if it was not made."""
-        of = [p for p in self.patched if (p.test, p.site, p.component) == (test, site, variable)]
-        of = [p for p in of if position in (None, p.position)]
-        return float(np.average([p.value for p in of], weights=[p.n for p in of])) if of else math.nan
+        key = (test, site, variable)
+        of = [(p.value, p.n) for p in self.patched if (p.test, p.site, p.component) == key
+              and position in (None, p.position)]  # fmt: skip
+        return sum(value * n for value, n in of) / sum(n for _, n in of) if of else math.nan
 
     def holds(self, variable: str, site: str, position: str | None = None) -> float:
         """Answers that change with a variable, less those that change without one."""
@@ -98,11 +97,8 @@ class Evidence:
 
     def appears(self, variable: str, position: str, sites: Sequence[str] = ()) -> str | None:
         """The first site, of all or of these, at which a position of the answer holds a variable."""
-        sites = sites or self.sites(INTERCHANGE, "neither")
+        sites = sites or list(dict.fromkeys(p.site for p in self.patched))
         return next((site for site in sites if self.holds(variable, site, position) >= EFFECT), None)
-
-    def sites(self, test: str, variable: str = "") -> list[str]:
-        return list(dict.fromkeys(p.site for p in self.patched if (p.test, p.component) == (test, variable)))
 
     @property
     def mixed_in_prompt(self) -> float:
@@ -110,8 +106,8 @@ class Evidence:
 
         NaN for a single layer without an encoder, where the prompt has no position at any site.
         """
-        shares = [self.share(test, site) for test in (RESAMPLE, POSITION_WISE) for site in self.sites(test)]
-        return max(shares, default=math.nan)
+        made = {(p.test, p.site) for p in self.patched if p.test in (RESAMPLE, POSITION_WISE)}
+        return max((self.share(test, site) for test, site in made), default=math.nan)
 
     @property
     def followed(self) -> float:
@@ -127,13 +123,12 @@ class Evidence:
         return max(map(min, net.values()), default=math.nan)
 
     def rows(self) -> Iterator[Row]:
-        for one in self.searched:
-            yield from one.rows()
+        yield from (row for one in self.searched for row in one.rows())
         yield from self.patched
         for dose in self.dosed:
-            for control, column in (("", "answer"), ("random", "random"), ("no_intervention", "no_intervention")):
-                where = (str(dose["delta"]), dose["site"])
-                yield Row("dose_response", dose["method"], control, *where, value=dose[column])
+            for control in ("", "random", "no_intervention"):
+                where = (dose["method"], control, str(dose["delta"]), dose["site"])
+                yield Row("dose_response", *where, value=dose[control or "answer"])
 
     def sentences(self) -> list[str]:
         sentences, mixed = [], self.mixed_in_prompt

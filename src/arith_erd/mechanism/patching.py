@@ -91,7 +91,7 @@ def patch(model: Hooked, count: int = 512, seed: int = 0) -> Iterator[Row]:
 
 
 def _of_prompt(every: Sample, base: Array, rng: np.random.Generator) -> Iterator[_Plan]:
-    tokens, task = every.examples.prompt, every.task
+    tokens, task = every.examples.prompt, every.model.task
     place = np.arange(len(base)) % tokens.shape[1]
     label = np.array([name.lstrip("ab") for name in task.prompt_names])[place]
     own_bit = np.eye(task.width, dtype=bool)[[int(name) if name.isdigit() else 0 for name in label]]
@@ -107,7 +107,7 @@ def _of_prompt(every: Sample, base: Array, rng: np.random.Generator) -> Iterator
 
 def _of_answer(every: Sample, base: Array, rng: np.random.Generator) -> Iterator[_Plan]:
     """Position t = 1 .. m - 1 in turn: no carry enters bit 0."""
-    width = every.task.width
+    width = every.model.task.width
     place = 1 + np.arange(len(base)) % (width - 1)
     causal = every.model.extended({"read": lambda answer: np.roll(answer, 1, axis=1)})
     for variable, family in OF_ANSWER.items():
@@ -125,6 +125,6 @@ def _position_wise(every: Sample, base: Array, rng: np.random.Generator) -> _Pla
         for token in np.unique(column):
             rows = np.flatnonzero(column == token)
             source[rows, place] = base[rng.choice(rows, len(rows))]
-    read = np.ones((len(base), every.task.width), dtype=bool)
+    read = np.ones((len(base), every.model.task.width), dtype=bool)
     places = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
     return _Plan(POSITION_WISE, "", source, places, np.full(len(base), ALL), read)

@@ -21,7 +21,7 @@ from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
-from ..tasks import Examples, Task
+from ..tasks import Examples
 
 INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
 BATCH = 256
@@ -29,10 +29,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Sample:
-    """N examples with two operands in base 2, and their variables.
-
-    ``values`` are variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
-    """
+    """N examples with two operands in base 2, and their variables: (N,) or, bit by bit, (N, m); ``answer`` is one."""
 
     model: CausalModel
     examples: Examples
@@ -45,6 +42,7 @@ class Sample:
 
     @classmethod
     def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+        """Different examples, or all of them if there are no more."""
         table = model.examples.operands
         return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
 
@@ -56,31 +54,22 @@ class Sample:
         return len(self.examples)
 
     @property
-    def task(self) -> Task:
-        return self.model.task
-
-    @property
     def adds(self) -> bool:
         """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
         return {"xor", "carry"} <= self.values.keys()
 
 
 def check_subjects(models: Sequence[Hooked], probe: str) -> None:
-    """Refuse, with a `UserError`, networks that no wrong prefix can be given to.
-
-    The task needs two binary operands and an answer that is written lowest bit first, each network the site
-    ``dec.embed``, the embedding of answer tokens.
-    """
+    """Refuse, with a `UserError`, another task than of two binary operands, and networks without ``dec.embed``."""
     task = models[0].task
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
-    for one in models:
-        if "dec.embed" not in one.sites:
-            missing = "has no site dec.embed; expected one, the embedded answer tokens"
-            raise UserError(f"probe={probe}: {one.name} {missing}")
+    if without := [model.name for model in models if "dec.embed" not in model.sites]:
+        missing = "has no site dec.embed; expected one, the embedded answer tokens"
+        raise UserError(f"probe={probe}: {without[0]} {missing}")
 
 
 @dataclass(frozen=True)
@@ -109,11 +98,10 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
         found: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
         return found
 
-    def read(intervention: str, first: int, given: Tensor) -> Iterator[Reading]:
-        """A reading for each position from the first one on. After an inverted token, later positions read ``far``."""
+    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
         found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
         for t in range(first, width):
-            yield Reading(t, "far" if intervention == "flip" and t > first else intervention, found[:, t], bits[:, :t])
+            yield Reading(t, intervention if t == first else later, found[:, t], bits[:, :t])
 
     readings: list[Reading] = []
     for t in range(1, width):
@@ -121,12 +109,12 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
         flipped[:, t] = ZERO + ONE - flipped[:, t]
         start[:, t] = START
         ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
-        readings += read("flip", t, flipped)
+        readings += read(t, flipped, "flip", "far")
         readings += [Reading(t, "mean_ablation", ablated[:, t], None), Reading(t, "start", tokens(start)[:, t], None)]
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(draws):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
-        readings += read("random", 1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1))
+        readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
     return tokens(answer_in), readings
 
 

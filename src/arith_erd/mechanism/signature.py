@@ -1,10 +1,8 @@
 """A network's signature: how each answer bit responds to wrong prefixes and to steering.
 
-    flip_propagate, flip_settled    share of answers that change with r_(t-1), by stratum (`prefixes`)
-    prompt_only, local_carry, remainder
-                                    after random prefixes, agreement with what each hypothesis expects
-    carry, value, value_of_remainder
-                                    how well bit t follows steering (`directions`), at its best site
+    flip_propagate, flip_settled            share of answers that change with r_(t-1), by stratum (`prefixes`)
+    prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
+    carry, value, value_of_remainder        how well bit t follows steering (`directions`), at its best site
 
 Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
 inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
@@ -35,7 +33,8 @@ PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
 COMPONENTS = (*PREFIXES, *STEERING)
 POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
-    **{f"remainder_over_{name}": ("remainder", name) for name in ("local_carry", "prompt_only")},
+    "remainder_over_local_carry": ("remainder", "local_carry"),
+    "remainder_over_prompt_only": ("remainder", "prompt_only"),
     "local_remainder_over_remainder": ("local_remainder", "remainder"),
     "graded_carry_over_local_carry": ("graded_carry", "local_carry"),
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
@@ -97,14 +96,14 @@ def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0)
     scores, at = list(steer(model, steered, steered, seed)), dict[int, str]()
     for component in STEERING:
         for t in told_apart(component, task.width):
-            of_bit = [score for score in scores if (score.component, score.position) == (component, t)]
+            of_bit = [(row, halves) for row, halves in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
-            best = max(of_bit, key=lambda score: score.halves[0])
-            components[component][t] = best.halves[1]
-            if component == "carry" and best.halves[1] >= EFFECT and best.site.startswith("dec."):
+            best, (_, score) = max(of_bit, key=lambda one: one[1][0])
+            components[component][t] = score
+            if component == "carry" and score >= EFFECT and best.site.startswith("dec."):
                 at[t] = best.site
-    rows = [Row("steering", x.component, site=x.site, position=str(x.position), value=x.informedness) for x in scores]
-    return Measured(accuracy, components, [*rows, *steer_beyond(model, at, steered, steered, seed)])
+    beyond = steer_beyond(model, at, steered, steered, seed)
+    return Measured(accuracy, components, [*(row for row, _ in scores), *beyond])
 
 
 def told_apart(component: str, width: int) -> range:
@@ -155,10 +154,10 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
     for t in range(1, width):
         of_prefix = hypotheses(sample, rng.integers(0, 2, (len(sample), t)))
-        for (name, found), (component, bits, counted) in product(signatures.items(), list(expectations(of_prefix))):
+        for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
-                found[component][t] = (of_prefix[IDEAL[name][0]] == bits)[counted].mean()
+                signatures[name][component][t] = (of_prefix[IDEAL[name][0]] == bits)[counted].mean()
     followed = _followed(task, count, rng)
     for name, (_, propagate, carry, stored) in IDEAL.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}

@@ -54,8 +54,12 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     """The verdict on a signature; without algorithms to compare it with, ``undecided``."""
     if not expected:
         return Verdict("undecided", np.nan, "", {}, {}, [])
-    squares = {name: _squares(measured.components, signature) for name, signature in expected.items()}
-    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
+    found, unknown = measured.components, np.full_like(measured.components[COMPONENTS[0]], np.nan)
+    squares = {  # (components, m) each, NaN where either side is NaN or has no such component
+        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
+        for name, signature in expected.items()
+    }
+    known = all(np.isfinite(found.get(name, np.nan)).any() for name in POST_HOC)
     post_hoc = {name: _distance(square) if known else np.nan for name, square in squares.items() if name in POST_HOC}
     squares = {name: square for name, square in squares.items() if name not in POST_HOC}
     mixtures = {
@@ -75,7 +79,7 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {RIGHT:.0%}")
     elif distance > NEAR:
         of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
-        effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING)
+        effect = max(np.nanmax(found[component], initial=-1) for component in STEERING)
         name = "none" if of_prefixes > NEAR or effect >= EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         for part in PARTS if name == "none" else ():
@@ -98,12 +102,6 @@ def is_calibrated(network: Network, task: Task) -> bool:
         paper = Transformer(task.prompt_length, task.width)
     wanted, given = ({name: x.shape for name, x in one.state_dict().items()} for one in (paper, network))
     return wanted == given
-
-
-def _squares(measured: Signature, expected: Signature) -> np.ndarray:
-    """Squared differences (components, m), NaN where either side is NaN or the algorithm has no such component."""
-    unknown = np.full_like(measured[COMPONENTS[0]], np.nan)
-    return np.stack([(measured.get(name, unknown) - expected.get(name, unknown)) ** 2 for name in COMPARED])
 
 
 def _distance(squares: np.ndarray) -> float:

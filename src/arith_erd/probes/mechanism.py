@@ -35,11 +35,11 @@ class Mechanism(Probe):
     The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
     carry? A shifted sum? The card also shows what has no part in the verdict (`mechanism.evidence`).
 
-    A row is one number. ``test`` says where it comes from: ``verdict`` (its name is the component, its value the
-    distance to the nearest algorithm), ``distance``, ``accuracy``, ``signature`` (the components that the verdict
-    depends on), ``steering`` (the same by site, -1 to 1), ``beyond_range`` and ``flips`` (`mechanism.directions`),
-    ``interchange``, ``resample_ablation`` and ``position_wise_resampling`` (`mechanism.patching`), ``dose_response``,
-    ``subspace``, ``subspace_rank`` and ``subspace_distance``.
+    A row is one number. ``test`` says where it comes from: ``verdict`` (the component is its name, the value the
+    distance to the nearest algorithm), ``distance``, ``accuracy``, ``signature`` (what the verdict depends on),
+    ``steering`` (the same by site, -1 to 1), ``beyond_range`` and ``flips`` (`mechanism.directions`), ``interchange``,
+    ``resample_ablation`` and ``position_wise_resampling`` (`mechanism.patching`), ``dose_response``, ``subspace``,
+    ``subspace_rank`` and ``subspace_distance``.
 
     Args:
         pairs: number of examples that get wrong prefixes.

@@ -1,8 +1,8 @@
 """Networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
 
 ``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
-that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of
-them answer all 16,384 sums right.
+that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
+all 16,384 sums right.
 
 `algorithms` use `circuits` (heads and hidden units that compute), `blocks` (their weights), `reading` (embeddings),
 `stream` (the layout of features) and `assembly` (the final weights).
@@ -30,9 +30,9 @@ def reference(name: str, seed: int = 0) -> Reference:
     """A network that runs a known algorithm, and the directions of its features.
 
     Args:
-        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`, since
-            they were written after trained networks had been looked at. A decoy runs the algorithm in its name, and
-            stores a variable of another algorithm that no weight reads.
+        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`: they were
+            written after trained networks had been seen. A decoy runs the algorithm in its name, and stores a variable
+            of another one that no weight reads.
         seed: draws the variant.
 
     Raises:

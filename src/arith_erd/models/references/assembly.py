@@ -8,6 +8,7 @@ the work; gain and shift of every LayerNorm; the order and scale of hidden units
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -15,33 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..attention import MultiHeadAttention
-from ..transformer import DecoderLayer, FeedForward
+from ..transformer import DecoderLayer
 from .blocks import HEAD_SIZE, Head, Units
 from .stream import CHANNELS, Stream
 
 Circuit = Callable[..., Sequence[Head | Units]]
 
 
-@dataclass(frozen=True)
 class Step:
-    """One sublayer: its kind, and functions of the stream and the attended stream that give its heads or units."""
+    """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
 
-    kind: str
-    circuits: tuple[Circuit, ...]
-
-
-def self_attention(*circuits: Circuit) -> Step:
-    return Step("self_attention", circuits)
+    def __init__(self, kind: str, *circuits: Circuit) -> None:
+        self.kind, self.circuits = kind, circuits
 
 
-def cross_attention(*circuits: Circuit) -> Step:
-    return Step("cross_attention", circuits)
-
-
-def feed_forward(*circuits: Circuit) -> Step:
-    """Its circuits take the stream alone."""
-    return Step("feed_forward", circuits)
+self_attention, cross_attention, feed_forward = (
+    partial(Step, kind) for kind in ("self_attention", "cross_attention", "feed_forward")
+)
 
 
 @dataclass(frozen=True)
@@ -107,9 +98,7 @@ def _set(module: Any, weight: Tensor, bias: Tensor) -> None:
     module.bias.copy_(bias)
 
 
-def _write_units(
-    module: FeedForward, form: Form, parts: Sequence[Units], filler: Tensor, rng: np.random.Generator
-) -> None:
+def _write_units(module: Any, form: Form, parts: list[Units], filler: Tensor, rng: np.random.Generator) -> None:
     """Write hidden units in random order, each with a norm balanced between its two matrices."""
     units, threshold = torch.cat([part.expand for part in parts]), torch.cat([part.threshold for part in parts])
     written = torch.cat([part.contract for part in parts], dim=1)
@@ -130,12 +119,7 @@ def _write_units(
 
 
 def _write_heads(
-    module: MultiHeadAttention,
-    form: Form,
-    source: Form,
-    heads: Sequence[Head],
-    filler: Tensor,
-    rng: np.random.Generator,
+    module: Any, form: Form, source: Form, heads: list[Head], filler: Tensor, rng: np.random.Generator
 ) -> None:
     """Write heads in random order, each transformed by random invertible matrices."""
     count = module.heads.num_heads

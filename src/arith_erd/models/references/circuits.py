@@ -178,9 +178,8 @@ def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
 def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -> list[Head]:
     """Write ``(a + b) / 127 / 2^t - 1`` at position t.
 
-    Args:
-        source: a feature with a mean of ``(a + b) / 127 - 1`` under ``weights``, and -1 at the operator.
-        weights: (P,) with sum 1, over the operands.
+    Under ``weights`` (P,), with sum 1 over the operands, the source has the mean ``(a + b) / 127 - 1``; at the operator
+    it is -1.
     """
     stream.add_number("value")
     shares = torch.stack([weights * 2.0**-t for t in range(WIDTH)])

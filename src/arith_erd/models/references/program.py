@@ -63,19 +63,13 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         streams.append(Stream(embedding.table[tokens] + positions, rng))
         form = assign(layers, streams[-1], form, [feed_forward(embedding.read), *steps], rng)
         layer.weight.data.copy_(embedding.table)
-    _write_head(network, form, rng)
-    return Reference(network, *streams)
-
-
-def _write_head(network: Transformer, form: Form, rng: np.random.Generator) -> None:
-    """Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens."""
-    size = float(rng.uniform(4, 8))
+    # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
+    size, answer = float(rng.uniform(4, 8)), form.stream.read("answer")[0]
     rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
-    answer = form.stream.read("answer")[0]
     rows[ZERO], rows[ONE] = -size * answer, size * answer
     base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
     base[ZERO] = base[ONE] = 0.0
     weight, bias = form.reader(rows)
-    with torch.no_grad():
-        network.head.weight.copy_(weight)
-        network.head.bias.copy_(base + bias)
+    network.head.weight.data.copy_(weight)
+    network.head.bias.data.copy_(base + bias)
+    return Reference(network, *streams)
