@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from arith_erd.mechanism.signature import EFFECT
+from arith_erd.mechanism.card import EFFECT
 
 PAGE = Path(__file__).parents[1] / "docs" / "found" / "appendix.md"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]

@@ -27,9 +27,8 @@ from arith_erd.mechanism.signature import (
     Signature,
     expected_signatures,
     measure,
-    post_hoc_signatures,
 )
-from arith_erd.mechanism.verdict import decide, distances_to
+from arith_erd.mechanism.verdict import decide
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
@@ -87,12 +86,12 @@ def numbers(name: str, seed: int, pairs: int, moved: int) -> dict[str, float]:
     return {"accuracy": found.accuracy} | flat
 
 
-def judge(row: pd.Series, expected: dict[str, Signature], others: dict[str, Signature]) -> tuple[str, float, str, str]:
+def judge(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, float, str, str]:
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
     measured = Measured(float(row["accuracy"]), components)
     verdict = decide(measured, expected)
-    near = [name for name, distance in distances_to(measured, others).items() if distance <= NEAR]
+    near = [name for name, distance in verdict.post_hoc.items() if distance <= NEAR]
     return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
 
 
@@ -115,7 +114,7 @@ def main() -> None:
     part, parts = map(int, options.part.split("/"))
     seeds = parse_seeds(options.seeds), parse_seeds(options.decoys), parse_seeds(options.others)
     every = list(cases(*seeds, options.untrained, options.random_output))
-    expected, others = expected_signatures(Add()), post_hoc_signatures(Add())
+    expected = expected_signatures(Add())
     for name, seed, right in every[part::parts]:
         if (name, seed) not in known:
             measured = numbers(name, seed, options.pairs, options.moved)
@@ -124,7 +123,7 @@ def main() -> None:
     texts = ["verdict", "nearest", "near"]
     rows[texts] = rows[texts].astype(object)  # empty columns read as numbers
     for index, row in rows.iterrows():
-        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = judge(row, expected, others)
+        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = judge(row, expected)
     rows.to_csv(options.out, index=False, float_format="%.4g")
     right_ones = rows["verdict"] == rows["expected"]
     print(f"{right_ones.sum()} of {len(rows)} verdicts right ({right_ones.mean():.1%})")

@@ -1,11 +1,12 @@
 """The card of one or several networks: the verdict in plain English, and which variables each bit follows.
 
-``card.json`` holds a `Card`, with one `NetworkCard` for each seed. Reading one loads no network and no torch.
+``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `Row` is one number behind it. Reading a card
+loads no network and no torch.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,17 +25,31 @@ NEAR = 1.0
 """Largest distance to an algorithm that counts as near."""
 RIGHT = 0.95
 """Smallest share of right answers for a verdict other than ``none``."""
+EFFECT = 0.5
+"""Smallest informedness of a step, and smallest share of patched answers that change, that count as an effect."""
 FOLLOWED = 0.01
 """Share of answers that wrong prefixes have to change before a bit counts as one that follows its prefix."""
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only prefixes and prompt positions were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
-LIMIT = f"the limit is {NEAR:g}"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+ALL = "all"  # a position that stands for all of them
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
 Share = Annotated[float, Field(ge=0, le=1)]
-Expected = Mapping[str, Mapping[str, Sequence[float | None]]]
+
+
+class Row(NamedTuple):
+    """One number, from ``n`` examples."""
+
+    test: str
+    component: str = ""
+    control: str = ""
+    dose: str = ""
+    site: str = ""
+    position: str = ALL
+    value: float = math.nan
+    n: int = 1
 
 
 class _Frozen(BaseModel):
@@ -50,7 +65,6 @@ class Bit(_Frozen):
     """
 
     position: Annotated[int, Field(ge=0)]
-    nearest: Text | None = None
     follows_prefix: Share | None
     needs_prefix: Share | None
     follows: tuple[Text, ...] = Field(validation_alias=AliasChoices("follows", "transmits"))
@@ -75,32 +89,27 @@ class NetworkCard(_Frozen):
 
     def sentences(self) -> list[str]:
         """The card in plain English; the first three lines are verdict, prefixes and steering."""
-        return [self._verdict(), self._prefixes(), self._steering(), *self.reasons, *self.evidence]
+        random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
+        prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
+        steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
+        return [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}.", *self.reasons, *self.evidence]
 
     def _verdict(self) -> str:
         if self.distance is None:
-            return f"Verdict: none, since {NO_VERDICT}."
-        least = min(self.distances.values())
+            return f"none, since {NO_VERDICT}"
+        least, limit = min(self.distances.values()), f"the limit is {NEAR:g}"
+        if self.verdict == "none" and least <= NEAR:
+            return f"none, since the network answers only {self.accuracy:.1%} of the examples right"
         if self.verdict == "none":
-            if least <= NEAR:
-                return f"Verdict: none, since the network answers only {self.accuracy:.1%} of the examples right."
             count = dict(enumerate(COUNTS)).get(len(self.distances), str(len(self.distances)))
-            return f"Verdict: none of the {count} algorithms fits: the nearest is at {least:.2f}, {LIMIT}."
+            return f"none of the {count} algorithms fits: the nearest is at {least:.2f}, {limit}"
         if self.verdict == "undecided":
-            return f"Verdict: undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, {LIMIT}."
+            return f"undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, {limit}"
         name = self.nearest if self.verdict == "mixed" else self.verdict
-        return f"Verdict: the network computes as {name}: the distance is {self.distance:.2f}, {LIMIT}."
+        return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
 
-    def _prefixes(self) -> str:
-        random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
-        return f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-
-    def _steering(self) -> str:
-        parts = [f"{STEERED[name]} is followed by {at}" for name, at in self._followed().items()]
-        return f"Steering: {'; '.join(parts)}."
-
-    def _followed(self) -> dict[str, str]:
-        return {name: _numbered([bit.position for bit in self.bits if name in bit.follows]) for name in STEERED}
+    def _followed(self, name: str) -> str:
+        return _numbered([bit.position for bit in self.bits if name in bit.follows])
 
     def row(self, sites: Sequence[str]) -> dict[str, str]:
         """The network's line of a table, with no empty cell; ``sites`` in the order in which they run."""
@@ -110,7 +119,7 @@ class NetworkCard(_Frozen):
             "verdict": self.verdict,
             "right": f"{self.accuracy:.1%}",
             "nearest, distance": nearest,
-            "steering that answers follow": "; ".join(f"{name}: {at}" for name, at in self._followed().items()),
+            "steering that answers follow": "; ".join(f"{name}: {self._followed(name)}" for name in STEERED),
             "a random prefix changes": _changed(self.bits, "follows_prefix"),
             "an ablated last token changes": _changed(self.bits, "needs_prefix"),
             "the carry appears": _appears([bit.appears.get("carry") for bit in self.bits], sites),
@@ -133,17 +142,13 @@ class Card(_Frozen):
 
     @classmethod
     def of(
-        cls, task: str, bits: int, seeds: Iterable[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
+        cls, task: str, bits: int, seeds: Sequence[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
     ) -> "Card":
-        seeds = tuple(seeds)
         verdicts = {one.verdict for one in seeds}
-        told = {
-            name: {component: tuple(number(x) for x in values) for component, values in signature.items()}
-            for name, signature in expected.items()
-        }
         verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
         calibrated = all(one.calibrated for one in seeds)
-        return cls(task=task, bits=bits, verdict=verdict, calibrated=calibrated, expected=told, seeds=seeds)
+        told = {name: {key: tuple(map(number, x)) for key, x in of_one.items()} for name, of_one in expected.items()}
+        return cls(task=task, bits=bits, verdict=verdict, calibrated=calibrated, expected=told, seeds=tuple(seeds))
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
@@ -151,7 +156,7 @@ class Card(_Frozen):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
+            first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
             raise ValueError(f"card.json: not a card ({excerpt(where)}: {excerpt(first['msg'])})") from error
 
@@ -160,8 +165,9 @@ class Card(_Frozen):
 
     @property
     def title(self) -> str:
-        uncalibrated = "" if self.calibrated else ", never checked on a known network"
-        return f"{self.seeds[0].network}: {self.verdict}{uncalibrated}"
+        return (
+            f"{self.seeds[0].network}: {self.verdict}{'' if self.calibrated else ', never checked on a known network'}"
+        )
 
     def table(self, sites: Sequence[str]) -> pd.DataFrame:
         return pd.DataFrame([one.row(sites) for one in self.seeds])
@@ -172,51 +178,36 @@ class Card(_Frozen):
 
     def expected_rows(self) -> pd.DataFrame:
         """What each algorithm would do, as rows ``algorithm, component, position, value``."""
-        rows = [
-            (algorithm, component, t, math.nan if value is None else value)
-            for algorithm, signature in self.expected.items()
-            for component, values in signature.items()
-            for t, value in enumerate(values)
-        ]
-        return pd.DataFrame(rows, columns=["algorithm", "component", "position", "value"])
+        columns = ["algorithm", "component", "position", "value"]
+        by_component = [(name, key, values) for name, of_one in self.expected.items() for key, values in of_one.items()]
+        rows = [(name, key, t, value) for name, key, values in by_component for t, value in enumerate(values)]
+        return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
 def make_card(
-    model: "Hooked",
-    found: "Measured",
-    verdict: "Verdict | None",
-    post_hoc: Mapping[str, float],
-    evidence: "Evidence",
-    calibrated: bool,
+    model: "Hooked", found: "Measured", verdict: "Verdict", evidence: "Evidence", calibrated: bool
 ) -> NetworkCard:
-    """The card of one network; ``post_hoc`` are its distances to algorithms that are no candidates."""
-    components, near = found.components, dict(enumerate(verdict.by_bit, 1)) if verdict else {}
     bits = [
         Bit(
             position=t,
-            nearest=near[t][0] if near else None,
-            follows_prefix=number(1 - components["prompt_only_of_all"][t]),
-            needs_prefix=number(components["mean_ablation"][t]),
-            follows=tuple(name for name in STEERED if found.follows(name, t)),
+            follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
+            needs_prefix=number(found.components["mean_ablation"][t]),
+            follows=tuple(name for name in STEERED if found.components[name][t] >= EFFECT),  # False for NaN
             appears={name: evidence.appears(name, str(t)) for name in ("carry", "xor")},
         )
         for t in range(1, model.task.width)
     ]
-    fit = [f"{name} ({x:.2f})" for name, x in post_hoc.items() if verdict and x <= NEAR < verdict.distance]
-    reasons = list(verdict.reasons) if verdict else []
-    if fit and found.accuracy >= RIGHT:
-        reasons.append(f"closest post-hoc algorithm, written after trained networks had been seen: {', '.join(fit)}")
     return NetworkCard(
         seed=model.seed,
         network=model.name,
-        verdict=verdict.name if verdict else "undecided",
-        nearest=verdict.nearest if verdict else None,
-        distance=number(verdict.distance) if verdict else None,
-        distances={name: round(x, 4) for name, x in verdict.distances.items()} if verdict else {},
-        post_hoc={name: number(x) for name, x in post_hoc.items()},
+        verdict=verdict.name,
+        nearest=verdict.nearest or None,
+        distance=number(verdict.distance),
+        distances={name: round(x, 4) for name, x in verdict.distances.items()},
+        post_hoc={name: number(x) for name, x in verdict.post_hoc.items()},
         accuracy=round(found.accuracy, 5),
         calibrated=calibrated,
-        reasons=tuple(reasons),
+        reasons=tuple(verdict.reasons),
         evidence=(*found.sentences(), *evidence.sentences()),
         bits=tuple(bits),
     )
@@ -233,20 +224,18 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
     changed = {t: share for t, share in measured.items() if share >= FOLLOWED}
     if not changed:
         return "no bit" if measured else "not measured"
-    low, high = (f"{100 * share:.0f}" for share in (min(changed.values()), max(changed.values())))
-    return f"{_numbered(list(changed))} in {low if low == high else f'{low} to {high}'}% of the answers"
+    ends = dict.fromkeys(f"{100 * end(changed.values()):.0f}" for end in (min, max))
+    return f"{_numbered(list(changed))} in {' to '.join(ends)}% of the answers"
 
 
 def _appears(first: Sequence[str | None], sites: Sequence[str]) -> str:
     places = sorted(sites.index(site) for site in first if site in sites)
     if not places:
         return "nowhere"
-    ends = dict.fromkeys((sites[places[0]], sites[places[-1]]))
     late = len(first) - len(places)
-    return " to ".join(ends) + (f", in {late} bit{'s' if late > 1 else ''} nowhere" if late else "")
+    nowhere = f", in {late} bit{'s' if late > 1 else ''} nowhere" if late else ""
+    return " to ".join(dict.fromkeys((sites[places[0]], sites[places[-1]]))) + nowhere
 
 
 def _numbered(positions: Sequence[int]) -> str:
-    if not positions:
-        return "no bit"
-    return f"bit{'s' if len(positions) > 1 else ''} {format_seeds(tuple(positions))}"
+    return f"bit{'s' if len(positions) > 1 else ''} {format_seeds(tuple(positions))}" if positions else "no bit"

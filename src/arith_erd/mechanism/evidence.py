@@ -4,10 +4,10 @@ None of it enters the verdict, which was calibrated without it.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import pandas as pd
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..interp.causal_model import CausalModel
 from ..interp.dose import doses
@@ -15,8 +15,8 @@ from ..interp.hooked import Hooked
 from ..interp.search import Found, Search, SearchConfig
 from ..interp.sites import layers
 from ..tasks import Add
-from .patching import ALL, INTERCHANGE, POSITION_WISE, RESAMPLE, Patched, patch
-from .signature import EFFECT
+from .card import ALL, EFFECT, Row
+from .patching import INTERCHANGE, POSITION_WISE, RESAMPLE, patch
 
 PASSES = 0.9
 """Balanced accuracy of a subspace that counts as carrying a variable; 0.5 is no effect."""
@@ -51,24 +51,26 @@ class Searched:
         enough, strong = max(PASSES, found.best_control + CLEAR), found.strength_full >= found.strength - CLEAR
         return self.told and found.iia >= enough and strong and found.span > found.rank
 
-    def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
-        """``test, component, control, dose, site, position, value``: the score, its controls, rank and distances."""
-        where = ("", self.site, self.position)
-        scores = {"": self.found.iia, "full_patch": self.found.full_patch}
-        scores |= {name.removeprefix("iia_"): value for name, value in self.found.controls.items()}
-        scores["arbitrary_labels"] = scores.pop("train_arbitrary")
-        distances = {"": scores.pop("distance"), "natural_states": scores.pop("distance_natural")}
-        yield "subspace_rank", self.variable, "", *where, float(self.found.rank)
-        for test, values in (("subspace", scores), ("subspace_distance", distances)):
-            for control, value in values.items():
-                if not math.isnan(value):
-                    yield test, self.variable, control, *where, float(value)
+    def rows(self) -> Iterator[Row]:
+        """Rank, score and distances, each with its controls."""
+        found, controls = self.found, dict(self.found.controls)
+        numbers: dict[tuple[str, str], float] = {
+            ("subspace_rank", ""): found.rank,
+            ("subspace", ""): found.iia,
+            ("subspace", "full_patch"): found.full_patch,
+            ("subspace", "arbitrary_labels"): controls.pop("train_arbitrary"),
+            ("subspace_distance", ""): controls.pop("distance"),
+            ("subspace_distance", "natural_states"): controls.pop("distance_natural"),
+        }
+        numbers |= {("subspace", name.removeprefix("iia_")): value for name, value in controls.items()}
+        for (test, control), value in numbers.items():
+            if not math.isnan(value):
+                yield Row(test, self.variable, control, "", self.site, self.position, float(value))
 
     def sentence(self) -> str:
         found, where = self.found, f"rank {self.found.rank} at {self.site}, position {self.position},"
-        verb = "carries" if self.passes else "does not carry"
-        claim = f"{where} {verb} {self.variable}"
-        claim = claim if self.told else f"cannot tell whether {where} carries {self.variable}"
+        verb = "carries" if self.passes or not self.told else "does not carry"
+        claim = f"{'' if self.told else 'cannot tell whether '}{where} {verb} {self.variable}"
         control = "" if math.isnan(found.decoy) else f", control network {found.decoy:.2f}"
         return f"{claim}: {found.iia:.2f} of the answers, best control {found.best_control:.2f}{control}"
 
@@ -77,29 +79,26 @@ class Searched:
 class Evidence:
     """The patches, doses and subspaces of one network; doses only of an addition, subspaces only if any were wanted."""
 
-    patched: list[Patched]
-    dosed: pd.DataFrame
-    searched: list[Searched]
+    patched: list[Row]
+    dosed: list[dict[str, Any]] = field(default_factory=list)  # as `interp.dose.doses` yields them
+    searched: list[Searched] = field(default_factory=list)
 
     def share(self, test: str, site: str, variable: str = "", position: str | None = None) -> float:
         """Answers that a patch changes, over all positions unless one is named; NaN if it was not made."""
         key = (test, site, variable)
-        of = [p for p in self.patched if (p.test, p.site, p.variable) == key and position in (None, p.position)]
-        total = sum(p.n for p in of)
-        return sum(p.n * p.changed for p in of) / total if total else math.nan
+        of = [(p.value, p.n) for p in self.patched if (p.test, p.site, p.component) == key
+              and position in (None, p.position)]  # fmt: skip
+        return sum(value * n for value, n in of) / sum(n for _, n in of) if of else math.nan
 
     def holds(self, variable: str, site: str, position: str | None = None) -> float:
         """Answers that change with a variable, less those that change without one."""
         own, noise = (self.share(INTERCHANGE, site, name, position) for name in (variable, "neither"))
         return own - noise
 
-    def appears(self, variable: str, position: str) -> str | None:
-        """The first site at which a position of the answer holds a variable."""
-        sites = self.sites(INTERCHANGE, "neither")
+    def appears(self, variable: str, position: str, sites: Sequence[str] = ()) -> str | None:
+        """The first site, of all or of these, at which a position of the answer holds a variable."""
+        sites = sites or list(dict.fromkeys(p.site for p in self.patched))
         return next((site for site in sites if self.holds(variable, site, position) >= EFFECT), None)
-
-    def sites(self, test: str, variable: str = "") -> list[str]:
-        return list(dict.fromkeys(p.site for p in self.patched if (p.test, p.variable) == (test, variable)))
 
     @property
     def mixed_in_prompt(self) -> float:
@@ -107,8 +106,8 @@ class Evidence:
 
         NaN for a single layer without an encoder, where the prompt has no position at any site.
         """
-        shares = [self.share(test, site) for test in (RESAMPLE, POSITION_WISE) for site in self.sites(test)]
-        return max(shares, default=math.nan)
+        made = {(p.test, p.site) for p in self.patched if p.test in (RESAMPLE, POSITION_WISE)}
+        return max((self.share(test, site) for test, site in made), default=math.nan)
 
     @property
     def followed(self) -> float:
@@ -117,21 +116,19 @@ class Evidence:
         The minimum, since 64 is also a bit of an operand, which carry machines follow. Not between centroids: after the
         last layers those hold the answer's bits, whatever the algorithm.
         """
-        if self.dosed.empty:
-            return math.nan
-        of_slope = self.dosed[self.dosed["method"] == "slope"]
-        net = of_slope["answer"] - of_slope[["random", "no_intervention"]].max(axis=1)
-        return float(net.groupby(of_slope["site"]).min().max())
+        net = defaultdict(list)
+        for dose in self.dosed:
+            if dose["method"] == "slope":
+                net[dose["site"]].append(dose["answer"] - max(dose["random"], dose["no_intervention"]))
+        return max(map(min, net.values()), default=math.nan)
 
-    def rows(self) -> Iterator[tuple[str, str, str, str, str, str, float]]:
-        for one in self.searched:
-            yield from one.rows()
-        for p in self.patched:
-            yield p.test, p.variable, "", "", p.site, p.position, p.changed
-        for dose in self.dosed.to_dict("records"):
-            for control, column in (("", "answer"), ("random", "random"), ("no_intervention", "no_intervention")):
-                where = (str(dose["delta"]), str(dose["site"]), ALL)
-                yield "dose_response", str(dose["method"]), control, *where, float(dose[column])
+    def rows(self) -> Iterator[Row]:
+        yield from (row for one in self.searched for row in one.rows())
+        yield from self.patched
+        for dose in self.dosed:
+            for control in ("", "random", "no_intervention"):
+                where = (dose["method"], control, str(dose["delta"]), dose["site"])
+                yield Row("dose_response", *where, value=dose[control or "answer"])
 
     def sentences(self) -> list[str]:
         sentences, mixed = [], self.mixed_in_prompt
@@ -141,7 +138,7 @@ class Evidence:
                 f"prompt positions hold {what} about each other that the answer uses: resampling one or all of them "
                 f"from runs with the same token there changes at most {mixed:.1%} of the answers"
             )
-        if not self.dosed.empty:
+        if self.dosed:
             followed = f"{max(0.0, self.followed):.0%} of the whole answers follow a shifted sum"
             sentences.append(f"{followed} (best site, minimum over doses)")
         return [*sentences, *(one.sentence() for one in self.searched)]
@@ -151,33 +148,24 @@ def gather(model: Hooked, sample: int = 512, steps: int = 50, seed: int = 0) -> 
     """All of it for an addition; for another task, what its prompt positions hold.
 
     ``sample`` bases are patched; each dose steers an eighth as many, along directions that four times as many give.
-    ``steps`` of each search for a subspace are made; 0 makes no search.
+    ``steps`` of each search for a subspace are made; 0 makes no search. They are made at the first layer at which the
+    bit in the middle holds its carry; where none does, at the one in the middle. Every variable is searched for at
+    that bit's position, and the sum as one number at all positions together.
     """
-    evidence = Evidence(list(patch(model, sample, seed)), pd.DataFrame(), [])
+    evidence = Evidence(list(patch(model, sample, seed)))
     if not isinstance(model.task, Add):
         return evidence
-    adder, sites = CausalModel(model.task), layers(model.sites)
+    adder, sites, t = CausalModel(model.task), layers(model.sites), model.task.width // 2
     decoder = [site for site in sites if site.startswith("dec.")]
     where = [site for site in sites if site.startswith("enc.")][-1:] + decoder
     deltas = [delta for delta in DELTAS if delta < 2**model.task.bits]
     count = max(16, sample // 8)
     moved = doses(model, adder, where, METHODS, deltas, count, seed, prefixes=("target",), fitted=4 * sample, random=2)
-    t = model.task.width // 2
-    searched = _search(model, adder, entrance(evidence, decoder, str(t)), t, steps, seed) if steps else []
-    return Evidence(evidence.patched, pd.DataFrame(moved), searched)
-
-
-def entrance(evidence: Evidence, sites: Sequence[str], position: str) -> str:
-    """The first of the sites that holds the carry; where none does, the one in the middle."""
-    held = [site for site in sites if evidence.holds("carry", site, position) >= EFFECT]
-    return held[0] if held else sites[len(sites) // 2]
-
-
-def _search(model: Hooked, adder: CausalModel, site: str, t: int, steps: int, seed: int) -> list[Searched]:
-    """Every variable at position t, and the sum as one number at all positions together."""
-    config, found = SearchConfig(steps=steps), []
-    place = {at: Search(model, adder, site, at, config, seed) for at in (t, None)}
-    for variable, position in [*((name, t) for name in VARIABLES), ("sum", None)]:
-        chosen = next(one for one in place[position].at(variable, RANKS) if one.chosen)
-        found.append(Searched(variable, site, ALL if position is None else str(position), chosen))
-    return found
+    evidence.dosed.extend(moved)
+    if steps:
+        site = evidence.appears("carry", str(t), decoder) or decoder[len(decoder) // 2]
+        place = {at: Search(model, adder, site, at, SearchConfig(steps=steps), seed) for at in (t, None)}
+        for variable, position in [*((name, t) for name in VARIABLES), ("sum", None)]:
+            chosen = next(one for one in place[position].at(variable, RANKS) if one.chosen)
+            evidence.searched.append(Searched(variable, site, ALL if position is None else str(position), chosen))
+    return evidence

@@ -9,7 +9,7 @@ The interventions run on examples of a task, teacher forced, at each position t 
     random          all tokens of the prefix drawn at random
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
-from ..tasks import Examples, Task
+from ..tasks import Examples
 
 INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
 BATCH = 256
@@ -29,10 +29,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Sample:
-    """N examples with two operands in base 2, and their variables.
-
-    ``values`` are variable -> (N,) or, bit by bit, (N, m); with ``answer``, the bits of the answer.
-    """
+    """N examples with two operands in base 2, and their variables: (N,) or, bit by bit, (N, m); ``answer`` is one."""
 
     model: CausalModel
     examples: Examples
@@ -45,6 +42,7 @@ class Sample:
 
     @classmethod
     def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+        """Different examples, or all of them if there are no more."""
         table = model.examples.operands
         return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
 
@@ -56,28 +54,22 @@ class Sample:
         return len(self.examples)
 
     @property
-    def task(self) -> Task:
-        return self.model.task
-
-    @property
     def adds(self) -> bool:
         """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
         return {"xor", "carry"} <= self.values.keys()
 
 
-def require_binary(task: Task) -> None:
-    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
+def check_subjects(models: Sequence[Hooked], probe: str) -> None:
+    """Refuse, with a `UserError`, another task than of two binary operands, and networks without ``dec.embed``."""
+    task = models[0].task
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
-
-
-def require_embedding(model: Hooked, probe: str) -> None:
-    """Refuse, with a `UserError`, a network without the site ``dec.embed``, the embedding of answer tokens."""
-    if "dec.embed" not in model.sites:
-        raise UserError(f"probe={probe}: {model.name} has no site dec.embed; expected one, the embedded answer tokens")
+    if without := [model.name for model in models if "dec.embed" not in model.sites]:
+        missing = "has no site dec.embed; expected one, the embedded answer tokens"
+        raise UserError(f"probe={probe}: {without[0]} {missing}")
 
 
 @dataclass(frozen=True)
@@ -97,47 +89,33 @@ class Reading:
 def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> tuple[Array, list[Reading]]:
     """The tokens (N, m) after right prefixes, and the readings after each intervention; ``draws`` are random."""
     prompt, answer_in = model.inputs(examples)
-    mean = mean_embedding(model, prompt, answer_in.shape[1])
+    width = answer_in.shape[1]
+    both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
+    _, cache = model.run_with_cache((prompt[:1].expand(2, -1), both), ["dec.embed"])
+    mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
     def tokens(given: Tensor, *interventions: Intervention) -> Array:
         found: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
         return found
 
-    changed: list[Reading] = []
-    for t in range(1, answer_in.shape[1]):
+    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
+        found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
+        for t in range(first, width):
+            yield Reading(t, intervention if t == first else later, found[:, t], bits[:, :t])
+
+    readings: list[Reading] = []
+    for t in range(1, width):
         flipped, start = answer_in.clone(), answer_in[:, : t + 1].clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
         start[:, t] = START
-        changed += _readings("flip", t, tokens(flipped), flipped)
         ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
-        changed.append(Reading(t, "mean_ablation", ablated[:, t], None))
-        changed.append(Reading(t, "start", tokens(start)[:, t], None))
-    for given in random_prefixes(answer_in, draws, seed):
-        changed += _readings("random", 1, tokens(given), given)
-    return tokens(answer_in), changed
-
-
-def mean_embedding(model: Hooked, prompt: Tensor, width: int) -> Tensor:
-    """The mean (m, C) of the embeddings of 0 and 1 at each position of the answer."""
-    both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
-    _, cache = model.run_with_cache((prompt[:1].expand(2, -1), both), ["dec.embed"])
-    return cache["dec.embed"].mean(dim=0)
-
-
-def random_prefixes(answer_in: Tensor, draws: int, seed: int) -> Iterator[Tensor]:
-    """Decoder inputs (N, m), as many as ``draws``: <start>, then random bits."""
+        readings += read(t, flipped, "flip", "far")
+        readings += [Reading(t, "mean_ablation", ablated[:, t], None), Reading(t, "start", tokens(start)[:, t], None)]
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(draws):
-        bits = torch.randint(ZERO, ONE + 1, (len(answer_in), answer_in.shape[1] - 1), generator=generator)
-        yield torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1)
-
-
-def _readings(intervention: str, first: int, tokens: Array, given: Tensor) -> Iterator[Reading]:
-    """A reading for each position from the first one on. After an inverted token, later positions read ``far``."""
-    bits = (given[:, 1:] - ZERO).cpu().numpy()
-    for t in range(first, given.shape[1]):
-        kind = "far" if intervention == "flip" and t > first else intervention
-        yield Reading(t, kind, tokens[:, t], bits[:, :t])
+        bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
+        readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
+    return tokens(answer_in), readings
 
 
 def distance(sample: Sample, prefix: Array) -> np.ndarray:
@@ -161,29 +139,34 @@ def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
     round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix.
     """
     t = prefix.shape[1]
-    values = sample.values
-    bit = values["answer"][:, t]
-    off = distance(sample, prefix)
+    answer, off = sample.values["answer"], distance(sample, prefix)
     tie = np.abs(off) == 0.5
-    expected = {"prompt_only": bit}
+    expected = {"prompt_only": answer[:, t], "remainder": np.where(tie, -1, answer[:, t] ^ (np.abs(off) > 0.5))}
     if sample.adds:
-        x, y = values["a_bit"][:, t - 1], values["b_bit"][:, t - 1]
-        expected["local_carry"] = values["xor"][:, t] ^ (x + y + 1 - prefix[:, t - 1] >= 2)
-    expected["remainder"] = np.where(tie, -1, bit ^ (np.abs(off) > 0.5))
-    if sample.adds:
-        carry = values["carry"][:, t] + off
-        column = values["a_bit"][:, t] + values["b_bit"][:, t]
-        most = 1 if t == values["answer"].shape[1] - 1 else 3
-        total = np.clip(np.round(column + carry), 0, most).astype(np.int64)
-        expected["graded_carry"] = np.where(tie, -1, values["xor"][:, t] ^ (carry > 0.5))
+        a, b, xor, carry = (sample.values[name] for name in ("a_bit", "b_bit", "xor", "carry"))
+        number = carry[:, t] + off
+        total = np.round(a[:, t] + b[:, t] + number).clip(0, 1 if t == answer.shape[1] - 1 else 3).astype(np.int64)
+        expected["local_carry"] = xor[:, t] ^ (a[:, t - 1] + b[:, t - 1] + 1 - prefix[:, t - 1] >= 2)
+        expected["graded_carry"] = np.where(tie, -1, xor[:, t] ^ (number > 0.5))
         expected["local_remainder"] = np.where(tie, -1, total % 2)
     return expected
 
 
+def no_ties(expected: Mapping[str, Array]) -> Array:
+    """Where (N,) every hypothesis expects a bit."""
+    found: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
+    return found
+
+
+def agreement(bits: Array, expected: Array) -> np.ndarray:
+    """1 where bits (N,) are the expected ones, 0 where they are not, 1/2 where a hypothesis ties (-1)."""
+    return np.where(expected < 0, 0.5, bits == expected)
+
+
 def strata(sample: Sample, t: int) -> dict[str, Array]:
     """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
-    everything = np.ones(len(sample), dtype=bool)
-    if not sample.adds:
-        return {"all": everything}
-    propagate = sample.values["xor"][:, t - 1] == 1
-    return {"all": everything, "propagate": propagate, "settled": ~propagate}
+    masks = {"all": np.ones(len(sample), dtype=bool)}
+    if sample.adds:
+        propagate = sample.values["xor"][:, t - 1] == 1
+        masks |= {"propagate": propagate, "settled": ~propagate}
+    return masks

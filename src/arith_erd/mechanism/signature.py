@@ -1,10 +1,8 @@
 """A network's signature: how each answer bit responds to wrong prefixes and to steering.
 
-    flip_propagate, flip_settled    share of answers that change with r_(t-1), by stratum (`prefixes`)
-    prompt_only, local_carry, remainder
-                                    after random prefixes, agreement with what each hypothesis expects
-    carry, value, value_of_remainder
-                                    how well bit t follows steering (`directions`), at its best site
+    flip_propagate, flip_settled            share of answers that change with r_(t-1), by stratum (`prefixes`)
+    prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
+    carry, value, value_of_remainder        how well bit t follows steering (`directions`), at its best site
 
 Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
 inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
@@ -15,8 +13,9 @@ Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 
 also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -25,16 +24,17 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add
-from .directions import BeyondRange, Score, draw_shifts, shifted_bits, steer, steer_beyond
-from .prefixes import Sample, hypotheses, read_prefixes, strata
+from .card import EFFECT, Row
+from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer, steer_beyond
+from .prefixes import Sample, agreement, hypotheses, no_ties, read_prefixes, strata
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
-STEERING = {"carry": "carry", "value": "value", "value_of_remainder": "remainder"}  # component -> test
 COMPONENTS = (*PREFIXES, *STEERING)
 POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
-    **{f"remainder_over_{name}": ("remainder", name) for name in ("local_carry", "prompt_only")},
+    "remainder_over_local_carry": ("remainder", "local_carry"),
+    "remainder_over_prompt_only": ("remainder", "prompt_only"),
     "local_remainder_over_remainder": ("local_remainder", "remainder"),
     "graded_carry_over_local_carry": ("graded_carry", "local_carry"),
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
@@ -42,36 +42,41 @@ RIVALS = {
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
 BESIDE = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
-EFFECT = 0.5
-"""Smallest informedness of a step, and smallest share of patched answers that change, that count as an effect."""
+IDEAL = {
+    "erd": ("prompt_only", 0.0, 0.0, "value"),
+    "lookahead_carry": ("prompt_only", 0.0, 1.0, ""),
+    "prefix_carry": ("local_carry", 1.0, 1.0, ""),
+    "remainder": ("remainder", np.nan, 0.0, "remainder"),
+    **{name: (name, np.nan, 1.0, "") for name in POST_HOC},
+}
+"""For each algorithm: its hypothesis about prefixes; the share of answers that change with r_(t-1) where a carry
+propagates, NaN for a tie; how well they follow an inverted carry; which sum it stores, if any (`shifted_bits`)."""
 Signature = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The signature of a network, with the measurements behind it.
+    """The signature of a network; ``accuracy`` is the share of examples right in all bits.
 
-    ``accuracy`` is the share of examples right in all bits; ``best``, for each component of steering and each bit, the
-    chosen site; ``scores`` those of all sites; ``beyond``, bits that follow an inverted carry, at the site chosen for
-    it.
+    ``steering`` are the scores at all sites, then bits that follow an inverted carry, steered beyond its range.
     """
 
     accuracy: float
     components: Signature
-    best: dict[str, list[str]] = field(default_factory=dict)
-    scores: list[Score] = field(default_factory=list)
-    beyond: list[BeyondRange] = field(default_factory=list)
+    steering: list[Row] = field(default_factory=list)
 
-    def follows(self, component: str, t: int) -> bool:
-        return bool(self.components[component][t] >= EFFECT)  # False for NaN
+    def rows(self) -> Iterator[Row]:
+        yield Row("accuracy", value=self.accuracy)
+        for component, of_bits in self.components.items():
+            for t in np.flatnonzero(np.isfinite(of_bits)):
+                yield Row("signature", component, position=str(t), value=float(of_bits[t]))
 
     def sentences(self) -> list[str]:
-        if not self.beyond:
+        beyond = {row.position: row.value for row in self.steering if row[:2] == ("beyond_range", "carry")}
+        if not beyond:
             return []
-        low, high = (f"{end(one.carry for one in self.beyond):.0%}" for end in (min, max))
-        bits = ", ".join(str(one.position) for one in self.beyond)
-        share = low if low == high else f"{low} to {high}"
-        return [f"setting the carry to 2 or -1 changes {share} of the answers in bits {bits}"]
+        ends = dict.fromkeys(f"{end(beyond.values()):.0%}" for end in (min, max))
+        return [f"setting the carry to 2 or -1 changes {' to '.join(ends)} of the answers in bits {', '.join(beyond)}"]
 
 
 def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0) -> Measured:
@@ -82,51 +87,47 @@ def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0)
     task = model.task
     sample = Sample.some(CausalModel(task), pairs, np.random.default_rng(seed))
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE)}
-    components |= _prefix_components(model, sample, seed)
+    for (name, t), shares in _after_prefixes(model, sample, seed).items():
+        if name in components and len(together := np.concatenate(shares)):
+            components[name][t] = together.mean()
     accuracy = model.accuracy(sample.examples)
     if not isinstance(task, Add):
         return Measured(accuracy, components)
-    scores, best = list(steer(model, steered, steered, seed)), {}
-    for name, test in STEERING.items():
-        of_bits = [_best(scores, test, t) if _measurable(name, t, task.width) else None for t in range(task.width)]
-        components[name] = np.array([np.nan if score is None else score.halves[1] for score in of_bits])
-        best[name] = ["" if score is None else score.site for score in of_bits]
-    found = Measured(accuracy, components, best, scores)
-    at = {t: site for t, site in enumerate(best["carry"]) if found.follows("carry", t) and site.startswith("dec.")}
-    return replace(found, beyond=list(steer_beyond(model, at, steered, steered, seed)))
+    scores, at = list(steer(model, steered, steered, seed)), dict[int, str]()
+    for component in STEERING:
+        for t in told_apart(component, task.width):
+            of_bit = [(row, halves) for row, halves in scores if (row.component, row.position) == (component, str(t))]
+            # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
+            best, (_, score) = max(of_bit, key=lambda one: one[1][0])
+            components[component][t] = score
+            if component == "carry" and score >= EFFECT and best.site.startswith("dec."):
+                at[t] = best.site
+    beyond = steer_beyond(model, at, steered, steered, seed)
+    return Measured(accuracy, components, [*(row for row, _ in scores), *beyond])
 
 
-def _measurable(component: str, t: int, width: int) -> bool:
-    return (2 if component == "carry" else 0) <= t < width - 2
+def told_apart(component: str, width: int) -> range:
+    """The bits in which a component of steering is distinguishable from others."""
+    return range(2 if component == "carry" else 0, width - 2)
 
 
-def _best(scores: Sequence[Score], test: str, t: int) -> Score | None:
-    """The best site on one half of the examples; the other half scores it, so selection does not inflate the score."""
-    of_bit = [score for score in scores if (score.test, score.position) == (test, t)]
-    return max(of_bit, key=lambda score: score.halves[0], default=None)
-
-
-def _prefix_components(model: Hooked, sample: Sample, seed: int) -> Signature:
+def _after_prefixes(model: Hooked, sample: Sample, seed: int) -> dict[tuple[str, int], list[Array]]:
+    """Component and bit -> for each reading, whether answers change or agree."""
     clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
-    found: dict[tuple[str, int], list[Array]] = {}
+    found: dict[tuple[str, int], list[Array]] = defaultdict(list)
     for reading in readings:
         t = reading.position
         changed = reading.tokens != clean[:, t]
-        if reading.intervention in BESIDE:
-            found.setdefault((reading.intervention, t), []).append(changed)
+        found[reading.intervention, t].append(changed)
         if reading.intervention == "flip":
             for stratum, inside in strata(sample, t).items():
-                found.setdefault((f"flip_{stratum}", t), []).append(changed[inside])
+                found[f"flip_{stratum}", t].append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
-            bits, of_prefix = reading.tokens - ZERO, hypotheses(sample, reading.prefix)
-            found.setdefault(("ties", t), []).append(~no_ties(of_prefix))
+            of_prefix = hypotheses(sample, reading.prefix)
+            found["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
-                found.setdefault((name, t), []).append(agreement(bits, expected)[counted])
-    components: Signature = {}
-    for (name, t), shares in found.items():
-        if name in (*COMPONENTS, *BESIDE) and len(together := np.concatenate(shares)):
-            components.setdefault(name, np.full(sample.task.width, np.nan))[t] = together.mean()
-    return components
+                found[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
+    return found
 
 
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
@@ -134,83 +135,49 @@ def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Ar
 
     Ties, where a hypothesis expects -1, count in `OF_ALL` only; for `RIVALS` only differences count.
     """
-    everywhere, clear = np.ones(len(expected["prompt_only"]), dtype=bool), no_ties(expected)
+    clear = no_ties(expected)
     for name, bits in expected.items():
         yield name, bits, clear
-        yield f"{name}_of_all", bits, everywhere
+        yield f"{name}_of_all", bits, np.ones_like(clear)
     for name, (first, second) in RIVALS.items():
         if {first, second} <= expected.keys():  # a multiplication has no carry
             yield name, expected[first], clear & (expected[first] != expected[second])
 
 
-def no_ties(expected: Mapping[str, Array]) -> Array:
-    """Where (N,) every hypothesis expects a bit."""
-    found: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
-    return found
-
-
-def agreement(bits: Array, expected: Array) -> np.ndarray:
-    """1 where bits (N,) are the expected ones, 0 where they are not, 1/2 where a hypothesis ties (-1)."""
-    return np.where(expected < 0, 0.5, bits == expected)
-
-
 def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The ideal signature of each algorithm for addition; ``remainder`` ties after a flip, so that is NaN."""
-    rng = np.random.default_rng(seed)
-    agreed = _agreement(Sample.some(CausalModel(task), count, rng), HYPOTHESES, HYPOTHESES, rng)
-    nothing, everything = np.zeros(task.width), np.ones(task.width)
-    no_carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 0.0, np.nan)
-    flips = {"flip_propagate": nothing, "flip_settled": nothing}
-    prompt = agreed["prompt_only"] | flips
-    followed = _followed(task, count, rng)
-    carries = {"carry": no_carry + 1, "value": nothing, "value_of_remainder": nothing}
-    unknown = np.full(task.width, np.nan)
-    return {
-        "erd": prompt | {"carry": no_carry} | followed["value"],
-        "lookahead_carry": prompt | carries,
-        "prefix_carry": agreed["local_carry"] | {"flip_propagate": everything, "flip_settled": nothing} | carries,
-        "remainder": agreed["remainder"]
-        | {"flip_propagate": unknown, "flip_settled": unknown, "carry": no_carry}
-        | followed["remainder"],
-    }
+    """The ideal signature of each algorithm for addition, `POST_HOC` ones included.
 
-
-def post_hoc_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
-    """The ideal signature of each algorithm in `POST_HOC`: steered like carry machines, with ties at ``flip``."""
-    rng = np.random.default_rng(seed)
-    agreed = _agreement(Sample.some(CausalModel(task), count, rng), POST_HOC, (*HYPOTHESES, *POST_HOC_PREFIXES), rng)
-    nothing, unknown = np.zeros(task.width), np.full(task.width, np.nan)
-    flips = {"flip_propagate": unknown, "flip_settled": unknown}
-    carry = np.where([_measurable("carry", t, task.width) for t in range(task.width)], 1.0, np.nan)
-    steered = {"carry": carry, "value": nothing, "value_of_remainder": nothing}
-    return {name: agreed[name] | flips | steered for name in POST_HOC}
-
-
-def _agreement(
-    sample: Sample, machines: Sequence[str], names: Sequence[str], rng: np.random.Generator
-) -> dict[str, Signature]:
-    """After random prefixes, how often a machine's answer is what each hypothesis expects: machine -> components."""
-    width = sample.task.width
-    found = {machine: {name: np.full(width, np.nan) for name in names} for machine in machines}
+    A remainder ties after a flip, so that is NaN. Only those of `POST_HOC` have the components `POST_HOC_PREFIXES`.
+    """
+    rng, width = np.random.default_rng(seed), task.width
+    sample = Sample.some(CausalModel(task), count, rng)
+    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
     for t in range(1, width):
         of_prefix = hypotheses(sample, rng.integers(0, 2, (len(sample), t)))
-        for machine, (name, expected, counted) in product(machines, list(expectations(of_prefix))):
-            if name in names and counted.any():
-                found[machine][name][t] = (of_prefix[machine] == expected)[counted].mean()
-    return found
+        for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
+            compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
+            if component in compared and counted.any():
+                signatures[name][component][t] = (of_prefix[IDEAL[name][0]] == bits)[counted].mean()
+    followed = _followed(task, count, rng)
+    for name, (_, propagate, carry, stored) in IDEAL.items():
+        flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
+        carries = np.where(np.isin(np.arange(width), told_apart("carry", width)), carry, np.nan)
+        signatures[name] = {**signatures[name], **flips, "carry": carries}
+        signatures[name] |= {sum_: followed[stored, sum_] if stored else np.zeros(width) for sum_ in SUMS}
+    return signatures
 
 
-def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[str, Signature]:
-    """How well machines that store a sum follow its steps, by either prediction: machine -> components."""
+def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
+    """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
     sample = Sample.draw(CausalModel(task), count, rng)
-    delta = draw_shifts(sample, rng)
-    bits = {test: shifted_bits(sample, delta, test) for test in ("value", "remainder")}
-
-    def share(machine: str, test: str, t: int) -> float:
-        clear = (bits[machine][:, t] >= 0) & (bits[test][:, t] >= 0)
-        old = sample.values["answer"][clear, t]
-        changed, wanted = bits[machine][clear, t] != old, bits[test][clear, t] != old
-        return changed[wanted].mean() - changed[~wanted].mean() if wanted.any() and not wanted.all() else np.nan
-
-    shares = {(m, test): np.array([share(m, test, t) for t in range(task.width)]) for m in bits for test in bits}
-    return {m: {"value": shares[m, "value"], "value_of_remainder": shares[m, "remainder"]} for m in bits}
+    delta, answer = draw_shifts(sample, rng), sample.values["answer"]
+    bits = {stored: shifted_bits(sample, delta, stored) for stored in SUMS.values()}
+    found = {}
+    for stored, (component, predicted) in product(bits, SUMS.items()):
+        shares = found[stored, component] = np.full(task.width, np.nan)
+        for t in range(task.width):
+            clear = (bits[stored][:, t] >= 0) & (bits[predicted][:, t] >= 0)
+            changed, wanted = ((bits[x][:, t] != answer[:, t])[clear] for x in (stored, predicted))
+            if wanted.any() and not wanted.all():
+                shares[t] = changed[wanted].mean() - changed[~wanted].mean()
+    return found

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from .course import Course
-from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, heat_map, tidy
 
 QUESTIONS = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
@@ -19,16 +20,15 @@ QUESTIONS = {
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
 }
 FLIPS = {"a carry\nof two states": 1, "a total\nas a number": 3}
-Line = tuple[str, str, str, str]
 Of = tuple[str, str]  # test and component
-STEERED: dict[Of, Line] = {
-    ("steering", "carry"): (ORANGE, "s", "--", "carry inverted"),
-    ("steering", "value"): (BLUE, "o", "-", "sum shifted"),
+STEERED: dict[Of, tuple[str, str, str]] = {
+    ("steering", "carry"): ("carry inverted", "s--", ORANGE),
+    ("steering", "value"): ("sum shifted", "o-", BLUE),
 }
-PATCHED: dict[Of, Line] = {
-    ("position_wise_resampling", ""): (INK, "D", ":", "prompt: other tokens"),
-    ("interchange", "carry"): (ORANGE, "s", "--", "answer: carry"),
-    ("interchange", "xor"): (GREEN, "^", "-", "answer: a_t xor b_t"),
+PATCHED: dict[Of, tuple[str, str, str]] = {
+    ("position_wise_resampling", ""): ("prompt: other tokens", "D:", INK),
+    ("interchange", "carry"): ("answer: carry", "s--", ORANGE),
+    ("interchange", "xor"): ("answer: a_t xor b_t", "^-", GREEN),
 }
 OVER_TRAINING: dict[Of, str] = {
     ("accuracy", ""): "right",
@@ -48,7 +48,7 @@ SUBSPACES = {
 }
 CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
     "": ("subspace of rank 1 or 2", {"color": BLUE, "marker": "o", "markersize": 7}),
-    "full_patch": ("full patch", {"color": INK, "marker": "D", "markersize": 6, "markerfacecolor": "none"}),
+    "full_patch": ("full patch", {"color": INK, "marker": "D", "markerfacecolor": "none"}),
     "random_max": ("best random one", {"color": GREY, "marker": "v"}),
     "flipped_max": ("best with other signs", {"color": ORANGE, "marker": "<"}),
     "untrained": ("untrained network", {"color": INK, "marker": "x"}),
@@ -62,35 +62,34 @@ def draw_mechanism(rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.Da
     ``expected`` has ``algorithm, component, position, value``, and may be empty; ``verdicts`` are by seed.
     """
     rows = rows.assign(bit=pd.to_numeric(rows["position"], errors="coerce"))
-    signature = rows[rows["test"] == "signature"]
-    steered = _of(rows, STEERED)
-    searched = rows[rows["test"] == "subspace"]
-    algorithms = list(expected["algorithm"].unique()) if len(expected) else []
+    signature, searched = rows[rows["test"] == "signature"], rows[rows["test"] == "subspace"]
     flips = rows[(rows["test"] == "flips") & (rows["control"] == "")]
-    heights = [0.32 * (len(verdicts) + len(algorithms)) + 1.3, 2.6, 3.3]
+    names = {seed: f"seed {seed}: {name}" for seed, name in verdicts.items()}
+    ideal = expected.assign(line=expected["algorithm"] + " would", bit=expected["position"])
+    measured = signature.assign(line=signature["seed"].map(names))
+    shares = pd.concat([part for part in (measured, ideal) if len(part)])
+    lines, bits = [*names.values(), *ideal["line"].unique()], range(1, int(max(1, signature["bit"].max())) + 1)
+    heights = [0.32 * len(lines) + 1.3, 2.6, 3.3]
     figure = canvas(13, 0.4 + sum(heights))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     above, middle, below = figure.subfigures(3, 1, squeeze=False, height_ratios=heights)[:, 0]
-    last = signature["bit"].max()
-    bits = range(1, int(last) + 1) if last >= 1 else range(1, 2)
-    for ax, (component, question) in zip(above.subplots(1, len(QUESTIONS)), QUESTIONS.items(), strict=True):
-        lines = {f"seed {seed}: {name}": _values(signature, component, bits, seed=seed) for seed, name in
-                 verdicts.items()}  # fmt: skip
-        lines |= {f"{name} would": _values(expected, component, bits, algorithm=name) for name in algorithms}
-        _table(ax, lines, list(bits), len(verdicts), names=component == "flip_propagate")
-        headline(ax, question)
+    for i, (ax, component) in enumerate(zip(above.subplots(1, len(QUESTIONS)), QUESTIONS, strict=True)):
+        of_component = shares[shares["component"] == component].groupby(["line", "bit"])["value"].mean()
+        table = of_component.unstack("bit").reindex(index=lines, columns=bits).to_numpy(dtype=float)
+        heat_map(ax, table, [] if i else lines, list(map(str, bits)), Normalize(0, 1.3), numbers="z.1f")
+        ax.axhline(len(names) - 0.5, color=INK, linewidth=1.2)
+        ax.set_xlabel("bit of the answer", fontsize=9)
+        headline(ax, QUESTIONS[component])
     # A carry is told from other variables in bits 2 to m - 3, a sum in bits 0 to m - 3.
-    steered = steered[(steered["bit"] < bits[-1] - 1) & (steered["bit"] >= 2 * (steered["component"] == "carry"))]
-    ax, count = middle.subplots(1, 2, width_ratios=[1.9, 1]) if len(flips) else (middle.subplots(), None)
-    _by_site(ax, steered, STEERED)
-    headline(ax, "Steering", "1: every answer follows, 0: none does, or at random")
-    if count is not None:
-        _flips(count, flips)
-    held, of_subspaces = below.subplots(1, 2, width_ratios=[1.7, 1]) if len(searched) else (below.subplots(), None)
-    _by_site(held, _patched(rows), PATCHED)
-    headline(held, "Patching", "one position from another run: answers that change")
-    if of_subspaces is not None:
-        _subspaces(of_subspaces, searched)
+    told = (rows["bit"] < bits[-1] - 1) & (rows["bit"] >= 2 * (rows["component"] == "carry"))
+    first, *more = _panels(middle, 1.9, beside=len(flips) > 0)
+    _by_site(first, rows[told], STEERED, "Steering", "1: every answer follows, 0: none does, or at random")
+    for ax in more:
+        _flips(ax, flips)
+    first, *more = _panels(below, 1.7, beside=len(searched) > 0)
+    _by_site(first, _patched(rows), PATCHED, "Patching", "one position from another run: answers that change")
+    for ax in more:
+        _subspaces(ax, searched)
     return figure
 
 
@@ -102,15 +101,16 @@ def course_of(rows: pd.DataFrame) -> Course:
     keys = ["seed", "test", "component"]
     of_network = rows[rows["site"] == ""].groupby(keys)["value"].mean()
     patched = _patched(rows).groupby([*keys, "site"])["value"].mean().groupby(level=keys).max()
-    found = pd.concat([of_network, patched])
-    lines = [
-        (seed, "", line, found[seed, *of])
-        for seed in rows["seed"].unique()
-        for of, line in OVER_TRAINING.items()
-        if (seed, *of) in found.index
-    ]
-    table = pd.DataFrame(lines, columns=["seed", "panel", "line", "value"])
-    return Course(table, "share of the answers, mean over bits", by_seed=True)
+    found = pd.concat([of_network, patched]).reset_index()
+    found["line"] = [OVER_TRAINING.get(of) for of in zip(found["test"], found["component"], strict=True)]
+    found["at"] = found["line"].map([*OVER_TRAINING.values()].index, na_action="ignore")
+    table = found.dropna(subset="line").sort_values(["seed", "at"]).assign(panel="")
+    return Course(table[["seed", "panel", "line", "value"]], "share of the answers, mean over bits", by_seed=True)
+
+
+def _panels(figure: Any, width: float, beside: bool) -> list[Axes]:
+    """A wide panel, and perhaps another beside it."""
+    return list(figure.subplots(1, 1 + beside, squeeze=False, width_ratios=[width, 1][: 1 + beside])[0])
 
 
 def _of(rows: pd.DataFrame, wanted: Iterable[Of]) -> pd.DataFrame:
@@ -126,35 +126,16 @@ def _patched(rows: pd.DataFrame) -> pd.DataFrame:
     return patched.assign(value=patched["value"] - np.where(patched["test"] == "interchange", shared, 0))
 
 
-def _values(rows: pd.DataFrame, component: str, bits: range, **key: object) -> list[float]:
-    for column, value in key.items():
-        rows = rows[rows[column] == value]
-    found = rows[rows["component"] == component].set_index("bit" if "bit" in rows else "position")["value"]
-    return [float(found.get(t, np.nan)) for t in bits]
-
-
-def _table(ax: Axes, lines: dict[str, list[float]], bits: list[int], own: int, names: bool) -> None:
-    numbers = np.array(list(lines.values()))
-    ax.imshow(numbers, cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
-    for (y, x), value in np.ndenumerate(numbers):
-        text = "" if np.isnan(value) else f"{abs(value) if round(value, 1) == 0 else value:.1f}"
-        ax.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if value > 0.75 else INK)
-    ax.axhline(own - 0.5, color=INK, linewidth=1.2)
-    ax.set_xticks(range(len(bits)), [str(t) for t in bits])
-    ax.set_yticks(range(len(lines)), list(lines) if names else [], fontsize=8.5)
-    ax.set_xlabel("bit of the answer", fontsize=9)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-
-
-def _by_site(ax: Axes, rows: pd.DataFrame, styles: dict[Of, Line]) -> None:
+def _by_site(ax: Axes, rows: pd.DataFrame, styles: dict[Of, tuple[str, str, str]], title: str, note: str) -> None:
     tidy(ax)
+    headline(ax, title, note)
+    rows = _of(rows, styles)
     sites = list(dict.fromkeys(rows["site"]))
-    for of, (color, marker, dashes, label) in styles.items():
-        for i, (_, seed) in enumerate(_of(rows, [of]).groupby("seed")):
-            means = seed.groupby("site")["value"].mean().reindex(sites)
-            ax.plot(range(len(sites)), means, color=color, marker=marker, linestyle=dashes, markersize=4,
-                    linewidth=1.4, label=label if i == 0 else None)  # fmt: skip
+    for of, (label, style, color) in styles.items():
+        means = _of(rows, [of]).groupby(["site", "seed"])["value"].mean().unstack("seed").reindex(sites)
+        lines = ax.plot(range(len(sites)), means, style, color=color, markersize=4, linewidth=1.4)
+        for line in lines[:1]:
+            line.set_label(label)
     ax.set_xticks(range(len(sites)), sites, rotation=90, fontsize=8)
     ax.set_ylim(-0.1, 1.05)
     ax.axhline(0, color=GREY, linewidth=0.8)
@@ -164,12 +145,11 @@ def _by_site(ax: Axes, rows: pd.DataFrame, styles: dict[Of, Line]) -> None:
 
 def _flips(ax: Axes, rows: pd.DataFrame) -> None:
     tidy(ax)
-    means = rows.groupby("component")["value"].mean().sort_index()
-    ax.bar(range(len(means)), means, width=0.6, color=ORANGE)
+    means = rows.groupby("component")["value"].mean()
+    ax.bar([*means.index[:-1], f"{means.index[-1]} or more"], means, width=0.6, color=ORANGE)
     for label, flips in FLIPS.items():
         ax.annotate(label, (flips, 1.02), ha="center", fontsize=8, color=INK, annotation_clip=False)
-    last = len(means) - 1
-    ax.set(xticks=range(len(means)), xticklabels=[*map(str, range(last)), f"{last} or more"], ylim=(0, 1))
+    ax.set_ylim(0, 1)
     ax.set_xlabel("times the bit flips as 0 to 4 carries\nare added to a column with total 0", fontsize=9)
     headline(ax, "Beyond the natural range", "share of columns", pad=22)
 
@@ -186,7 +166,6 @@ def _subspaces(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_yticks(range(len(SUBSPACES)), list(SUBSPACES.values()), fontsize=8.5)
     ax.set(xlim=(0.2, 1.04), ylim=(len(SUBSPACES) - 0.5, -0.5))
     ax.set_xlabel("answers as the variable predicts\n(0.5: no intervention)", fontsize=8.5)
-    where = rows.loc[~all_positions, ["site", "position"]].drop_duplicates()
-    places = [f"{site}, t = {t}" for site, t in where.itertuples(index=False)]
-    headline(ax, "Subspaces", ", ".join(places) if len(places) <= 2 else f"at {len(places)} places")
+    where = rows.loc[~all_positions, ["site", "position"]].drop_duplicates().agg(", t = ".join, axis=1)
+    headline(ax, "Subspaces", ", ".join(where) if len(where) <= 2 else f"at {len(where)} places")
     ax.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.4, -0.3), ncols=2)

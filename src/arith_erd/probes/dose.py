@@ -32,13 +32,12 @@ TITLES = {
 class Dose(Probe):
     """Move all positions of a site along the value, and read the whole answer.
 
-    In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. The directions are fitted on runs of
-    4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same direction with a step that moves a linear
-    reading by delta, ``centroids`` the move between the mean activations of both sums, and ``das`` the part of that
-    move in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
+    In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. A network that stores one number follows
+    every delta. One that stores carries cannot follow, because a linear move triggers no carry.
 
-    A network that stores one number follows every delta. A network that stores carries cannot follow, because a linear
-    move triggers no carry.
+    The directions are fitted on runs of 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same
+    direction with a step that moves a linear reading by delta, ``centroids`` the move between the mean activations of
+    both sums, and ``das`` its part in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
 
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
@@ -48,10 +47,8 @@ class Dose(Probe):
         UserError: for a site or method that is not there, or a task without a value.
     """
 
-    columns = (
-        *("seed", "site", "method", "prefix", "delta", "n"),
-        *("answer", "tokens", "no_intervention", "no_intervention_tokens", "random"),
-    )
+    columns = ("seed", "site", "method", "prefix", "delta", "n", "answer", "tokens", "no_intervention",
+               "no_intervention_tokens", "random")  # fmt: skip
 
     def __init__(
         self,
@@ -91,18 +88,15 @@ class Dose(Probe):
         figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
         for ax, method in zip(figure.subplots(1, len(methods), squeeze=False, sharey=True)[0], methods, strict=True):
             shown = rows[rows["method"] == method]
+            means = shown.pivot_table("answer", "delta", "site")
             for stack, dashes, shades in (("enc", "--", "Blues"), ("dec", "-", "Greens")):
                 sites = [site for site in self.sites if site.startswith(stack)]
                 for i, site in enumerate(sites):
-                    mean = shown[shown["site"] == site].groupby("delta")["answer"].mean()
                     look = {"color": colormaps[shades](0.35 + 0.6 * i / len(sites)), "marker": "osv^Dx"[i % 6]}
-                    ax.plot(mean.index, mean, dashes, label=site, ms=4.5, **look)
-            for column, style, colour, label in (
-                ("no_intervention", ":", GREY, "no intervention"),
-                ("random", "-.", INK, "random moves of the same length"),
-            ):
-                mean = shown.groupby("delta")[column].mean()
-                ax.plot(mean.index, mean, style, color=colour, linewidth=1.2, label=label)
+                    ax.plot(means[site], dashes, label=site, ms=4.5, **look)
+            controls = shown.groupby("delta")[["no_intervention", "random"]].mean()
+            ax.plot(controls["no_intervention"], ":", color=GREY, linewidth=1.2, label="no intervention")
+            ax.plot(controls["random"], "-.", color=INK, linewidth=1.2, label="random moves of the same length")
             tidy(ax)
             ax.set_xscale("log", base=2)
             ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
@@ -119,7 +113,6 @@ def valued(task: Task) -> CausalModel:
     """The causal model of a task with a value to move; a `UserError` if it has none."""
     model = CausalModel(task)
     if not model.value:
-        raise UserError(
-            f"task {task.name} has no variable that is the answer as a number; expected one, as add and mul"
-        )
+        expected = "expected one, as add and mul"
+        raise UserError(f"task {task.name} has no variable that is the answer as a number; {expected}")
     return model

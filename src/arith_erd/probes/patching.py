@@ -14,7 +14,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
-from ..plots.style import GREY, canvas, heat_map, seeds_text
+from ..plots.style import GREY, canvas, heat_map, question
 from ..tasks import Examples, Task
 from .probe import Natural, Positive, Probe, sample_pairs
 
@@ -68,9 +68,8 @@ class Patching(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
-        encoder = [site for site in wide.index if site.startswith("enc.")]
-        parts = [sites for sites in (encoder, list(wide.index.drop(encoder))) if sites]
-        panels = [wide.loc[sites].dropna(axis=1, how="all") for sites in parts]
+        in_encoder = wide.index.str.startswith("enc.")
+        panels = [wide[which].dropna(axis=1, how="all") for which in (in_encoder, ~in_encoder) if which.any()]
         widths = [len(panel.columns) for panel in panels]
         figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
         norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
@@ -81,17 +80,16 @@ class Patching(Probe):
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
                 ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
             ax.set_xlabel("patched position")
-        what = f"Patching, {self.task.name}: share of the logit difference\nthat one position recovers"
-        figure.suptitle(f"{what} ({seeds_text(rows)})", fontsize=10)
+        question(figure, self.task.name, "share of the logit difference\nthat one position recovers", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Means (sites, positions) over seeds and over the answer tokens that differ; NaN where a site lacks one."""
         weighted = rows.assign(total=rows["recovered"].fillna(0) * rows["n"])
-        sums = weighted.groupby(["seed", "site", "position"], sort=False)[["total", "n"]].sum()
-        mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"], sort=False).mean()
-        wide = mean.unstack("position").loc[list(rows["site"].unique())]
-        return wide[[name for name in [*self.task.prompt_names, *self.task.answer_names] if name in wide]]
+        sums = weighted.groupby(["seed", "site", "position"])[["total", "n"]].sum()
+        mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"]).mean()
+        names = [*self.task.prompt_names, *self.task.answer_names]
+        return mean.unstack("position").reindex(index=rows["site"].unique(), columns=names).dropna(axis=1, how="all")
 
 
 @torch.no_grad()
@@ -107,15 +105,14 @@ def patched(
         by_token = [logits.gather(-1, x[..., None]).squeeze(-1) for x in tokens]
         return ((by_token[0] - by_token[1]).double() * differ).sum(0)  # (m,)
 
-    resumed = model.resume_from(site, corrupted)
+    resumed, n = model.resume_from(site, corrupted), differ.sum(0)
     whole, none = difference(logits), difference(resumed())
-    task, count = model.task, cache[site].shape[1]
-    names = task.prompt_names if site.startswith("enc.") else [*task.prompt_names, *task.answer_names][-count:]
-    for place, name in enumerate(names):
+    names = model.task.prompt_names if site.startswith("enc.") else [*model.task.prompt_names, *model.task.answer_names]
+    for place, name in enumerate(names[-cache[site].shape[1] :]):
         logits = resumed([Replace(site, name, cache[site][:, place])])
         recovered = (difference(logits) - none) / (whole - none)
-        flipped = ((logits.argmax(-1) == tokens[0]) * differ).sum(0) / differ.sum(0)
-        for t, measures in enumerate(zip(differ.sum(0), recovered, flipped, strict=True)):
+        flipped = ((logits.argmax(-1) == tokens[0]) * differ).sum(0) / n
+        for t, measures in enumerate(zip(n, recovered, flipped, strict=True)):
             yield name, t, int(measures[0]), float(measures[1]), float(measures[2])
 
 

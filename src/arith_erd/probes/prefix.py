@@ -13,15 +13,8 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..mechanism import prefixes
 from ..mechanism.prefixes import INTERVENTIONS, Reading, Sample
-from ..mechanism.signature import agreement, no_ties
 from ..plots.prefix import BINS, HYPOTHESES, draw_prefixes
 from .probe import Natural, Positive, Probe
-
-
-def bins_of(d: np.ndarray) -> Array:
-    """Distances (N,) -> indices into `BINS`; ``<1/2`` holds 1/4 <= |d| < 1/2, and so on."""
-    d = np.abs(d)
-    return np.select([d == 0, d < 0.25, d < 0.5, d == 0.5, d < 0.75], range(5), 5)
 
 
 class Prefix(Probe):
@@ -32,10 +25,9 @@ class Prefix(Probe):
 
     With d = (right prefix - given prefix) / 2^t, one inverted r_(t-1) gives \\|d\\| = 1/2, where a machine that rounds
     the remainder ties. So ``random`` has rows by bins of \\|d\\| too (column ``d``; empty: all together), and ``ties``
-    is the share of such prefixes. ``prompt_only``, ``local_carry``, ``remainder``, ``graded_carry`` and
-    ``local_remainder`` are the shares of all ``n`` answers that each hypothesis expects (`mechanism.prefixes`), where a
-    tie counts as one half. The columns ``_where_differ`` are the same shares of the ``n_differ`` answers for which the
-    hypotheses expect different bits; no tie is among them.
+    is the share of such prefixes. ``prompt_only`` and the other hypotheses (`mechanism.prefixes`) are the shares of all
+    ``n`` answers that each of them expects, where a tie counts as one half. The columns ``_where_differ`` are the same
+    shares of the ``n_differ`` answers for which the hypotheses expect different bits; no tie is among them.
 
     Raises:
         UserError: if the answer is written in plain order, or a network has no site ``dec.embed``.
@@ -45,13 +37,10 @@ class Prefix(Probe):
                *(f"{name}_where_differ" for name in HYPOTHESES))  # fmt: skip
 
     def __init__(self, subjects: Sequence[Hooked], draws: Positive = 2, seed: Natural = 0) -> None:
+        prefixes.check_subjects(subjects, "prefix")
         task = subjects[0].task
-        prefixes.require_binary(task)
-        for subject in subjects:
-            prefixes.require_embedding(subject, "prefix")
-        causal = CausalModel(task)
         self.subjects, self.draws, self.seed = subjects, draws, seed
-        self.sample = Sample.of(causal, causal.examples.operands)
+        self.sample = Sample.of(CausalModel(task), task.examples().operands)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
@@ -61,35 +50,34 @@ class Prefix(Probe):
                 grouped[reading.position, reading.intervention].append(reading)
             for t, intervention in sorted(grouped, key=lambda key: (key[0], INTERVENTIONS.index(key[1]))):
                 for values in self._rows(t, grouped[t, intervention], clean[:, t]):
-                    yield self.row(subject.seed, t, intervention, *values)
+                    row = {"seed": subject.seed, "position": t, "intervention": intervention} | values
+                    yield {name: row.get(name) for name in self.columns}
 
-    def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, t: int, readings: list[Reading], clean: Array) -> Iterator[dict[str, Any]]:
         """The columns from ``stratum`` on: all readings of one intervention together, random ones also by |d|."""
         changed = np.concatenate([reading.tokens != clean for reading in readings])
         cells = {name: np.tile(inside, len(readings)) for name, inside in prefixes.strata(self.sample, t).items()}
         if readings[0].intervention != "random":
             for name, inside in cells.items():
-                yield name, None, int(inside.sum()), _share(changed[inside]), *([None] * (2 + 2 * len(HYPOTHESES)))
+                yield {"stratum": name, "n": int(inside.sum()), "changed": _share(changed[inside])}
             return
         given = [reading.prefix for reading in readings if reading.prefix is not None]
-        d = np.concatenate([bins_of(prefixes.distance(self.sample, prefix)) for prefix in given])
+        d = np.abs(np.concatenate([prefixes.distance(self.sample, prefix) for prefix in given]))
+        at = np.select([d == 0, d < 0.25, d < 0.5, d == 0.5, d < 0.75], range(5), 5)  # index into `BINS`
         of_each = [prefixes.hypotheses(self.sample, prefix) for prefix in given]
         expected = {name: np.concatenate([one[name] for one in of_each]) for name in of_each[0]}
         answered = np.concatenate([reading.tokens for reading in readings]) - ZERO
-        right = {name: agreement(answered, bits) for name, bits in expected.items()}
-        several, clear = np.stack(list(expected.values())), no_ties(expected)  # (hypotheses, N), (N,)
+        right = {name: prefixes.agreement(answered, bits) for name, bits in expected.items()}
+        several, clear = np.stack(list(expected.values())), prefixes.no_ties(expected)  # (hypotheses, N), (N,)
         differ = (several != several[0]).any(axis=0) & clear
         for stratum, inside in cells.items():
-            for label, members in [(None, inside), *((name, inside & (d == i)) for i, name in enumerate(BINS))]:
-                if not members.any():
-                    continue
-                shares = (_share(changed[members]), _share(~clear[members]))
-                of_all, where_differ = (
-                    [_share(right[name][which]) if name in right else None for name in HYPOTHESES]
-                    for which in (members, members & differ)
-                )
-                count = int((members & differ).sum())
-                yield stratum, label, int(members.sum()), *shares, *of_all, count, *where_differ
+            for label, members in [(None, inside), *((name, inside & (at == i)) for i, name in enumerate(BINS))]:
+                if members.any():
+                    row = {"stratum": stratum, "d": label, "n": int(members.sum()), "changed": _share(changed[members])}
+                    row |= {"ties": _share(~clear[members]), "n_differ": int((members & differ).sum())}
+                    row |= {name: _share(which[members]) for name, which in right.items()}
+                    row |= {f"{name}_where_differ": _share(which[members & differ]) for name, which in right.items()}
+                    yield row
 
     def notes(self) -> list[str]:
         return [
@@ -105,7 +93,7 @@ class Prefix(Probe):
         return shown.map(lambda x: "" if x != x else f"{x:.3f}" if isinstance(x, float) else x)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        return draw_prefixes(rows, self.sample.task.name)
+        return draw_prefixes(rows, self.sample.model.task.name)
 
 
 def _share(what: Array) -> float | None:

@@ -59,8 +59,7 @@ class Transfer(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         cells = list(_between_runs(rows).groupby(level=["site", "method"], sort=False))
-        across = min(len(cells), 3)
-        names = self.subjects[0].task.answer_names
+        across, names = min(len(cells), 3), self.subjects[0].task.answer_names
         height = (1.2 + 0.32 * len(names)) * -(-len(cells) // across)
         figure = canvas(1 + (1.2 + 0.36 * len(names)) * max(across, 2), 1.2 + height)
         for ax, ((site, method), table) in zip(grid(figure, len(cells), across), cells, strict=True):

@@ -18,7 +18,9 @@ from arith_erd.tasks import Add, Mul, RandomOutput, Task
 
 
 def measured(probe: Mechanism) -> pd.DataFrame:
-    return pd.DataFrame(probe.rows(), columns=list(probe.columns))
+    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
+    assert probe.figure(rows).axes
+    return rows
 
 
 def untrained(task: Task, num_layers: int = 1) -> Hooked:
@@ -28,16 +30,15 @@ def untrained(task: Task, num_layers: int = 1) -> Hooked:
 
 
 def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
-    def only_patches(model, *options):
-        return Evidence(list(patch(model, count=28)), pd.DataFrame(), [])
+    def only_patches(model: Hooked, *options: object) -> Evidence:
+        return Evidence(list(patch(model, count=28)))
 
     monkeypatch.setattr("arith_erd.probes.mechanism.gather", only_patches)
     probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, steps=0)
     rows = measured(probe)
-    whole = Card.from_json(probe.files()["card.json"])
-    assert whole == probe.card
-    assert (whole.verdict, whole.calibrated) == ("prefix_carry", True)
-    (card,) = whole.seeds
+    assert Card.from_json(probe.files()["card.json"]) == probe.card
+    assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
+    (card,) = probe.card.seeds
     assert card.accuracy == 1
     assert {name for bit in card.bits for name in bit.follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
@@ -46,7 +47,6 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
     assert any("prompt positions hold no information about each other" in note for note in probe.notes())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
-    assert probe.figure(rows).axes
     page = tabulate(rows, probe.sheet("mechanism", rows))
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
 
@@ -58,22 +58,17 @@ def test_card_shows_subspaces_beside_their_controls() -> None:
     followed = set(OVER_TRAINING.values()) - {"follow an inverted carry"}  # not measurable with three bits
     assert set(probe.course(rows).table["line"]) == followed
     searched = rows[rows["test"] == "subspace"]
-    found = searched[searched["control"] == ""]
-    assert found[["component", "position"]].to_records(index=False).tolist() == [
-        *((name, "2") for name in VARIABLES),
-        ("sum", "all"),
-    ]
+    found = searched.loc[searched["control"] == "", ["component", "position"]]
+    assert list(found.itertuples(index=False, name=None)) == [*((name, "2") for name in VARIABLES), ("sum", "all")]
     assert {"random_max", "untrained", "full_patch", "arbitrary_labels"} <= set(searched["control"])
-    assert probe.figure(rows).axes
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     probe = Mechanism([untrained(Mul(3), num_layers=2)], pairs=64, moved=64)
-    rows = measured(probe)
+    measured(probe)
     assert (probe.card.verdict, probe.card.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.notes()[0]
     assert UNCALIBRATED in probe.notes()
-    assert probe.figure(rows).axes
 
 
 def test_another_task_and_too_few_pairs_are_refused() -> None:

@@ -1,37 +1,38 @@
 """Networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
 
 ``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
-that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of
-them answer all 16,384 sums right.
+that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
+all 16,384 sums right.
 
-Algorithms are in `by_bits` and `by_numbers`. They use `circuits` (functions of attention heads and hidden units),
-`blocks` (their weights), `reading` (embeddings), `stream` (the layout of features) and `assembly` (the final weights).
+`algorithms` use `circuits` (heads and hidden units that compute), `blocks` (their weights), `reading` (embeddings),
+`stream` (the layout of features) and `assembly` (the final weights).
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
 from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, Stream, derive
 from ...tasks import Add, Task
-from .by_bits import erd, erd_decoy, lookahead_carry, lookahead_carry_decoy, mixed, prefix_carry, prefix_carry_decoy
-from .by_numbers import graded_carry, local_remainder, remainder
+from . import algorithms as made
 from .program import Program, Reference, compile_program
 
-Algorithm = Callable[[np.random.Generator], Program]
-REFERENCES: dict[str, Algorithm] = {a.__name__: a for a in (erd, prefix_carry, lookahead_carry, remainder, mixed)}
-OTHERS: dict[str, Algorithm] = {a.__name__: a for a in (graded_carry, local_remainder)}
-DECOYS: dict[str, Algorithm] = {a.__name__: a for a in (erd_decoy, prefix_carry_decoy, lookahead_carry_decoy)}
+REFERENCES, OTHERS, DECOYS = (
+    {algorithm.__name__: algorithm for algorithm in several}
+    for several in (
+        (made.erd, made.prefix_carry, made.lookahead_carry, made.remainder, made.mixed),
+        (made.graded_carry, made.local_remainder),
+        (made.erd_decoy, made.prefix_carry_decoy, made.lookahead_carry_decoy),
+    )
+)
 
 
 def reference(name: str, seed: int = 0) -> Reference:
     """A network that runs a known algorithm, and the directions of its features.
 
     Args:
-        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`, since
-            they were written after trained networks had been looked at. A decoy runs the algorithm in its name, and
-            stores a variable of another algorithm that no weight reads.
+        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`: they were
+            written after trained networks had been seen. A decoy runs the algorithm in its name, and stores a variable
+            of another one that no weight reads.
         seed: draws the variant.
 
     Raises:

@@ -8,27 +8,31 @@ the work; gain and shift of every LayerNorm; the order and scale of hidden units
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..attention import MultiHeadAttention
-from ..transformer import DecoderLayer, FeedForward, Residual
+from ..transformer import DecoderLayer
 from .blocks import HEAD_SIZE, Head, Units
 from .stream import CHANNELS, Stream
 
-Kind = Literal["self_attention", "cross_attention", "feed_forward"]
+Circuit = Callable[..., Sequence[Head | Units]]
 
 
-@dataclass(frozen=True)
 class Step:
-    """One sublayer: its kind, and a function of the stream and the attended stream that gives its heads or units."""
+    """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
 
-    kind: Kind
-    parts: Callable[[Stream, Stream], Sequence[Head | Units]]
+    def __init__(self, kind: str, *circuits: Circuit) -> None:
+        self.kind, self.circuits = kind, circuits
+
+
+self_attention, cross_attention, feed_forward = (
+    partial(Step, kind) for kind in ("self_attention", "cross_attention", "feed_forward")
+)
 
 
 @dataclass(frozen=True)
@@ -53,27 +57,25 @@ def assign(
     ``memory`` is the encoder's output, for `cross_attention`. Returns the form of the stack's output.
     """
     causal = isinstance(layers[0], DecoderLayer)
-    slots = [(name, part) for layer in layers for name, part in layer.named_children()]
-    places = iter(_places([name for name, _ in slots], [step.kind for step in steps], rng))
-    program = iter(steps)
-    at = next(places, None)
+    slots = [slot for layer in layers for slot in layer.named_children()]
+    places = _places([name for name, _ in slots], [step.kind for step in steps], rng)
+    at = dict(zip(places, steps, strict=True))
     form = Form(stream, 1.0, torch.zeros(CHANNELS, dtype=torch.float64))
     for index, (kind, residual) in enumerate(slots):
-        assert isinstance(residual, Residual)
-        assert residual.sublayer is not None
-        if index == at:
-            source = memory if kind == "cross_attention" else form
-            parts = next(program).parts(stream, source.stream)
-            at = next(places, None)
-            change = _run(parts, stream, source.stream, causal and kind == "self_attention")
-            filler = stream.write("filler")[:, 0] * stream.update(change)
+        sublayer: Any = residual.sublayer
+        source = memory if kind == "cross_attention" else form
+        if step := at.get(index):
+            read = (stream,) if kind == "feed_forward" else (stream, source.stream)
+            parts = [part for circuit in step.circuits for part in circuit(*read)]
+            z, attended = stream.state, (source.stream.state, causal and kind == "self_attention")
+            changes = [part(z) if isinstance(part, Units) else part(z, *attended) for part in parts]
+            filler = stream.write("filler")[:, 0] * stream.update(torch.stack(changes).sum(0))
             if kind == "feed_forward":
-                _write_units(residual.sublayer, form, parts, filler, rng)
+                _write_units(sublayer, form, [part for part in parts if isinstance(part, Units)], filler, rng)
             else:
-                _write_heads(residual.sublayer, form, source, parts, filler, rng)
+                _write_heads(sublayer, form, source, [part for part in parts if isinstance(part, Head)], filler, rng)
         else:
-            last = residual.sublayer.get_submodule("contract" if kind == "feed_forward" else "out")
-            assert isinstance(last, nn.Linear)
+            last = sublayer.contract if kind == "feed_forward" else sublayer.out
             _set(last, torch.zeros(last.weight.shape), -form.shift)
         gain = float(np.exp(rng.uniform(-0.4, 0.4)))
         form = Form(stream, gain, torch.from_numpy(0.3 * rng.standard_normal(CHANNELS)))
@@ -90,55 +92,45 @@ def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator
     return choices[rng.integers(len(choices))]
 
 
-def _run(parts: Sequence[Head | Units], stream: Stream, memory: Stream, causal: bool) -> Tensor:
-    """A sublayer's update of the stream (N, T, C - 1)."""
-    z = stream.state
-    sums = [part(z) if isinstance(part, Units) else part(z, memory.state, causal) for part in parts]
-    return torch.stack(sums).sum(0)
-
-
 @torch.no_grad()
-def _set(module: nn.Module, weight: Tensor, bias: Tensor) -> None:
-    assert isinstance(module.weight, Tensor)
-    assert isinstance(module.bias, Tensor)
+def _set(module: Any, weight: Tensor, bias: Tensor) -> None:
     module.weight.copy_(weight)
     module.bias.copy_(bias)
 
 
-def _write_units(module: nn.Module, form: Form, parts: Sequence[Head | Units], filler: Tensor,
-                 rng: np.random.Generator) -> None:  # fmt: skip
+def _write_units(module: Any, form: Form, parts: list[Units], filler: Tensor, rng: np.random.Generator) -> None:
     """Write hidden units in random order, each with a norm balanced between its two matrices."""
-    assert isinstance(module, FeedForward)
-    units = Units.join([part for part in parts if isinstance(part, Units)])
-    hidden = module.expand.out_features
-    count = len(units.threshold)
+    units, threshold = torch.cat([part.expand for part in parts]), torch.cat([part.threshold for part in parts])
+    written = torch.cat([part.contract for part in parts], dim=1)
+    constant = torch.stack([part.constant for part in parts]).sum(0) + filler
+    hidden, count = module.expand.out_features, len(threshold)
     if count > hidden:
         raise ValueError(f"{count} units do not fit a layer of {hidden}")
     order = torch.from_numpy(rng.permutation(hidden)[:count])
-    balance = (units.contract.norm(dim=0) / units.expand.norm(dim=1)).sqrt()
+    balance = (written.norm(dim=0) / units.norm(dim=1)).sqrt()
     scale = balance * torch.from_numpy(np.exp(rng.uniform(-0.3, 0.3, count)))
-    weight, bias = form.reader(units.expand)
-    expand, threshold = module.expand.weight.double().clone(), module.expand.bias.double().clone()
-    expand[order], threshold[order] = scale[:, None] * weight, scale * (bias + units.threshold)
+    weight, bias = form.reader(units)
+    expand, thresholds = module.expand.weight.double().clone(), module.expand.bias.double().clone()
+    expand[order], thresholds[order] = scale[:, None] * weight, scale * (bias + threshold)
     contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
-    contract[:, order] = form.gain * form.stream.basis @ units.contract / scale
-    _set(module.expand, expand, threshold)
-    _set(module.contract, contract, form.gain * form.stream.basis @ (units.constant + filler) - form.shift)
+    contract[:, order] = form.gain * form.stream.basis @ written / scale
+    _set(module.expand, expand, thresholds)
+    _set(module.contract, contract, form.gain * form.stream.basis @ constant - form.shift)
 
 
-def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[Head | Units], filler: Tensor,
-                 rng: np.random.Generator) -> None:  # fmt: skip
+def _write_heads(
+    module: Any, form: Form, source: Form, heads: list[Head], filler: Tensor, rng: np.random.Generator
+) -> None:
     """Write heads in random order, each transformed by random invertible matrices."""
-    assert isinstance(module, MultiHeadAttention)
-    heads = [part for part in parts if isinstance(part, Head)]
-    if len(heads) > module.heads.num_heads:
-        raise ValueError(f"{len(heads)} heads do not fit a layer of {module.heads.num_heads}")
-    maps = {name: getattr(module, name) for name in ("query", "key", "value")}
+    count = module.heads.num_heads
+    if len(heads) > count:
+        raise ValueError(f"{len(heads)} heads do not fit a layer of {count}")
+    maps = {"query": module.query, "key": module.key, "value": module.value}
     weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
     biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
     out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
     constant = filler.clone()
-    for head, place in zip(heads, rng.permutation(module.heads.num_heads), strict=False):
+    for head, place in zip(heads, rng.permutation(count), strict=False):
         rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
         size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
         turn, mix = _invertible(rng) * size, _invertible(rng)
@@ -146,12 +138,11 @@ def _write_heads(module: nn.Module, form: Form, source: Form, parts: Sequence[He
         value[: len(head.value)] = head.value
         write = torch.zeros(CHANNELS - 1, HEAD_SIZE, dtype=torch.float64)
         write[:, : len(head.value)] = head.out
-        turned = {
-            "query": (form, HEAD_SIZE**0.5 * turn @ head.query),
-            "key": (source, torch.linalg.inv(turn).T @ head.key),
-            "value": (source, mix @ value),
-        }
-        for name, (side, linear) in turned.items():
+        for name, side, linear in (
+            ("query", form, HEAD_SIZE**0.5 * turn @ head.query),
+            ("key", source, torch.linalg.inv(turn).T @ head.key),
+            ("value", source, mix @ value),
+        ):
             weights[name][rows], biases[name][rows] = side.reader(linear)
         # A constant added to all values adds to their average; the output's bias subtracts it.
         shift = torch.from_numpy(0.1 * rng.standard_normal(HEAD_SIZE))

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .stream import CHANNELS, Stream
+from .stream import Stream
 
 HEAD_SIZE = 8
 CERTAIN = 30.0
@@ -45,44 +45,39 @@ class Units:
         """z (N, T, C - 1) -> the units' update (N, T, C - 1)."""
         return (z @ self.expand.T + self.threshold).relu() @ self.contract.T + self.constant
 
-    @staticmethod
-    def join(units: Sequence["Units"]) -> "Units":
-        """Combine units into one layer."""
-        return Units(
-            torch.cat([u.expand for u in units]),
-            torch.cat([u.threshold for u in units]),
-            torch.cat([u.contract for u in units], dim=1),
-            torch.stack([u.constant for u in units]).sum(0),
-        )
-
 
 def attend(
-    stream: Stream, memory: Stream, classes: Sequence[int], scores: Tensor, moves: dict[str, str], penalty: str = ""
+    stream: Stream,
+    memory: Stream,
+    scores: Tensor,
+    moves: dict[str, str],
+    classes: Sequence[int] | None = None,
+    penalty: str = "",
 ) -> Head:
     """A head whose scores are a table of positions.
 
     Both streams hold their position as one-hot numbers in the feature ``position``.
 
     Args:
-        classes: for each querying position, the row of ``scores`` to use.
         scores: (at most 8, S) nats.
         moves: feature of ``memory`` -> feature of ``stream`` that receives its average, added if missing. At most 8.
+        classes: for each querying position, the row of ``scores`` to use; None for one row each.
         penalty: a feature of ``memory`` with values -1 and 1. Positions where it is -1 lose 9 times `CERTAIN`, so
             scores below 200 nats cannot select them.
     """
-    rows = torch.zeros(HEAD_SIZE, stream.size("position"), dtype=torch.float64)
+    classes = range(len(scores)) if classes is None else classes
+    position = stream.read("position")
+    rows = torch.zeros(HEAD_SIZE, len(position), dtype=torch.float64)
     rows[list(classes), range(len(classes))] = 1.0
     table = torch.zeros(HEAD_SIZE, scores.shape[1], dtype=torch.float64)
     table[: len(scores)] = scores
-    query = rows @ stream.read("position")
     key = table @ memory.read("position")
     if penalty:
         key = key + 4.5 * CERTAIN * memory.read(penalty)  # every query has exactly one 1, so it applies to all
     for target in moves.values():
         stream.add(target)
     value = torch.cat([memory.read(source) for source in moves])
-    out = torch.cat([stream.write(target) for target in moves.values()], dim=1)
-    return Head(query, key, value, out)
+    return Head(rows @ position, key, value, torch.cat([stream.write(target) for target in moves.values()], dim=1))
 
 
 def hard(targets: Sequence[Sequence[int]], length: int) -> Tensor:
@@ -99,38 +94,21 @@ def weighted(weights: Tensor) -> Tensor:
     return weights.clamp_min(math.exp(-CERTAIN)).log() + CERTAIN
 
 
-def piecewise(row: Tensor, knots: Sequence[float], values: Tensor, write: Tensor) -> Units:
+def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tensor, write: Tensor) -> Units:
     """Units that write (C - 1, d) a piecewise linear function of ``row @ z``: values (K, d) at K increasing knots."""
-    at = torch.tensor(list(knots), dtype=torch.float64)
-    slopes = (values[1:] - values[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
+    at, given = (torch.as_tensor(x, dtype=torch.float64) for x in (knots, values))
+    slopes = (given[1:] - given[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
     flat = torch.zeros_like(slopes[:1])
     bends = torch.diff(torch.cat([flat, slopes, flat]), dim=0)  # (K, d)
-    return Units(row.expand(len(at), -1), -at, write @ bends.T, write @ values[0])
+    return Units(row.expand(len(at), -1), -at, write @ bends.T, write @ given[0])
+
+
+def curve(stream: Stream, row: Tensor, knots: Sequence[float], values: Sequence[float], name: str) -> Units:
+    """Write to a feature, added if missing, a `piecewise` linear function of ``row @ z``."""
+    stream.add(name)
+    return piecewise(row, knots, [[value] for value in values], stream.write(name))
 
 
 def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
     """Two units that add nothing up to ``row @ z = low`` and ``change`` (C - 1,) from ``high`` on."""
-    values = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    return piecewise(row, (low, high), values, change[:, None])
-
-
-def erase_everything() -> Units:
-    """Units that subtract the whole stream."""
-    eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
-    both = torch.cat([eye, -eye])
-    return Units(both, torch.zeros(len(both), dtype=torch.float64), -both.T, torch.zeros_like(eye[0]))
-
-
-def steps(stream: Stream, row: Tensor, levels: Sequence[float], name: str, sharpness: float = 0.5) -> Units:
-    """Write ``levels``, -1 or 1 each, to a feature, according to which of -3, -1, 1, 3 is nearest to ``row @ z``.
-
-    An error of ``row @ z`` up to ``1 - sharpness`` does not change the written value.
-    """
-    stream.add(name)
-    knots: list[float] = []
-    values: list[float] = []
-    for place, (before, after) in zip((-2.0, 0.0, 2.0), pairwise(levels), strict=True):
-        if before != after:
-            knots += [place - sharpness, place + sharpness]
-            values += [before, after]
-    return piecewise(row, knots, torch.tensor(values, dtype=torch.float64)[:, None], stream.write(name))
+    return piecewise(row, (low, high), [[0.0], [1.0]], change[:, None])

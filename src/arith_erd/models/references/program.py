@@ -1,16 +1,16 @@
 """A program, the steps of an algorithm, and its compilation into a network."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...bits import ONE, START, VOCAB_SIZE, ZERO, encode_completion, encode_prompt
+from ...bits import ONE, VOCAB_SIZE, ZERO
+from ...tasks import Add
+from ..decoding import shift_right
 from ..transformer import SinusoidalPositions, Transformer
-from .assembly import Form, Step, assign
-from .blocks import Units
+from .assembly import Form, Step, assign, feed_forward
 from .circuits import BITS, PROMPT, WIDTH
 from .reading import Embedding
 from .stream import CHANNELS, Stream
@@ -39,12 +39,9 @@ class Reference:
 def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """A random pair for each sum 0, 1, .. 254: prompts (255, P) and decoder inputs (255, m)."""
     sums = np.arange(2 ** (BITS + 1) - 1)
-    low, high = np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1)
-    a = rng.integers(low, high + 1)
-    prompt = encode_prompt(np.stack([a, sums - a], axis=1), BITS, "reverse")
-    completion = encode_completion(sums, WIDTH, "reverse")
-    answer_in = np.concatenate([np.full((len(sums), 1), START), completion[:, :-1]], axis=1)
-    return torch.from_numpy(prompt), torch.from_numpy(answer_in)
+    a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
+    drawn = Add(BITS).examples(a, sums - a)
+    return torch.from_numpy(drawn.prompt), shift_right(torch.from_numpy(drawn.completion))
 
 
 def compile_program(program: Program, rng: np.random.Generator) -> Reference:
@@ -54,39 +51,25 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         network = Transformer(PROMPT, WIDTH).eval()
     prompt, answer_in = examples(rng)
     table = SinusoidalPositions(max(PROMPT, WIDTH), CHANNELS).table.double()
-    empty = Form(Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng), 1.0, torch.zeros(CHANNELS).double())
+    zeros = torch.zeros(1, 1, CHANNELS, dtype=torch.float64)
+    form = Form(Stream(zeros, rng), 1.0, zeros[0, 0])  # of nothing: the encoder attends to no other stack
     streams: list[Stream] = []
-    memory = empty
     for layers, layer, tokens, steps in (
         (network.encoder, network.prompt_embedding, prompt, program.encoder),
         (network.decoder, network.answer_embedding, answer_in, program.decoder),
     ):
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
-        reading = Step("feed_forward", partial(_read, embedding))
-        stream = Stream(embedding.table[tokens] + positions, rng)
-        memory = assign(layers, stream, memory, [reading, *steps], rng)
-        with torch.no_grad():
-            layer.weight.copy_(embedding.table)
-        streams.append(stream)
-    _write_head(network, memory, rng)
-    return Reference(network, *streams)
-
-
-def _read(embedding: Embedding, stream: Stream, memory: Stream) -> list[Units]:
-    """The first step of a stack."""
-    return embedding.read(stream)
-
-
-def _write_head(network: Transformer, form: Form, rng: np.random.Generator) -> None:
-    """Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens."""
-    size = float(rng.uniform(4, 8))
+        streams.append(Stream(embedding.table[tokens] + positions, rng))
+        form = assign(layers, streams[-1], form, [feed_forward(embedding.read), *steps], rng)
+        layer.weight.data.copy_(embedding.table)
+    # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
+    size, answer = float(rng.uniform(4, 8)), form.stream.read("answer")[0]
     rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
-    answer = form.stream.read("answer")[0]
     rows[ZERO], rows[ONE] = -size * answer, size * answer
     base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
     base[ZERO] = base[ONE] = 0.0
     weight, bias = form.reader(rows)
-    with torch.no_grad():
-        network.head.weight.copy_(weight)
-        network.head.bias.copy_(base + bias)
+    network.head.weight.data.copy_(weight)
+    network.head.bias.data.copy_(base + bias)
+    return Reference(network, *streams)

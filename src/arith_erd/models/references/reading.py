@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
-from .blocks import Units, erase_everything, piecewise, ramp
+from .blocks import Units, piecewise, ramp
 from .stream import CHANNELS, Stream
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
@@ -25,39 +25,40 @@ class Embedding:
     """The embedding table of one stack, for the fixed positions (T, C) that the network adds."""
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
-        length = len(positions)
         centred = positions - positions.mean(1, keepdim=True)  # LayerNorm removes the mean anyway
         ones = torch.ones(CHANNELS, 1, dtype=torch.float64)
         draw = torch.from_numpy(rng.standard_normal((CHANNELS, 3)))
         orthogonal = torch.linalg.qr(torch.cat([ones, centred.T, draw], dim=1))[0][:, -3:].T
-        self.common = -centred.mean(0)  # (C,)
+        common = -centred.mean(0)  # (C,)
         self.bit, start, operator = TOKEN_NORM * orthogonal  # (C,) each
-        self.places = centred + self.common  # (T, C)
-        rows = self.common + torch.from_numpy(0.3 * rng.standard_normal((VOCAB_SIZE, CHANNELS)))
-        rows[START] = self.common + start
-        rows[OPERATOR] = self.common - self.bit + operator
-        rows[ZERO], rows[ONE] = self.common - self.bit, self.common + self.bit
+        self.places = centred + common  # (T, C)
+        rows = common + torch.from_numpy(0.3 * rng.standard_normal((VOCAB_SIZE, CHANNELS)))
+        rows[START] = common + start
+        rows[OPERATOR] = common - self.bit + operator
+        rows[ZERO], rows[ONE] = common - self.bit, common + self.bit
         self.table = rows + torch.from_numpy(rng.standard_normal((VOCAB_SIZE, 1)))  # (V, C)
-        self.length = length
 
     def read(self, stream: Stream) -> list[Units]:
         """Hidden units that replace the embedding by ``position``, ``bit`` and ``no_bit``."""
-        norms = self.places.norm(dim=1)
+        norms, length = self.places.norm(dim=1), len(self.places)
         detectors = self.places / norms[:, None] @ stream.basis  # (T, C - 1)
         eight = CHANNELS**0.5
         with_token = eight * norms / (norms.square() + 2 * TOKEN_NORM**2).sqrt()  # (T,) similarity to itself, at least
-        likeness = eight * (detectors @ detectors.T - 2 * torch.eye(self.length, dtype=torch.float64)).amax(1)
-        stream.add("position", self.length, scale=POSITION_SCALE)
+        likeness = eight * (detectors @ detectors.T - 2 * torch.eye(length, dtype=torch.float64)).amax(1)
+        stream.add("position", length, scale=POSITION_SCALE)
         stream.add("bit")
         stream.add("no_bit", scale=float(stream.write("bit").sum()))
-        units = [erase_everything()]
-        for place in range(self.length):
+        eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
+        both = torch.cat([eye, -eye])
+        units = [
+            Units(both, torch.zeros(len(both), dtype=torch.float64), -both.T, torch.zeros_like(eye[0]))
+        ]  # erase all
+        for place in range(length):
             low, high = float(likeness[place]), float(with_token[place])
             ends = (low + 0.25 * (high - low), low + 0.75 * (high - low))
             units.append(ramp(detectors[place], *ends, stream.write("position")[:, place]))
-        token = self.bit / TOKEN_NORM @ stream.basis
         least = 0.8 * eight * TOKEN_NORM / float((norms.square().max() + 2 * TOKEN_NORM**2).sqrt())
-        levels = torch.tensor([[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
         write = torch.cat([stream.write("bit"), stream.write("no_bit")], dim=1)
-        units.append(piecewise(token, (-least, 0.0, least), levels, write))
+        levels = [[-1, 0], [0, 1], [1, 0]]
+        units.append(piecewise(self.bit / TOKEN_NORM @ stream.basis, (-least, 0.0, least), levels, write))
         return units

@@ -15,13 +15,6 @@ CHANNELS = 64
 LAYER_NORM_EPS = 1e-5
 
 
-def random_basis(rng: np.random.Generator) -> Tensor:
-    """Orthonormal columns (C, C - 1), uniform among those orthogonal to the all-ones vector."""
-    columns = rng.standard_normal((CHANNELS, CHANNELS))
-    columns[:, 0] = 1.0
-    return torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())
-
-
 def layer_norm(x: Tensor) -> Tensor:
     """LayerNorm without gain and shift, for coordinates (..., C - 1) whose channels have mean zero."""
     return x / (x.square().sum(-1, keepdim=True) / CHANNELS + LAYER_NORM_EPS).sqrt()
@@ -36,7 +29,9 @@ class Stream:
 
     def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.basis = random_basis(rng)  # (C, C - 1)
+        columns = rng.standard_normal((CHANNELS, CHANNELS))
+        columns[:, 0] = 1.0
+        self.basis = torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())  # Q (C, C - 1), otherwise uniform
         self.state = layer_norm(x @ self.basis)  # (N, T, C - 1): z after the sublayers computed so far
         self._columns: dict[str, slice] = {}
         self._scales: dict[str, float] = {}
@@ -53,14 +48,9 @@ class Stream:
         self._scales[name] = float(np.exp(self.rng.uniform(-0.2, 0.2))) if scale is None else scale
         self._free += size
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Names, in the order in which they were added."""
-        return tuple(self._columns)
-
-    def size(self, name: str) -> int:
-        """Columns of a feature."""
-        return self._columns[name].stop - self._columns[name].start
+    def add_number(self, name: str) -> None:
+        """Reserve a column for a number from -1 to 1, at a small scale s: LayerNorm changes it by up to s^2 / 128."""
+        self.add(name, scale=float(self.rng.uniform(0.08, 0.14)))
 
     def read(self, name: str) -> Tensor:
         """Rows (size, C - 1): ``read(name) @ z`` is the value of the feature."""
@@ -69,10 +59,6 @@ class Stream:
     def write(self, name: str) -> Tensor:
         """Columns (C - 1, size): ``z + write(name) @ value`` adds to the value of the feature."""
         return torch.eye(CHANNELS - 1, dtype=torch.float64)[:, self._columns[name]] * self._scales[name]
-
-    def values(self, name: str) -> Tensor:
-        """Values of a feature on the examples (N, T, size)."""
-        return self.state @ self.read(name).T
 
     def directions(self, name: str) -> Tensor:
         """Directions of a feature in the channels (C, size), of length 1, the same at every layer."""

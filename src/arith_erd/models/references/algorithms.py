@@ -1,0 +1,146 @@
+"""Algorithms by carries, by a number, by the difference of two numbers; two at once; and decoys.
+
+A decoy runs one algorithm. Beside it, it computes a variable of another, by the same steps and at the same scale, that
+no later weight reads: decoding it proves nothing.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from . import circuits as c
+from .assembly import Step, cross_attention, feed_forward, self_attention
+from .program import Program
+
+ENCODE_VALUE = self_attention(c.value)
+SETTLED = feed_forward(c.settled)
+ANSWER_VALUE = [feed_forward(c.bits_of_value), feed_forward(partial(c.select, source="sum_bits"))]
+ANSWER_XOR = feed_forward(c.xor)
+PREFIX = self_attention(c.prefix_number)
+CARRY_FROM_PREFIX = feed_forward(c.carry_from_prefix)
+
+
+def erd(rng: np.random.Generator) -> Program:
+    """Encode, regress, decode: the sum as one number, then its bits. The paper's hypothesis about its networks.
+
+    ``3 + 5``: attention to each bit by its place value gives the number 8, and bit t of the answer is bit t of 8. The
+    seed decides whether the encoder adds and the decoder copies, or the decoder's attention adds. The feature ``value``
+    holds the sum in both stacks, or in the decoder alone.
+    """
+    if rng.random() < 0.3:
+        return Program([], [cross_attention(c.value), *ANSWER_VALUE])
+    return Program([ENCODE_VALUE], [cross_attention(c.copy_value), *ANSWER_VALUE])
+
+
+def prefix_carry(rng: np.random.Generator) -> Program:
+    """Carries from the prefix, without a carry chain and without a number; with a head for each bit or for both.
+
+    ``3 + 5``, bit 2: the bits at 1 are 1 and 0 and answer bit 1 is 0, so a carry came into bit 1 and leaves it. The
+    bits at 2 are 0 and 1, and with the carry the answer is 0. The decoder's feature ``carry`` holds the one into bit t.
+    """
+    bring = partial(c.for_prefix_carry, together=bool(rng.random() < 0.5))
+    return Program([], [cross_attention(bring), CARRY_FROM_PREFIX, ANSWER_XOR])
+
+
+def lookahead_carry(rng: np.random.Generator) -> Program:
+    """Carries from the operands: the nearest lower position whose two bits are equal decides each carry.
+
+    ``3 + 5``, bit 2: the bits at 1 are 1 and 0 and propagate a carry; the bits at 0 are 1 and 1 and generate one. The
+    bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
+    for that position; the feature ``carry`` holds the carry into bit t, at ``a_t`` or in the decoder.
+    """
+    find = [self_attention(c.partner), SETTLED]
+    if rng.random() < 0.5:
+        bring = partial(c.for_lookahead, together=bool(rng.random() < 0.5))
+        return Program(find, [cross_attention(bring), ANSWER_XOR])
+    classes = [*c.A, *[c.BITS] * (1 + len(c.B))]  # the operator asks for the carry out of the last bit
+    look = partial(c.carry_by_lookahead, classes=classes)
+    return Program([*find, self_attention(look)], [cross_attention(c.fetch_carry), ANSWER_XOR])
+
+
+def mixed(rng: np.random.Generator) -> Program:
+    """A value machine for the low or the high bits, a carry machine for the others.
+
+    The seed draws which, the border, and whether the carries come from the prefix or from lookahead.
+    """
+    border = int(rng.integers(3, 6))
+    by_value, by_carry = range(border), range(border, c.WIDTH)
+    if rng.random() < 0.5:
+        by_value, by_carry = by_carry, by_value
+    if rng.random() < 0.5:
+        encode = [self_attention(c.value, c.partner), SETTLED]
+        decode = [cross_attention(c.copy_value, c.for_lookahead), ANSWER_VALUE[0]]
+    else:
+        encode = [ENCODE_VALUE]
+        decode = [cross_attention(c.copy_value, c.for_prefix_carry), ANSWER_VALUE[0], CARRY_FROM_PREFIX]
+    select = [
+        partial(c.select, source="sum_bits", positions=by_value),
+        partial(c.select, source="xor", positions=by_carry),
+    ]
+    return Program(encode, [*decode, feed_forward(partial(c.xor, name="xor")), feed_forward(*select)])
+
+
+def remainder(rng: np.random.Generator) -> Program:
+    """The sum, minus the number that the prefix spells: the incremental regression of the paper's appendix C.
+
+    ``3 + 5``, bit 2 after ``0 0``: (8 - 0) / 4 = 2 is even, so the bit is 0. Position t receives the sum divided by
+    2^t, and its own tokens by binary-weighted attention, divided likewise; ``value`` and ``prefix`` hold them. Hinges
+    give the parity of the difference.
+    """
+    encode: list[Step] = []
+    source, weights = "bit", c.place_values()
+    if rng.random() >= 0.3:
+        encode = [self_attention(c.encoded_value)]
+        source, weights = "value", weights.sign()
+        weights[c.OPERATOR] = 0.0
+        weights = weights / weights.sum()
+    bring = cross_attention(partial(c.scaled_value, source=source, weights=weights))
+    return Program(encode, [PREFIX, bring, feed_forward(c.parity), feed_forward(c.sharpen)])
+
+
+def local_remainder(rng: np.random.Generator) -> Program:
+    """The column's total as a number: what the bits up to t add up to, less the prefix. Its parity is bit t.
+
+    ``3 + 5``, bit 2 after ``0 0``: (3 + 5 - 0) / 4 = 2 is even, so the bit is 0. Higher bits do not count. After a
+    right prefix the total is 0, 1, 2 or 3; a wrong one takes it beyond, and it counts as 0 or 3 there. ``lower`` and
+    ``prefix`` of the decoder hold both numbers; either comes first.
+    """
+    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=True))]
+    if rng.random() < 0.5:
+        bring.reverse()
+    return Program([], [*bring, feed_forward(c.parity_of_column), feed_forward(c.sharpen)])
+
+
+def graded_carry(rng: np.random.Generator) -> Program:
+    """The carry from a number: do the bits below t, less what the prefix spells, add up to more than half of 2^t?
+
+    ``3 + 5``, bit 2 after ``0 0``: (3 + 1 - 0) / 4 = 1, so a carry comes in. The bits at 2 are 0 and 1, and with the
+    carry the answer is 0. With a head for each bit or for both; ``carry`` holds the carry into bit t.
+    """
+    bits = partial(c.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
+    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=False), bits)]
+    if rng.random() < 0.5:
+        bring.reverse()
+    return Program([], [*bring, feed_forward(c.carry_from_number), feed_forward(c.xor)])
+
+
+def prefix_carry_decoy(rng: np.random.Generator) -> Program:
+    """Carries from the prefix. The sum as a number is stored, and no weight reads it."""
+    bring = cross_attention(c.for_prefix_carry, c.copy_value)
+    return Program([ENCODE_VALUE], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
+
+
+def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
+    """Carries from the operands. The sum as a number is stored, and no weight reads it."""
+    encode = [self_attention(c.partner, c.value), SETTLED]
+    return Program(encode, [cross_attention(c.for_lookahead, c.copy_value), ANSWER_XOR])
+
+
+def erd_decoy(rng: np.random.Generator) -> Program:
+    """The sum as a number. Carries, computed as in one of the carry machines, are stored, and no weight reads them."""
+    if rng.random() < 0.5:
+        bring = cross_attention(c.copy_value, c.for_prefix_carry)
+        answer = feed_forward(partial(c.select, source="sum_bits"), partial(c.xor, name="unread_xor"))
+        return Program([ENCODE_VALUE], [bring, ANSWER_VALUE[0], CARRY_FROM_PREFIX, answer])
+    encode = [self_attention(c.value, c.partner), SETTLED]
+    return Program(encode, [cross_attention(c.copy_value, c.for_lookahead), *ANSWER_VALUE])
