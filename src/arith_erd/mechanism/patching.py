@@ -23,7 +23,6 @@ from ..interp.causal_model import CausalModel
 from ..interp.counterfactuals import Family, sources
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.resumed import Resumed
 from ..interp.sites import residual_stream
 from .card import ALL, Row
 from .prefixes import Sample
