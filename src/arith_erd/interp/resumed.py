@@ -27,6 +27,7 @@ class Resumed:
     def __init__(self, model: "Hooked", site: str, inputs: Sequence[Tensor], batch_size: int) -> None:
         check_sites(model.sites, [site], "the site to resume from")
         self.model, self.site = model, site
+        self.done: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
         self.batches = [(batch, tensors, self._known(tensors)) for batch, tensors in split(inputs, batch_size)]
 
     def __call__(self, interventions: Sequence[Intervention] = ()) -> Tensor:
@@ -35,9 +36,9 @@ class Resumed:
         Raises:
             UserError: for a site that has run already.
         """
-        _, _, done = self.batches[0]
+        done = self.done
         for one in interventions:
-            if one.site != self.site and layer_of(self.model.sites, one.site) in done:
+            if one.site != self.site and (layer_of(self.model.sites, one.site) or one.site) in done:
                 raise UserError(f"site {one.site}: has run already where the network resumes from {self.site}")
         logits = []
         with gradients(interventions):
@@ -50,17 +51,21 @@ class Resumed:
     def _known(self, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """What the layers give that end before the site, or with it: layer -> output."""
         whole, ended = layers(self.model.sites), list[tuple[str, Any]]()
+        outside = [name for name in self.model.sites if layer_of(self.model.sites, name) is None]
 
         def ends(name: str) -> Callable[..., None]:
             return lambda module, given, output: ended.append((name, output))
 
         with ExitStack() as stack:
-            for name in {*whole, self.site}:
+            for name in {*whole, *outside, self.site}:
                 stack.callback(self.model.sites[name].register_forward_hook(ends(name)).remove)
             self.model.network(*tensors)
         names = [name for name, _ in ended]
         before = ended[: names.index(self.site) + 1] if self.site in names else []
-        return {name: output for name, output in before if name in whole and names.count(name) == 1}
+        known = {name: output for name, output in before if name in whole and names.count(name) == 1}
+        last = max(map(names.index, known), default=-1)
+        self.done = {*known, *(name for name in outside if name in names[:last])}
+        return known
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Reading a site gives what the network computes there; an intervention changes what the network computes after."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -226,8 +227,9 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
     ):
         with pytest.raises(UserError, match=r"site dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
-    with pytest.raises(UserError, match=r"dec\.1: has run already"):
-        model.resume_from("dec.2", CLEAN)([Replace("dec.1", 0, torch.zeros(16))])
+    for spent in ("dec.1", "dec.1.attn_out", "dec.embed"):
+        with pytest.raises(UserError, match=rf"{re.escape(spent)}: has run already"):
+            model.resume_from("dec.2", CLEAN)([Replace(spent, 0, torch.zeros(16))])
 
 
 def test_predictions_and_accuracy() -> None:
