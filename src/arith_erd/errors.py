@@ -42,7 +42,7 @@ def refused(error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO
     for part in map(str, first["loc"]):
         if not isinstance(node, Mapping):
             break  # an item of a list, or an alternative of a type
-        key, node, known = f"{key}.{part}".strip("."), node.get(part, first["input"]), fields
+        key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
         if part in known:
             described = known[part].description or described
             fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
@@ -51,9 +51,9 @@ def refused(error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO
     if known and first["type"] in ("unexpected_keyword_argument", "invalid_key"):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
-        return bad_value(key, node, "a group of keys")
+        return bad_value(key, first["input"], "a group of keys")
     branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # of a union
-    return bad_value(key, node, described or " or ".join(dict.fromkeys(map(_accepted, branches))))
+    return bad_value(key, first["input"], described or " or ".join(dict.fromkeys(map(_accepted, branches))))
 
 
 def _accepted(error: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ REPLICA = {  # columns that are always there, with their types
 }
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
-_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64")
+_NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.Series(dtype="object"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
@@ -94,7 +94,7 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     table = table.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
     ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
     members = found[["run", "seed", "key"]].merge(ids.drop(columns="run"), on=["key", "seed"])
-    epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_EPOCHS.assign(run=[])]
+    epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_NO_EPOCHS]
     joined = pd.concat(epochs, ignore_index=True).merge(ids, on=["run", "seed"])
     joined = joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
     return Replicas(table, joined, members, probes, problems)
