@@ -1,10 +1,15 @@
 """The error that is shown to people as one line, without a traceback, and those that a damaged file raises."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import difflib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 LONGEST = 1000  # characters of a message
 EXCERPT = 200
+NO_FIELDS: Mapping[str, Any] = {}
 
 
 class UserError(Exception):
@@ -27,15 +32,28 @@ def bad_value(key: str, value: object, accepted: str) -> UserError:
     return UserError(f"{key}={value}: expected {accepted}")
 
 
-def refused(prefix: str, errors: Sequence[Mapping[str, Any]]) -> UserError:
-    """Pydantic's ``ValidationError.errors()`` in a line: ``probe.pairs=0: expected an integer of at least 1``.
+def refused(error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = "") -> UserError:
+    """Pydantic's first complaint, by its dotted key and the value there: ``probe.pairs=0: expected an integer``.
 
-    Errors at the same place are the branches of a union.
+    What is accepted is a description in ``fields``, those of the dataclass that was to hold ``given``, or pydantic's.
     """
-    first = errors[0]
-    name = first["loc"][0] if first["loc"] else ""
-    branches = dict.fromkeys(_accepted(error) for error in errors if error["loc"][:1] == first["loc"][:1])
-    return bad_value(f"{prefix}.{name}".strip("."), first["input"], " or ".join(branches))
+    first, *others = error.errors(include_url=False)
+    key, node, known, described = prefix, given, NO_FIELDS, ""
+    for part in map(str, first["loc"]):
+        if not isinstance(node, Mapping):
+            break  # an item of a list, or an alternative of a type
+        key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
+        if part in known:
+            described = known[part].description or described
+            fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
+    if first["type"] == "missing":
+        return UserError(f"{key}: missing; expected a value for it")
+    if known and first["type"] in ("unexpected_keyword_argument", "invalid_key"):
+        return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
+    if first["type"] in ("dataclass_type", "dict_type"):
+        return bad_value(key, first["input"], "a group of keys")
+    branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # of a union
+    return bad_value(key, first["input"], described or " or ".join(dict.fromkeys(map(_accepted, branches))))
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
@@ -50,6 +68,22 @@ def _accepted(error: Mapping[str, Any]) -> str:
         "unexpected_keyword_argument": "no such key",
     }
     return words.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
+
+
+def no_such_key(key: str, known: Collection[str]) -> UserError:
+    """``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, as an error to raise.
+
+    The groups of the known dotted keys are suggested too: ``taks`` may be ``task``.
+    """
+    groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
+    candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
+    close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
+    last = key.split(".")[-1]
+    close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
+    siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])
+    siblings = siblings or sorted({k.split(".")[0] for k in known})
+    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
+    return UserError(f"{key}: no such key; {hint}")
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:

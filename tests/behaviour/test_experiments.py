@@ -8,13 +8,12 @@ import hydra
 import pytest
 import torch
 import yaml
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from arith_erd.config.compose import CONF, compose, resolve
+from arith_erd.config.compose import CONF, compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.read import read_job
+from arith_erd.launch.sweep import expand
 from arith_erd.report.collect import departures
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import settings
@@ -60,11 +59,8 @@ def sweep(name: str, *scale: str) -> list[TrainJob]:
     """Every job of ``python train.py -m experiment=NAME``."""
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
-    arguments = (f"experiment={name}", *scale, *(f"{key}={values}" for key, values in parameters.items()))
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-        overrides = parser.parse_overrides([*arguments])
-        (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    with hydra_over_conf():
+        jobs = expand(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}", *scale])
         composed = [read_job(resolve(hydra.compose("train", job))) for job in jobs]
     assert compose("train", jobs[0]) == composed[0]  # the strict way is slow, so once
     return composed

@@ -30,11 +30,7 @@ Kind = TypeVar("Kind")
 
 
 def trust(*packages: str) -> None:
-    """Allow the classes of more packages in ``_target_``, for the rest of this process.
-
-    Raises:
-        UserError: if a name is not that of a package or module, or there is none of that name.
-    """
+    """Allow the classes of more packages in ``_target_``, for the rest of this process; refused if there is none."""
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
@@ -65,11 +61,11 @@ def _allowed(name: str) -> bool:
 
 def _expected(target: Any = "") -> str:
     """The accepted ``_target_``, and what to type for a class of another package."""
-    package = str(target).partition(".")[0]
-    foreign = package.isidentifier() and package not in sys.stdlib_module_names and not _allowed(str(target))
+    package, dot, _ = str(target).partition(".")
+    ours = {"arith_erd", "torch", *_trusted, *sys.stdlib_module_names}
     hint = f"; trust=[{package}] on the command line allows those of {package}"
     accepted = f"a class of {' or '.join([*PACKAGES, *sorted(_trusted)])}, once, at the head of its group"
-    return accepted + hint * (foreign and "." in str(target) and package not in ("arith_erd", "torch"))
+    return accepted + hint * bool(dot and package.isidentifier() and package not in ours)
 
 
 @dataclass(frozen=True)
@@ -88,21 +84,16 @@ class Factory:
 
     @classmethod
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
-        """The factory that a group of keys describes.
+        """The factory that a group of keys describes; a target that is not allowed, or a second one, is refused.
 
         Args:
             key, group: of the group, and its value.
             types: annotated types of arguments that are checked before the class is imported.
             metadata: keys besides ``name`` that are not arguments.
-
-        Raises:
-            UserError: for a target that is not allowed, a second one in the arguments, or a value of another type.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
-        name = group.get("name")
-        if "name" in group:
-            require_name(f"{key}.name", name)
+        name = require_name(f"{key}.name", group["name"]) if "name" in group else None
         arguments = {str(k): value for k, value in group.items() if k not in ("_target_", "name", *metadata)}
         for k, kind in (types or {}).items():
             if k in arguments:
@@ -119,11 +110,7 @@ class Factory:
         return cls(str(target), arguments, name, key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
-        """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own.
-
-        Raises:
-            UserError: if there is no such class, or it refuses the arguments.
-        """
+        """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own."""
         made = self.load(kind)
         with self.blamed():
             return made(*positional, **{**self.arguments, **named})
@@ -146,31 +133,24 @@ class Factory:
         return UserError(f"{self.key}._target_={self.target}: {what}")
 
     def load(self, kind: type[Kind]) -> type[Kind]:
-        """The class, if it is defined in an allowed package; re-exports are refused.
-
-        Raises:
-            UserError: if there is no such class, or it is not a subclass of ``kind``.
-        """
+        """The class, if it is a subclass of ``kind`` defined in an allowed package; re-exports are refused."""
         module, _, name = self.target.rpartition(".")
-        key = f"{self.key}._target_"
-        none = bad_value(key, self.target, f"{_expected()}, but there is none of that name")
         try:
             found = getattr(importlib.import_module(module), name, None)
         except Exception as error:  # a module may raise anything
-            if _says_absent(error, module):
-                raise none from error
-            raise UserError(f"{key}={self.target}: importing {module} fails with {first_line(error)}") from error
+            if not _says_absent(error, module):
+                raise self.fault(f"importing {module} fails with {first_line(error)}") from error
+            found = None
         if found is None:
-            raise none
+            raise self.fault(f"expected {_expected()}, but there is none of that name")
         if not isinstance(found, type) or not _allowed(found.__module__):
-            raise bad_value(key, self.target, _expected())
+            raise self.fault(f"expected {_expected()}")
         if not issubclass(found, kind):
-            raise bad_value(key, self.target, f"a {kind.__name__}")
+            raise self.fault(f"expected a {kind.__name__}")
         return found
 
 
 def _targets(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from (item for k, item in value.items() if k == "_target_")
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _targets(child)
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield from [child] if key == "_target_" else _targets(child)

@@ -13,12 +13,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, no_such_key
 from .explain import GROUPS, PRESETS, RECIPE, explain
 from .guard import guarded, trust_typed
 from .job import Job, ProbeJob
 from .names import CONF as CONF
-from .read import leaves, no_such_key, read_job, read_probe_job
+from .read import leaves, read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
 REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
@@ -30,26 +30,24 @@ def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...)
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does; ``overrides`` are what is typed after the name of the program.
+    """Compose a job as the command line does, or raise its `UserError`; ``overrides`` are what is typed there.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
-
-    Raises:
-        UserError: with the message of the command line.
     """
+    with refusals(config_name, overrides), hydra_over_conf():
+        composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+        return accept(config_name, *without_hydra(composed), overrides)
+
+
+@contextmanager
+def refusals(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
     try:
-        with hydra_over_conf():
-            composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-            return accept(config_name, *without_hydra(composed), overrides)
+        yield
     except (HydraException, ValueError) as error:
-        raise refusal(config_name, error, overrides) from error
-
-
-def refusal(config_name: str, error: Exception, overrides: Sequence[str]) -> UserError:
-    """Hydra's error as a `UserError`; the overrides are those typed after ``python train.py`` or ``probe.py``."""
-    return UserError(explain(error, lambda: _keys_beside(config_name, overrides)))
+        raise UserError(explain(error, lambda: _keys_beside(config_name, overrides))) from error
 
 
 def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
@@ -65,29 +63,27 @@ def accept(
 ) -> Job | ProbeJob:
     """The job of a configuration that Hydra has composed, without Hydra's own node, and of that node.
 
-    ``typed`` is what the command line said, which alone may set ``trust``; None for the arguments of this process.
-
-    Raises:
-        UserError: if it is not one that could be run.
+    ``typed`` is what the command line said, which alone may set ``trust``; None for the arguments of this process. A
+    job that could not be run raises a `UserError`.
     """
     choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
+    inside = any(choices.get(group) not in PLAIN for group in PRESETS)  # most only choose options and seeds
     for key, _, value in (override.partition("=") for override in overrides):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
-    defaults = None
-    keys = [override.partition("=")[0] for override in overrides]
-    inside = any("." in key or key.startswith(("+", "~")) for key in keys)  # most only choose options and seeds
-    if inside or any(choices.get(group) not in PLAIN for group in PRESETS):
+        inside = inside or "." in key or key.startswith(("+", "~"))
+    defaults: Mapping[str, Any] = {}
+    if inside:
         # Look for options where this composition did.
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
-        chosen = (f"{group}={choices[group]}" for group in GROUPS if choices.get(group))
-        defaults = _composed(config_name, *search, *chosen)
+        known = _composed(config_name, *search, *(f"{key}={choices[key]}" for key in GROUPS if choices.get(key)))
+        defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
         _require_known_keys(composed, choices, defaults)
-    _write_reals(composed, defaults or {})
+    _write_reals(composed, defaults)
     _require_whole_recipe(composed, choices)
     config = resolve(composed)
     trust_typed(config.pop("trust"), typed)
@@ -120,19 +116,18 @@ def hydra_over_conf() -> Iterator[None]:
 
 @cache
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
-    """Every key, with its value, that exists when these options are chosen and nothing else is set."""
-    return dict(leaves(_plain(hydra.compose(config_name, list(overrides)))))
+    """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
+    whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+    found = dict(leaves(_plain(whole)))
+    return {k: value for k, value in found.items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")}
 
 
-def _keys_beside(config_name: str, overrides: Sequence[str]) -> frozenset[str]:
-    """Every key that could have been typed beside these overrides, those of Hydra's launcher included."""
+def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
+    """Every key that could have been typed beside these overrides."""
     option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
-    chosen = [override for override in overrides if re.fullmatch(option, override)]
     with hydra_over_conf():
-        whole = hydra.compose(config_name, chosen, return_hydra_config=True)
-        keys = [key for key, _ in leaves(_plain(whole))]
-    own = {key for key in keys if not key.startswith("hydra.") or key.startswith("hydra.launcher.")}
-    return frozenset(own.union(RECIPE))  # groups that are no key of their own
+        known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
+    return {*known, *RECIPE}  # groups that are no key of their own
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
@@ -159,18 +154,15 @@ def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
     """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
     for key, value in leaves(_plain(composed)):
         default = defaults.get(key)
-        if key in REALS or type(default) is float:
-            real = as_real(value)
-        elif isinstance(default, list) and isinstance(value, list) and all(type(x) is float for x in default):
-            real = [as_real(x) for x in value]
-        else:
-            continue
-        if repr(real) != repr(value):
+        reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
+        if (reals or key in REALS) and repr(real := _as_real(value)) != repr(value):
             OmegaConf.update(composed, key, real)
 
 
-def as_real(value: Any) -> Any:
+def _as_real(value: Any) -> Any:
     """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
+    if isinstance(value, list):
+        return [_as_real(x) for x in value]
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return value + 0.0 if number else value
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Set
 from hydra.errors import OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import bad_value, first_line
-from .read import no_such_key
+from ..errors import bad_value, first_line, no_such_key
 
 RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
 

@@ -8,7 +8,7 @@ that several classes share. The description of a type is what an error calls acc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as checked
@@ -123,8 +123,6 @@ class Checkpointing:
 
 # Arguments of classes
 
-Mode = Literal["offline", "online", "disabled"]  # of W&B
-MODES: tuple[Mode, ...] = get_args(Mode)
 BETAS = accepts("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)
 
 NETWORK: Mapping[str, Any] = {
@@ -147,7 +145,7 @@ LOSS: Mapping[str, Any] = {
     "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
 }
 LOGGER: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
-    "mode": Annotated[Mode, accepts(" or ".join(MODES), None)],
+    "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
     "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=LARGEST_REAL)],
 }

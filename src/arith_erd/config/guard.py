@@ -29,11 +29,8 @@ OURS = ("train", "probe", "program")
 def guarded() -> Iterator[None]:
     """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
 
-    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. Since no
-    file sets ``hydra.mode``, Hydra need not compose everything twice to learn it.
-
-    Raises:
-        UserError: within the block, when Hydra composes, naming the file and the key.
+    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. A
+    `UserError` names the file and the key. Since no file sets ``hydra.mode``, Hydra need not compose twice to learn it.
     """
     load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
 
@@ -67,22 +64,19 @@ def _hydra_keys(config: Any) -> list[str]:
     """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
     plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
     node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
-    found: list[str] = []
-    for inner in ("sweeper", "params"):
+    for fine in (r"sweeper", r"params", r"(?![+~]*(hydra|trust|overwrite)\b).*"):
         if not isinstance(node, dict):
-            return [*found, path]
-        found += [f"{path}.{key}" for key in node if key != inner]
-        node, path = node.get(inner, {}), f"{path}.{inner}"
-    if not isinstance(node, dict):
-        return [*found, path]
-    return found + [f"{path}.{key}" for key in node if re.match(r"[+~]*(hydra|trust|overwrite)\b", str(key))]
+            return [path]
+        if found := [f"{path}.{key}" for key in node if not re.fullmatch(fine, str(key), re.DOTALL)]:
+            return found
+        node, path = node.get(fine, {}), f"{path}.{fine}"
+    return []
 
 
 def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
-    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if they were typed.
+    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if all were typed.
 
-    Raises:
-        UserError: if it is no list of packages, or a package was not typed (None: in the arguments of this process).
+    ``typed`` is the command line; None for the arguments of this process.
     """
     if not isinstance(packages, list):
         raise bad_value("trust", packages, "names of packages, as trust=[my_package]")

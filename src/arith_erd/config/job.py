@@ -156,10 +156,8 @@ class Job(Common):
         """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
 
         Where the limit is ``auto``, a plan already begun is reused: free memory changes, and the same command must
-        find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept.
-
-        Args:
-            capacity: how many replicas the device holds, asked only if no run decides; without it, all of them.
+        find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept. Only if none
+        has is ``capacity`` asked how many replicas the device holds; without it, all of them.
         """
         size = whole = len(self.seeds)
         if isinstance(self.pack.max_replicas, int):
@@ -176,11 +174,8 @@ class Job(Common):
         if seeds == self.seeds:
             return self
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
-        resolved = self.resolved | {
-            "seed": format_seeds(seeds),
-            "pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of},
-        }
-        return replace(self, seed=seeds, pack=pack, resolved=resolved)
+        written = {"seed": format_seeds(seeds), "pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
+        return replace(self, seed=seeds, pack=pack, resolved=self.resolved | written)
 
     def _begun(self, size: int) -> bool:
         """Whether the first seeds, as a part of ours, have an epoch behind them."""

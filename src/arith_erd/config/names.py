@@ -108,16 +108,15 @@ def default(key: str, who: Mapping[str, Any]) -> Any:
     if key in SHOWN and (ablated := _at(_options("ablation").get(_at(who, "ablation.name")), key)) is not ABSENT:
         return ablated
     folder = group.removeprefix("model.").replace("net", "model")
-    files = _options(folder)
     first = chosen.get(folder)
     if folder == "optimizer":  # the option that a model's file chooses
         defaults = (model if option == "_target_" else models[chosen["model"]])["defaults"]
         first = next(name for one in defaults for key, name in one.items() if "/optimizer@" in key)
-    names = sorted(files, key=lambda name: (name != first, name))
-    groups = [files[name]["net"] if group == "model.net" else files[name] for name in names]
-    target = _at(who, f"{group}._target_")
-    recipe = folder in ("optimizer", "scheduler", "loss") and option != "_target_"
-    same = [one for one in groups if recipe and one.get("_target_") == target]
+    files = sorted(_options(folder).items(), key=lambda file: (file[0] != first, file[0]))
+    groups = [file["net"] if group == "model.net" else file for _, file in files]
+    same = []
+    if folder in ("optimizer", "scheduler", "loss") and option != "_target_":
+        same = [one for one in groups if one.get("_target_") == _at(who, f"{group}._target_")]
     shared = (key in SHOWN and option != "lr") or group == "model.net"
     for one in (*same, *groups):
         value = one.get(option, ABSENT)

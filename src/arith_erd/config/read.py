@@ -1,12 +1,11 @@
 """From a resolved configuration to a `Job` or a `ProbeJob`; what is refused becomes one line."""
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, no_such_key, refused
 from ..runs import Run
 from .job import Common, Job, ProbeJob
 
@@ -44,7 +43,8 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
     for key, value in leaves(config):
         if isinstance(value, str) and not value.isprintable():
             raise bad_value(key, value, "text without control characters")
-    known = [name for name in _fields(kind) if name not in OURS]
+    fields: Mapping[str, Any] = vars(kind)["__pydantic_fields__"]
+    known = [name for name in fields if name not in OURS]
     for key in config:
         if key not in known:
             raise no_such_key(str(key), known)
@@ -52,48 +52,7 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
-        raise _refusal(kind, given, error) from error
-
-
-def _refusal(kind: type, config: Mapping[str, Any], error: ValidationError) -> UserError:
-    """The first complaint of pydantic, by its dotted key and the value that is there."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    node: Any = config
-    fields, known, path, accepted = _fields(kind), {}, [], ""
-    for part in first["loc"]:
-        if not isinstance(node, dict):
-            break  # an item of a list, or an alternative of a type
-        path.append(str(part))
-        known, node = fields, node.get(part)
-        field = fields.get(str(part))
-        fields = _fields(field.annotation) if field else {}
-        accepted = field.description or accepted if field else accepted
-    key = ".".join(path)
-    if first["type"] == "missing":
-        return UserError(f"{key}: missing; expected a value for it")
-    if first["type"] in ("unexpected_keyword_argument", "invalid_key"):
-        return no_such_key(key, [".".join([*path[:-1], name]) for name in known])
-    return bad_value(key, node, "a group of keys" if first["type"] in ("dataclass_type", "dict_type") else accepted)
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    return getattr(kind, "__pydantic_fields__", {})
-
-
-def no_such_key(key: str, known: Collection[str]) -> UserError:
-    """``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, as an error to raise.
-
-    The groups of the known dotted keys are suggested too: ``taks`` may be ``task``.
-    """
-    groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
-    candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
-    close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
-    last = key.split(".")[-1]
-    close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
-    siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])
-    siblings = siblings or sorted({k.split(".")[0] for k in known})
-    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
-    return UserError(f"{key}: no such key; {hint}")
+        raise refused(error, given, fields) from error
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -11,11 +11,10 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.compose import CONF, ConfigName, accept, refusal
+from ..config.compose import CONF, ConfigName, accept, refusals
 from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
@@ -47,9 +46,10 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
 
             def job(composed: DictConfig) -> None:
                 hydra_node = cast(DictConfig, HydraConfig.get())
+                single = hydra_node.mode == RunMode.RUN
                 with signals_caught():  # again, for a job that a launcher runs in another process
                     try:
-                        if hydra_node.mode == RunMode.RUN:
+                        if single:
                             _require_single(composed, hydra_node)
                         program(accept(config_name, composed, hydra_node, typed))
                     except Preempted as stop:
@@ -57,18 +57,13 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                             requeue(stop.signal)
                         raise
                     except Exception as error:
-                        if hydra_node.mode != RunMode.RUN:
+                        if not single:
                             raise  # to the sweep
                         raised.append(error)  # else Hydra would announce it
 
             with whole_program():
-                try:
-                    with guarded():
-                        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-                except (HydraException, ValueError) as error:
-                    if isinstance(error, ValueError) and HydraConfig.initialized():
-                        raise  # not about the configuration
-                    raise refusal(config_name, error, sys.argv[1:]) from error
+                with guarded(), refusals(config_name, typed):
+                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 if raised:
                     raise raised[0]
 
@@ -103,8 +98,4 @@ def options(*, _root_: DictConfig) -> str:
     listed["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
     indent = max(map(len, listed)) + 4
     lines = textwrap.TextWrapper(WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
-    filled = []
-    for group, names in listed.items():
-        lines.initial_indent = f"  {group}".ljust(indent)
-        filled += lines.wrap("  ".join(names))
-    return "\n".join(filled)
+    return "\n".join(lines.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in listed.items())

@@ -4,8 +4,8 @@ Hydra's own stops at a failed job and writes ``multirun.yaml``. This one reads t
 """
 
 import io
-import itertools
 import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..config.compose import accept, refusal, without_hydra
+from ..config.compose import accept, refusals, without_hydra
 from ..config.job import Job, ProbeJob
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..system.boundary import BUSY, FAILED, explain
 from ..system.signals import Preempted
 
@@ -61,10 +61,9 @@ class SweepJob:
         try:
             with redirect_stderr(io.StringIO()):  # Hydra announces the error of a failed job there
                 _ = result.return_value
+            self.status = "skipped" if self.status == "skipped" else "finished"
         except Exception as error:
             self.fail(error)
-        else:
-            self.status = "skipped" if self.status == "skipped" else "finished"
 
 
 class CheckedSweeper(Sweeper):
@@ -85,37 +84,33 @@ class CheckedSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Run the jobs that the command line describes, and exit with the status that `boundary` documents."""
-        launcher = self.config.hydra.runtime.choices["hydra/launcher"]
-        here = launcher == "basic"
+        launcher = f"hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}"
+        here = launcher == "hydra/launcher=basic"
         if self.config.get("fail_fast") is True and not here:
-            where = f"hydra/launcher={launcher}"
-            raise UserError(f"fail_fast=true: {where} starts jobs at once; expected fail_fast=false")
+            raise UserError(f"fail_fast=true: {launcher} starts jobs at once; expected fail_fast=false")
         jobs = self._accepted(self._picked(arguments))
         try:
             (self._run_one_by_one if here else self._run_at_once)(jobs)
         except Preempted:
-            show(jobs)
             if not here:
-                print(f"hydra/launcher={launcher}: jobs that were submitted continue", file=sys.stderr)
+                print(f"{launcher}: jobs that were submitted continue", file=sys.stderr)
             raise
-        show(jobs)
+        finally:
+            show(jobs)
         failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
         raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
 
     def _picked(self, arguments: Sequence[str]) -> list[list[str]]:
         """The overrides of every job; with ``item=3``, of that job alone."""
-        picks = [argument for argument in arguments if argument.startswith("item=")]
-        typed = [argument for argument in arguments if argument not in picks]
+        items = [argument.removeprefix("item=") for argument in arguments if argument.startswith("item=")]
+        typed = [argument for argument in arguments if not argument.startswith("item=")]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
-        item = self.config.get("item")
-        if picks and "," in picks[-1]:  # values of a sweep, which Hydra leaves out of its own configuration
-            item = picks[-1].removeprefix("item=")
-        if item is None:
+        item = items[-1] if items else self.config.get("item")
+        if item in (None, "null"):
             return jobs
-        if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < len(jobs):
-            one_of = f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs"
-            raise UserError(f"{picks[-1] if picks else f'item={item}'}: expected {one_of}")
-        return [jobs[item]]
+        if not re.fullmatch(r"\d{1,9}", str(item), re.ASCII) or int(item) >= len(jobs):
+            raise bad_value("item", item, f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
+        return [jobs[int(item)]]
 
     def _accepted(self, lines: list[list[str]]) -> list[SweepJob]:
         """The jobs, checked; exits after a line for each that cannot be run."""
@@ -137,15 +132,12 @@ class CheckedSweeper(Sweeper):
 
     def _accept(self, overrides: list[str]) -> Job | ProbeJob:
         config_name = self.config.hydra.job.config_name
-        try:
-            composed = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
-            own, hydra_node = without_hydra(composed)
+        with refusals(config_name, overrides):
+            own, hydra_node = without_hydra(self.hydra_context.config_loader.load_sweep_config(self.config, overrides))
             if hydra_node.sweeper.params and not self.params:
                 experiment = hydra_node.runtime.choices.get("experiment")
                 raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
             return accept(config_name, own, hydra_node)
-        except (HydraException, ValueError) as error:
-            raise refusal(config_name, error, overrides) from error
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """In this process. A job whose last attempt was killed comes last: it cannot keep the others from running."""
@@ -162,14 +154,13 @@ class CheckedSweeper(Sweeper):
         """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
         try:
             results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+            for job, result in zip(jobs, results, strict=True):
+                job.end(result)
         except Exception as error:
             print(f"error: {explain(error)[0]}", file=sys.stderr)
             for job in jobs:
                 if job.status != "skipped" and job.finished:
                     job.status = "finished"
-            return
-        for job, result in zip(jobs, results, strict=True):
-            job.end(result)
 
 
 def show(jobs: Sequence[SweepJob]) -> None:
@@ -188,17 +179,10 @@ def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]
 
     What is typed, ``["seed=0,1"]``, wins over the params of a preset, ``{"task": "add,mul"}``.
     """
-    parser = OverridesParser.create(config_loader=loader)
-    values: dict[str, list[str]] = {}
-    for override in parser.parse_overrides([*(f"{key}={value}" for key, value in params.items()), *typed]):
-        key = override.get_key_element()
-        if not override.is_sweep_override():
-            values[key] = [f"{key}={override.get_value_element_as_str()}"]
-        elif override.is_discrete_sweep():
-            values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
-        else:
-            raise UserError(f"{override.input_line}: expected values separated by commas")
-    return [list(job) for job in itertools.product(*values.values())]
+    words = [*(f"{key}={value}" for key, value in params.items()), *typed]
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
+    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return jobs
 
 
 def _titles(lines: list[list[str]]) -> list[str]:

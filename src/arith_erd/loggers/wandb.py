@@ -6,20 +6,21 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would delay the exit if the server is silent
 import wandb
 
-from ..config.groups import MODES, Mode
-from ..errors import bad_value, printable
+from ..errors import printable
 from ..runs import Row, Run
 from . import Logger
 
 
+@dataclass
 class Wandb(Logger):
     """Logs every epoch of every seed.
 
@@ -35,25 +36,16 @@ class Wandb(Logger):
         artifacts: whether the final weights and ``config.yaml`` become an artifact of type ``model`` for each seed.
     """
 
-    def __init__(
-        self,
-        project: str = "arith_erd",
-        entity: str | None = None,
-        mode: Mode = "offline",
-        timeout: float = 10.0,
-        artifacts: bool = False,
-    ) -> None:
-        if mode not in MODES:
-            raise bad_value("logger.mode", mode, " or ".join(MODES))
-        self.project = str(project)  # logger.project=3 is a number on the command line
-        self.entity = entity
-        self.mode: Mode = mode
-        self.asked = mode
-        self.timeout = timeout
-        self.artifacts = artifacts
+    project: str = "arith_erd"
+    entity: str | None = None
+    mode: Literal["offline", "online", "disabled"] = "offline"
+    timeout: float = 10.0
+    artifacts: bool = False
+
+    def __post_init__(self) -> None:
+        self.asked = self.mode
         self.runs: dict[int, Any] = {}
-        self.failed = False
-        self.told = False  # how to upload what was logged offline
+        self.failed = self.told = False  # told how to upload what was logged offline
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):
@@ -83,7 +75,7 @@ class Wandb(Logger):
         run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")  # fixed, so that a resumed run or a probe continues it
         left = max(self.until - time.monotonic(), 0.1)
         return wandb.init(
-            project=self.project,
+            project=str(self.project),  # logger.project=3 is a number on the command line
             entity=self.entity,
             group=name,
             name=f"{name}/seed={seed}",

@@ -94,7 +94,7 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
         try:
             _validated(make)(*arguments, **options)
         except ValidationError as error:
-            raise refused("probe", error.errors()) from None
+            raise refused(error, options, prefix="probe") from None
 
     return construct
 

@@ -43,9 +43,6 @@ def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.Data
 
     The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder;
     ``replaced`` for the old run of ``overwrite=true``. Sorting by ``accuracy`` means ``val_seq_acc``.
-
-    Raises:
-        UserError: if there are none, or no such column.
     """
     column = "val_seq_acc" if sort == "accuracy" else sort
     if column not in COLUMNS:
@@ -71,13 +68,12 @@ def _row(run: Run) -> dict[str, Any]:
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        rows, config = run.metrics(), run.config()
+        rows, longest = run.metrics(), int(run.config()["trainer"]["max_epochs"])
         epochs = max((row["epoch"] for row in rows), default=0)
-        last = [row["val_seq_acc"] for row in rows if row["epoch"] == epochs]
-        found = {"epochs": epochs, "max_epochs": int(config["trainer"]["max_epochs"])}
-        found |= {"val_seq_acc": sum(last) / len(last), "worst": min(last)} if last else {}
-        found |= {"device": excerpt(str(run.summary()["device"]))} if run.finished else {}
-        row |= {**found, "state": _state(run)}
+        last = pd.Series([row["val_seq_acc"] for row in rows if row["epoch"] == epochs], dtype="float64")
+        device = excerpt(str(run.summary()["device"])) if run.finished else None
+        row |= {"epochs": epochs, "max_epochs": longest, "val_seq_acc": last.mean(), "worst": last.min()}
+        row |= {"device": device, "state": _state(run)}
     return row
 
 
@@ -102,7 +98,7 @@ def table(listed: pd.DataFrame) -> str:
             "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],
-            "run": [printable(name) for name in listed["run"]],
+            "run": listed["run"].map(printable),
         }
     )
     for column in ("state", "device", "run"):  # to the left

@@ -117,21 +117,20 @@ class Run:
 
     def skipped(self, keep: Keep = NOTHING) -> str:
         """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
-        line = f"{self.path}: finished already, skipped"
-        try:
+        line, now = f"{self.path}: finished already, skipped", commit()
+        with suppress(UserError, KeyError, TypeError):  # a summary of an earlier version
             summary = self.summary()
-            then, seeds = summary["versions"]["commit"], [row["seed"] for row in summary["seeds"]]
-            missing = self.missing_epochs(keep, seeds, summary["epochs"]) if keep != NOTHING else []
-        except (UserError, KeyError, TypeError):
-            return line
-        now = commit()
-        if then is not None and now is not None and then != now:
-            old, new = (printable(str(one)[:50]).replace("-dirty", " with changes") for one in (then, now))
-            line += f"; trained at commit {old}, the code is now at {new}"
-        elif then is not None and str(now).endswith("-dirty"):
-            line += "; cannot tell whether the code changed: both had uncommitted changes"
-        if missing:
-            line += f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
+            then = summary["versions"]["commit"]
+            if None not in (then, now) and then != now:
+                old, new = (printable(str(one)[:50]).replace("-dirty", " with changes") for one in (then, now))
+                line += f"; trained at commit {old}, the code is now at {new}"
+            elif then is not None and str(now).endswith("-dirty"):
+                line += "; cannot tell whether the code changed: both had uncommitted changes"
+            seeds = [row["seed"] for row in summary["seeds"]]
+            if keep != NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+                line += (
+                    f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
+                )
         return line
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
@@ -218,8 +217,8 @@ class Run:
         """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
         text = json.dumps(_finite({"status": FINISHED, **summary}), indent=2)
         write_atomically(self.summary_file, f"{text}\n")
-        for path in (self.previous_checkpoint, self.error):
-            path.unlink(missing_ok=True)
+        self.previous_checkpoint.unlink(missing_ok=True)
+        self.error.unlink(missing_ok=True)
 
 
 def matching(pattern: str) -> list[Path]:

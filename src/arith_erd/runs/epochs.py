@@ -24,11 +24,7 @@ Row = dict[str, Any]
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
-
-    Raises:
-        UserError: if the columns of `METRICS` are not all there, or a value is not a number.
-    """
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
     try:
         text = read_text(path)
         rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))

@@ -42,6 +42,7 @@ REPLICA = {  # columns that are always there, with their types
 }
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
+_NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.Series(dtype="object"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
@@ -87,14 +88,16 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
             rows += [row | {"run": name, "rank": rank} for row in of_run]
             probes.append((path / "probes", name, f"{name}/probes"))
     columns = dict.fromkeys([*REPLICA, "rank", "settings", *(key for row in rows for key in row)])
-    table = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
-    everywhere = table[["run", "seed", "key"]]
+    found = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
     order = ["finished", "rank", "epochs", "run"]
-    table = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
+    table = found.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
     table = table.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
     ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
-    members = everywhere.merge(ids.drop(columns="run"), on=["key", "seed"])
-    return Replicas(table, _join_metrics(metrics, ids), members, probes, problems)
+    members = found[["run", "seed", "key"]].merge(ids.drop(columns="run"), on=["key", "seed"])
+    epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_NO_EPOCHS]
+    joined = pd.concat(epochs, ignore_index=True).merge(ids, on=["run", "seed"])
+    joined = joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
+    return Replicas(table, joined, members, probes, problems)
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
@@ -109,15 +112,6 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
         if "probes" in names:
             names.remove("probes")
             yield path / "probes", False
-
-
-def _join_metrics(metrics: Mapping[str, pd.DataFrame], ids: pd.DataFrame) -> pd.DataFrame:
-    kept = set(ids["run"])
-    tables = [table.assign(run=name) for name, table in metrics.items() if name in kept and len(table)]
-    if not tables:
-        return pd.DataFrame({name: pd.Series(dtype="float64") for name in ("replica", *METRICS)})
-    joined = pd.concat(tables, ignore_index=True).merge(ids[["run", "seed", "replica"]], on=["run", "seed"])
-    return joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
 
 
 def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row], pd.DataFrame]:
@@ -153,17 +147,17 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
 def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], Row]:
     """The seeds, and what a configuration says of all its replicas."""
     given, who = settings(config), identity(config)
-    facts = {
+    del who["seed"]
+    path = who | {"trainer": {"precision": who["trainer"]["precision"]}}  # of the weights, however long
+    return parse_seeds(given["seed"]), {
         **{group: require_name(f"{group}.name", given[f"{group}.name"]) for group in GROUPS},
         **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
         "max_epochs": np.int64(given["trainer.max_epochs"]),
         "stop_at": np.float64(given["trainer.stop_at"]),
         "settings": given,
+        "key": _hash(who),
+        "trajectory": _hash(path),
     }
-    del who["seed"]
-    facts["key"] = _hash(who)
-    del who["trainer"]["max_epochs"], who["trainer"]["stop_at"]
-    return parse_seeds(given["seed"]), facts | {"trajectory": _hash(who)}
 
 
 def _numbers(row: Row) -> Row:

@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 from ..errors import UserError, excerpt, first_line, printable
@@ -32,22 +32,21 @@ BUSY = 75
 """EX_TEMPFAIL of sysexits.h."""
 
 
-def explain(error: BaseException) -> tuple[str, int]:
+def explain(error: Exception) -> tuple[str, int]:
     """One line for people, and the exit status. A traceback is in the file of its note, or a new one."""
     if isinstance(error, UserError):
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
         safe = "files that were complete before are intact"
         return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
-    seen = [note.removeprefix("see ") for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
-    where = seen[-1] if seen else "no file"
-    if not seen:
-        with contextlib.suppress(OSError):
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
+    where = notes[-1].removeprefix("see ") if notes else "no file"
+    with contextlib.suppress(OSError):
+        if not notes:
             descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write("".join(traceback.format_exception(error)))
-    line = printable(first_line(error))  # type: ignore[arg-type]
-    return f"internal error: {line}; the traceback is in {where}", INTERNAL
+                traceback.print_exception(error, file=file)
+    return f"internal error: {printable(first_line(error))}; the traceback is in {where}", INTERNAL
 
 
 @contextlib.contextmanager
@@ -99,21 +98,21 @@ class LastingStream:
             stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        self._attempt(self._stream.write, text)
+        with self._failing_silently():
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        self._attempt(self._stream.flush)
+        with self._failing_silently():
+            self._stream.flush()
 
-    def _attempt(self, action: Callable[..., object], *text: str) -> None:
-        with contextlib.suppress(OSError):
-            action(*text)
-            return
-        # Point the descriptor elsewhere, for what is still buffered, and for Python's own flush at exit.
-        with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
+    @contextlib.contextmanager
+    def _failing_silently(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # the descriptor points elsewhere then, for what is still buffered, and for the flush at exit
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

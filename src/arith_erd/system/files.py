@@ -16,19 +16,14 @@ PARTIAL = ".partial-"
 
 
 def require_writable(key: str, folder: Path | str) -> None:
-    """Refuse a folder that cannot be made or written; nothing is left behind.
-
-    Raises:
-        UserError: naming the key that set the folder.
-    """
-    existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
+    """Refuse, naming the key that set it, a folder that cannot be made or written; nothing is left behind."""
+    whole = Path(folder).absolute()
     try:
-        with tempfile.TemporaryDirectory(dir=existing):
+        with tempfile.TemporaryDirectory(dir=next(path for path in (whole, *whole.parents) if path.exists())):
             pass
     except OSError as error:
-        raise UserError(
-            f"{key}={folder}: cannot be written ({error.strerror}); expected a folder to write to"
-        ) from error
+        accepted = f"cannot be written ({error.strerror}); expected a folder to write to"
+        raise UserError(f"{key}={folder}: {accepted}") from error
 
 
 def own_folder(path: Path) -> Path:
@@ -45,11 +40,9 @@ def own_folder(path: Path) -> Path:
 
 
 def read_text(path: Path, largest: int = 2**30) -> str:
-    """The text of a regular file of at most ``largest`` bytes.
+    """The text of a regular file of at most ``largest`` bytes: reading a pipe would wait, and a device has no end.
 
-    Raises:
-        OSError: if it cannot be read, or is not regular: reading a pipe would wait, and a device may have no end.
-        UnicodeDecodeError: if it is not text.
+    A file that is missing, not regular or too large raises an `OSError`, one that is no text a `UnicodeDecodeError`.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
@@ -71,10 +64,8 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
     After the block that file is flushed and takes the place of ``path``, which is kept as ``previous``; if the block
-    fails it is removed. Several processes may write the same file at once: the last one to finish wins.
-
-    Raises:
-        OSError: naming ``path``.
+    fails it is removed. Several processes may write the same file at once: the last one to finish wins. An `OSError`
+    names ``path``.
     """
     beside = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:

@@ -18,12 +18,9 @@ class InUseError(UserError):
 def holding(folder: Path) -> Iterator[None]:
     """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
 
-    The kernel releases the lock when its holder ends, however it ends. The file stays: without it two processes
-    could lock two files of one name. On a file system without locks the block runs unlocked, and says so.
-
-    Raises:
-        InUseError: if another process holds the lock, naming the process and its host.
-        UserError: if the folder cannot be written, or ``.lock`` is a link.
+    If another process holds it, an `InUseError` names the process and its host. The kernel releases the lock when its
+    holder ends, however it ends. The file stays: without it two processes could lock two files of one name. On a file
+    system without locks the block runs unlocked, and says so. ``.lock`` may not be a link.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

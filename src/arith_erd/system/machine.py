@@ -34,12 +34,10 @@ def device_name(device: "torch.device") -> str:
     """``NVIDIA H200`` or ``AMD EPYC, 2 threads``."""
     import torch  # not at the top: reports and benchmarks ask for names and versions without loading it
 
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    if device.type != "cpu":
-        return f"{platform.machine()} {device.type}"
-    threads = torch.get_num_threads()
-    return f"{cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+        return f"{cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {device.type}"
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:

@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
+DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 GRACE = 3.0
 """Seconds before a process that is still running is ended by force."""
 
@@ -38,32 +40,33 @@ class Inbox:
         self.received: signal.Signals | None = None  # for us
         self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for the next `check`, by signal
         self.running: int | None = None  # signal whose third-party handler is running
-        self.deferring = False
+        self.catching = self.deferring = False
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
-        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
+        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and `OTHERS` stay
         with a third-party handler if there is one.
         """
-        if not _in_main_thread():
-            yield
+        if self.catching or not _in_main_thread():
+            yield  # the outer block catches them
             return
-        defaults = (signal.SIG_DFL, signal.default_int_handler)
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        ours = [n for n, old in before.items() if old in defaults or (n == signal.SIGTERM and old != signal.SIG_IGN)]
-        outermost = self._receive not in before.values()
-        for number in ours:
-            signal.signal(number, self._receive)
+        before: dict[signal.Signals, Any] = {}
+        for number in {*SIGNALS, *OTHERS}:
+            old = signal.getsignal(number)
+            if number in SIGNALS and (old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN)):
+                before[number] = signal.signal(number, self._receive)
+            elif number in OTHERS and callable(old):
+                before[number] = signal.signal(number, partial(self._put_off, old))
+        self.catching = True
         try:
             yield
         finally:
-            for number in ours:
-                signal.signal(number, before[number])
-            if outermost:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                self.received = None
+            for number, old in before.items():
+                signal.signal(number, old)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.received, self.catching = None, False
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
@@ -71,21 +74,10 @@ class Inbox:
         if self.deferring or not _in_main_thread():
             yield  # the outer block checks
             return
-        handlers = {number: signal.getsignal(number) for number in OTHERS}
-        others = {number: old for number, old in handlers.items() if callable(old) and old != self._receive}
-
-        def put_off(number: int, frame: FrameType | None) -> None:
-            if number != self.running:
-                self.waiting.setdefault(number, partial(others[signal.Signals(number)], number, frame))
-
         self.deferring = True
         try:
-            for number in others:
-                signal.signal(number, put_off)
             yield
         finally:
-            for number, handler in others.items():
-                signal.signal(number, handler)
             self.deferring = False
             self.check()  # also replaces Lightning's own SIGTERMException
 
@@ -110,6 +102,12 @@ class Inbox:
                     self._leave_in(GRACE)
         if self.received is not None:
             raise Preempted(self.received)
+
+    def _put_off(self, handler: Callable[[int, Any], object], number: int, frame: FrameType | None) -> None:
+        if not self.deferring:
+            handler(number, frame)
+        elif number != self.running:
+            self.waiting.setdefault(number, partial(handler, number, frame))
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -146,7 +144,7 @@ def _exit_immediately() -> None:
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
     os._exit(128 + signal.SIGINT)  # the first process of a container is not ended by a signal
 
 

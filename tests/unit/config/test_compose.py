@@ -76,14 +76,21 @@ FILES = {  # an experiment -> the key that is named
     "{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}": "sets hydra;",
     "hydra: {sweeper: {params: '${task}'}}": "hydra.sweeper.params",
     "hydra: [1]": "experiment/theirs.yaml",
+    "# @package hydra.callbacks\nx: {_target_: os.getcwd}": "experiment/theirs.yaml: sets hydra.callbacks; expected",
 }
 
 
-@pytest.mark.parametrize("multirun", [[], ["-m"]])
-@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize(
+    ("text", "multirun"),
+    [
+        *((text, []) for text in FILES),
+        *((text, ["-m"]) for text in FILES if "params" in text or "callbacks: {x" in text),
+    ],
+)
 def test_file_that_configures_hydra_or_trusts_is_refused_before_anything_happens(text, multirun, main, tmp_path):
     (tmp_path / "own" / "experiment").mkdir(parents=True)
-    (tmp_path / "own" / "experiment" / "theirs.yaml").write_text(f"# @package _global_\n{text}\n")
+    header = "" if text.startswith("#") else "# @package _global_\n"
+    (tmp_path / "own" / "experiment" / "theirs.yaml").write_text(f"{header}{text}\n")
     words = [*multirun, f"--config-dir={tmp_path / 'own'}", "experiment=theirs", "runs_dir=runs"]
     result = main("train.py", *words, cwd=tmp_path)
     assert result.returncode == 1
@@ -91,13 +98,6 @@ def test_file_that_configures_hydra_or_trusts_is_refused_before_anything_happens
     assert len(result.stderr.splitlines()) <= 1 + len(multirun)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     assert "json" not in build._trusted
-
-
-def test_package_of_a_file_is_refused_too(main, tmp_path):
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "theirs.yaml").write_text("# @package hydra.callbacks\nx: {_target_: os.getcwd}\n")
-    with pytest.raises(UserError, match=r"^experiment/theirs\.yaml: sets hydra\.callbacks; expected only"):
-        compose("train", [f"hydra.searchpath=[file://{tmp_path}]", "experiment=theirs"])
 
 
 def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):

@@ -214,17 +214,6 @@ def test_job_that_is_killed_each_time_does_not_keep_the_others_from_running(comm
         assert sum(Run(path).finished for path in (tmp_path / "runs").iterdir()) == finished
 
 
-def test_table_fits_80_columns_and_nothing_else_is_written(command, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    long = "the loss became nan in epoch 31, seed 4; the checkpoint is kept; a lower model.optimizer.lr may help"
-    axes = ("split=random,vs_t", "model.optimizer.lr=0.001,0.0001", "trainer.max_epochs=10,20")
-    assert command(fails_for(4, error=UserError(long)), "-m", *axes, "seed=4") == FAILED
-    printed = capsys.readouterr().out.partition("\njob     ")[2].partition("\njob ")[0]
-    assert max(map(len, printed.splitlines())) <= 80
-    assert printed.count("lr=0.0001") == 4  # folded, never cut off
-    assert {path.name for path in tmp_path.iterdir()} <= {"runs"}
-
-
 def test_failed_job_leaves_no_model_alive(command):
     """Its exception would hold every frame, and a model in one of them."""
 
@@ -242,6 +231,16 @@ def test_failed_job_leaves_no_model_alive(command):
 
     assert command(job, "-m", "seed=0,1") == FAILED
     assert len(alive) == 2
+
+
+@pytest.mark.parametrize("item", ["0", "1", "2", "-1", "x", "1.0", "true", "0,1"])
+def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
+    status = command(lambda job: None, "-m", "seed=0,1", f"item={item}")
+    if item in ("0", "1"):
+        assert ran == [item]
+    else:
+        assert (status, ran) == (FAILED, [])
+        assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
 # scripts/paper.sh

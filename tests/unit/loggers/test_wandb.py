@@ -16,7 +16,6 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
-from arith_erd.errors import UserError
 from arith_erd.loggers.wandb import Wandb
 from arith_erd.runs import METRICS
 
@@ -165,14 +164,3 @@ def test_probe_rows_and_figure_are_logged(home):
     (log,) = offline_runs(home / "a-run")
     keys = {key.partition(".")[0] for record in records(log)["history"] for key in record["item"]}
     assert {"errors/rows", "errors/figure"} <= keys
-
-
-def test_disabled_writes_nothing(home):
-    two_epochs(Wandb(mode="disabled"), home)
-    assert not list(home.rglob("*.wandb"))
-
-
-@pytest.mark.parametrize("mode", ["on", None, True])
-def test_other_modes_are_refused(mode):
-    with pytest.raises(UserError, match=rf"^logger\.mode={mode}: expected offline or online or disabled$"):
-        Wandb(mode=mode)

@@ -101,13 +101,6 @@ def test_folder_that_is_not_a_run_is_refused(text, tmp_path):
         Run(tmp_path).config()
 
 
-def test_run_directory_is_created_only_by_create(tmp_path, config):
-    run = Run(tmp_path / "runs" / run_name(config))
-    assert run.metrics() == []
-    assert not run.finished
-    assert not list(tmp_path.iterdir())
-
-
 def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     accuracies = {0: [0.1, 0.95, 0.9, 0.99], 1: [0.2, 0.3, 0.4, 0.5]}
     rows = [

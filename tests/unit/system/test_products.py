@@ -6,11 +6,8 @@ import pytest
 import torch
 from lightning.fabric.accelerators import cuda
 
-from arith_erd.config.compose import compose
 from arith_erd.system import machine
 from arith_erd.system.machine import settle_products
-from arith_erd.training.assemble import assemble
-from tests.tiny import TINY
 
 MATMUL = torch.backends.mkldnn.matmul
 
@@ -47,12 +44,3 @@ def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(m
     monkeypatch.setattr(cuda, "_is_ampere_or_later", lambda _: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     cuda._check_cuda_matmul_precision(torch.device("cuda"))  # Lightning asks, and torch may refuse to answer
-
-
-def test_assembling_settles_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "cpu_name", lambda: "AMD EPYC")
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    called = []
-    monkeypatch.setattr("arith_erd.training.assemble.settle_products", lambda: called.append(True))
-    assemble(compose("train", list(TINY)), torch.device("cpu"))
-    assert called

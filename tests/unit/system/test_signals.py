@@ -123,14 +123,6 @@ def test_third_party_handler_runs_between_steps_and_training_continues(listener,
     assert listener.heard == [other]
 
 
-def test_two_third_party_handlers_both_run(listener):
-    with signals_caught(), deferred():
-        for number in signals.OTHERS:
-            send(number)
-        check()
-        assert sorted(listener.heard) == sorted(signals.OTHERS)
-
-
 @pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
 def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours):
     def work():
