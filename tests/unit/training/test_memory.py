@@ -76,7 +76,7 @@ def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
 @pytest.mark.parametrize("seed", ["0", "0-9"])
 def test_network_that_does_not_fit_is_refused_before_it_is_built(seed, runs_dir, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
-    huge = ["model.net.d_model=65536", "trainer.accelerator=cpu", f"seed={seed}", f"runs_dir={runs_dir}"]
+    huge = ["model.net.d_model=4096", "trainer.accelerator=cpu", f"seed={seed}", f"runs_dir={runs_dir}"]
     with pytest.raises(UserError, match=r"^seed=0: a replica .*\(at least .* GiB, and there are 16\); expected a "):
         train(compose("train", huge))
     assert not runs_dir.exists()
