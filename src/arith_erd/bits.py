@@ -39,18 +39,12 @@ def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
 
 def to_bits(values: npt.ArrayLike, width: int) -> Array:
     """Integers (...,) -> bits (..., width), least significant first: 6 at width 4 is ``0 1 1 0``."""
-    return (np.asarray(values, dtype=np.int64)[..., None] >> np.arange(width)) & 1
+    return to_digits(values, width, 2)
 
 
 def from_bits(bits: npt.ArrayLike) -> Array:
     """Bits (..., width), least significant first -> integers (...,): the inverse of `to_bits`."""
-    bits = np.asarray(bits, dtype=np.int64)
-    return bits @ (np.int64(1) << np.arange(bits.shape[-1]))
-
-
-def partial(values: Array, width: int) -> Array:
-    """Integers (N,) -> the numbers their lowest t + 1 bits spell (N, width): 6 at width 3 is ``0 2 6``."""
-    return values[:, None] & ((np.int64(2) << np.arange(width)) - 1)
+    return from_digits(bits, 2)
 
 
 def digits_of(largest: int, base: int = 2) -> int:

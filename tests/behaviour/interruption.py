@@ -18,13 +18,14 @@ def without_seconds(run: Run) -> list[dict]:
 
 
 def assert_same(one: Run, other: Run) -> None:
-    """Bit for bit: the weights of every seed, every row but its seconds, and the summary's verdict."""
+    """Bit for bit: the weights of every seed, every row but its seconds, each token, and the summary's verdict."""
     seeds = [row["seed"] for row in one.summary()["seeds"]]
     for seed in seeds:
         mine, theirs = weights_of(one, seed), weights_of(other, seed)
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert without_seconds(one) == without_seconds(other)
+    assert one.tokens_file.read_text() == other.tokens_file.read_text()
     assert one.summary()["seeds"] == other.summary()["seeds"]
 
 

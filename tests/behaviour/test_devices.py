@@ -85,7 +85,7 @@ def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
         with torch.no_grad():
             for batch in EvaluationBatches(*table, 64):
                 module.validation_step(batch, 0, 1)
-            accuracy = module.val_accuracy.compute()["val_seq_acc"]
+            accuracy = module.val_accuracy.compute()
     assert off.found == set()
     assert loss.device.type == accuracy.device.type == "meta"
     with OnTheCPU() as off:

@@ -15,27 +15,6 @@ def numbers_of_a_width(draw):
     return width, draw(st.lists(st.integers(0, 2**width - 1), max_size=8))
 
 
-@given(numbers_of_a_width())
-def test_bits_equal_pythons_least_significant_first(case):
-    width, numbers = case
-    expected = [[int(c) for c in reversed(format(x, f"0{width}b"))] for x in numbers]
-    assert bits.to_bits(numbers, width).tolist() == expected
-
-
-@given(numbers_of_a_width(), ORDERS)
-def test_reorder_is_its_own_inverse(case, order):
-    width, numbers = case
-    written = bits.reorder(bits.to_bits(numbers, width), order)
-    np.testing.assert_array_equal(bits.reorder(written, order), bits.to_bits(numbers, width))
-
-
-@given(numbers_of_a_width())
-def test_plain_order_equals_pythons_notation(case):
-    width, numbers = case
-    written = bits.render(bits.encode_completion(np.array(numbers, dtype=np.int64), width, "plain"))
-    assert written == [format(x, f"0{width}b") for x in numbers]
-
-
 @pytest.mark.parametrize(
     ("order", "prompt", "completion"), [("reverse", "110+101", "0001"), ("plain", "011+101", "1000")]
 )
@@ -91,8 +70,3 @@ def test_worked_example_in_base_10():
     assert prompt.tolist() == [[10, 7, 2, 8, 11]]
     assert completion.tolist() == [[5, 6, 4]]
     assert (bits.render(prompt), bits.render(completion)) == (["74+58"], ["231"])
-
-
-def test_render_uses_a_symbol_for_each_token():
-    assert bits.render(np.array([[0, 1, 2, 3, 4]]), operator="x") == [".sx01"]
-    assert bits.render(np.arange(bits.ZERO + bits.MAX_BASE)[None]) == [".s+0123456789abcdef"]

@@ -51,21 +51,15 @@ def _width(state: dict[str, Tensor]) -> int:
     """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
     widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
     [(width, _)] = widths.most_common(1) or [(0, 0)]
-    return (
-        width if width and width % NUM_HEADS == 0 else 64
-    )  # the paper's width, so that the error lists what is missing
+    return width if width and width % NUM_HEADS == 0 else 64  # the paper's, so that the error lists what is missing
 
 
 def load_official(path: str | Path, task: Task) -> Transformer:
     """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
-    Args:
-        path: their state dict, read as tensors only, so that no code in it can run.
-        task: its task. Only the lengths of prompt and answer can be checked, so addition and random
-            output are indistinguishable.
-
-    Raises:
-        UserError: if the file is not such a state dict; lists every missing, foreign or misshapen key.
+    The file is read as tensors only, so that no code in it can run. Of the task only the lengths of prompt and answer
+    can be checked, so addition and random output are indistinguishable. Anything but such a state dict is a
+    `UserError`, which lists every missing, foreign or misshapen key.
     """
     state = read_state(Path(path), "a PyTorch state dict")
     d_model = _width(state)
@@ -91,9 +85,8 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     }
     if any(problems.values()):
         listed = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in problems.items() if keys)
-        raise UserError(
-            f"checkpoint={path}: not the authors' state dict for task={task.name} at task.bits={task.bits}: {listed}"
-        )
+        wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
+        raise UserError(f"checkpoint={path}: not {wanted}: {listed}")
     network = Transformer(*shape, vocab_size=task.vocab_size)
     network.load_state_dict({name: state[key] for name, key in names.items()})
     return network.eval()

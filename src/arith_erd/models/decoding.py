@@ -36,12 +36,8 @@ def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256)
 def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
     """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
-    predicted = torch.cat(
-        [
-            network(p, shift_right(c)).argmax(dim=-1)
-            for p, c in zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
-        ]
-    )
+    parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
+    predicted = torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts])
     failed = (predicted != completion).any(dim=-1)
     result[failed] = greedy(network, prompt[failed], completion.shape[-1], batch_size)
     return result

@@ -55,9 +55,6 @@ class Dropout(nn.Module):
     """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step.
 
     Examples lie along the first axis, or along ``batch_axis``, as in `keep_mask`.
-
-    Raises:
-        RuntimeError: in training mode without a key.
     """
 
     key: Tensor | None  # (2,) int32
@@ -71,9 +68,8 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if self.key is None:
-            raise RuntimeError(
-                "Dropout in training mode needs a key: call `set_dropout_keys` before each step, or `eval()`"
-            )
+            wanted = "call `set_dropout_keys` before each step, or `eval()`"
+            raise RuntimeError(f"Dropout in training mode needs a key: {wanted}")
         return x * keep_mask(self.key, x.shape, self.p, batch_axis)
 
     def extra_repr(self) -> str:
@@ -86,12 +82,9 @@ def dropout_sites(network: nn.Module) -> list[str]:
 
 
 def set_dropout_keys(network: nn.Module, key: Tensor, step: int = 0) -> None:
-    """Give every `Dropout` of one network its key for a training step; a pack does this by itself.
+    """Give every `Dropout` of one network its key for a training step, from the replica's, (2,) int32.
 
-    Args:
-        network: not a pack.
-        key: (2,) int32, of the replica.
-        step: of training.
+    A pack does this by itself.
     """
     sites = dropout_sites(network)
     for site, site_key in zip(sites, dropout_keys(key[None], step, len(sites))[0], strict=True):

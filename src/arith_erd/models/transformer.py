@@ -82,9 +82,8 @@ class EncoderLayer(nn.Module):
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
         named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
-        return (
-            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
-        )
+        inside = self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}
+        return named | inside | {layer: self}
 
 
 class DecoderLayer(nn.Module):
@@ -103,9 +102,8 @@ class DecoderLayer(nn.Module):
     def sites(self, layer: str) -> dict[str, nn.Module]:
         named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
         named |= self.cross_attention.sites(layer, "cross_attn") | {f"{layer}.resid_mid_cross": self.cross_attention}
-        return (
-            named | (self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}) | {layer: self}
-        )
+        inside = self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}
+        return named | inside | {layer: self}
 
 
 class Transformer(Network):

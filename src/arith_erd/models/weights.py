@@ -2,7 +2,6 @@
 
 import stat
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,6 @@ def load_tensors(path: Path) -> Any:
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
     _require_regular(path)
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
-                raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 
@@ -57,9 +52,8 @@ def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
     except OSError as error:
         raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        raise UserError(
-            f"checkpoint={path}: damaged, or more than tensors (none of it was run); expected {expected}"
-        ) from error
+        what = "damaged, or more than tensors (none of it was run)"
+        raise UserError(f"checkpoint={path}: {what}; expected {expected}") from error
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
         raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
     return dict(state)

@@ -3,6 +3,7 @@
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
 ``metrics.csv``                   a row per epoch and seed (`epochs.METRICS`)
+``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
 ``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
 ``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
@@ -45,6 +46,7 @@ class Run:
         self.name = self.path.name
         self.config_file = self.path / "config.yaml"
         self.metrics_file = self.path / "metrics.csv"
+        self.tokens_file = self.path / "tokens.csv"  # not in runs of older versions
         self.summary_file = self.path / "summary.json"
         self.checkpoint = self.path / "last.ckpt"
         self.previous_checkpoint = self.path / "previous.ckpt"  # in case the last one cannot be read

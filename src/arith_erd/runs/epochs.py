@@ -1,7 +1,8 @@
-"""The epochs of a run on disk: rows of ``metrics.csv``, one per seed, and weights where ``checkpoint.keep`` says so.
+"""The epochs of a run on disk: rows of ``metrics.csv`` and ``tokens.csv``, and which weights ``checkpoint.keep`` keeps.
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
-Epochs count from 1. Only this file reads and writes ``metrics.csv``.
+Epochs count from 1. ``tokens.csv`` has a row for each epoch, seed and split (``train`` or ``val``), and a column for
+each token of the answer: its accuracy given the right tokens before it. Only this file reads and writes the two.
 """
 
 import csv
@@ -42,9 +43,35 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
 
 
 def append_metrics(path: Path, rows: Iterable[Row]) -> None:
-    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
+    """Add the rows of one epoch."""
+    _append(path, map(_line, rows))
+
+
+def begin_tokens(path: Path, names: Sequence[str], last: int) -> None:
+    """Write ``tokens.csv`` anew for tokens of these names, with the rows that it holds up to an epoch.
+
+    Raises:
+        UserError: if a line does not begin with an epoch.
+    """
+    try:
+        text = read_text(path) if path.is_file() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()[1:]  # without a line that a kill cut off
+        kept = [line for line in lines if int(line.partition(",")[0]) <= last]
+    except ValueError as error:
+        raise UserError(f"{path}: not the rows of a run; delete it, and it begins at epoch {last + 1}") from error
+    header = ",".join(("epoch", "seed", "split", *names))
+    write_atomically(path, "\n".join([header, *kept]) + "\n")
+
+
+def append_tokens(path: Path, rows: Iterable[tuple[int, int, str, Sequence[float]]]) -> None:
+    """Add the rows of one epoch: epoch, seed, split, and the accuracies in the order of the tokens."""
+    _append(path, (f"{epoch},{seed},{split},{','.join(map(_short, values))}" for epoch, seed, split, values in rows))
+
+
+def _append(path: Path, lines: Iterable[str]) -> None:
+    """Add lines and flush them to the disk, since the next checkpoint relies on them."""
     with naming(path), path.open("a", encoding="utf-8") as file:
-        file.write("".join(_line(row) + "\n" for row in rows))
+        file.write("".join(f"{line}\n" for line in lines))
         file.flush()
         os.fsync(file.fileno())
 
@@ -55,7 +82,11 @@ def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
 
 
 def _line(row: Row) -> str:
-    return ",".join(str(row[key]) if key in INTEGERS else f"{row[key]:.9g}" for key in METRICS)
+    return ",".join(str(row[key]) if key in INTEGERS else _short(row[key]) for key in METRICS)
+
+
+def _short(value: float) -> str:
+    return f"{value:.9g}"
 
 
 A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 1000, and so on

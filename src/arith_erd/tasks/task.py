@@ -91,9 +91,7 @@ class Task(ABC):
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
         """The fewest and most digits that an operand may have."""
-        most = 1
-        while base ** (cls.operands * (most + 1)) < ROWS:
-            most += 1
+        most = max((n for n in range(1, 21) if base ** (cls.operands * n) < ROWS), default=1)
         return 2 if base == 2 else 1, most
 
     @property

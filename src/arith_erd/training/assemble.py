@@ -28,8 +28,7 @@ from .trial import try_step
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
     """The pack of a job's seeds, still on the CPU, ready to be trained on a device with the data of `table_data`.
 
-    Raises:
-        UserError: if the network or its recipe do not take their options, or could not train a pack.
+    It raises a `UserError` if the network or its recipe do not take their options, or could not train a pack.
     """
     settle_products()
     data = data or table_data(job)
@@ -59,15 +58,14 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
 def table_data(job: Job) -> TableData:
     """The task's table, cut in two by the split, with the loss and what it wants to know of each example.
 
-    Raises:
-        UserError: if the split leaves one part empty, or the task does not have what the loss wants.
+    It raises a `UserError` if the split leaves one part empty, or the task does not have what the loss wants.
     """
     data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss))
     held_out, whole = len(data.validation[0]), job.task.size
     if not 0 < held_out < whole:
         group = job.resolved["split"]
-        options = [f"split.{key}={value}" for key, value in group.items() if key not in ("name", "_target_")]
-        given = " ".join([f"split={group['name']}", *options])
+        options = [f" split.{key}={value}" for key, value in group.items() if key not in ("name", "_target_")]
+        given = f"split={group['name']}{''.join(options)}"
         raise UserError(f"{given}: holds out {held_out:,} of {whole:,} examples; expected at least 1, and not all")
     return data
 

@@ -1,6 +1,7 @@
 """Callbacks of an epoch: write rows and weights, show progress, end the run early."""
 
 import time
+from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
@@ -10,21 +11,30 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs import Keep, Row, Run
+from ..runs import NOTHING, Keep, Row, Run
+from ..runs.epochs import append_tokens, begin_tokens
+from .checkpoint import position
 from .finish import save_weights
 
 
 class KeepRows(L.Callback):
-    """Append every epoch's rows to ``metrics.csv`` and pass them to the logger."""
+    """After every epoch: rows of ``tokens.csv`` and ``metrics.csv``, the logger, and the weights of epochs in ``keep``.
 
-    def __init__(self, run: Run, logger: Logger) -> None:
-        self.run, self.logger = run, logger
+    Where a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
+    """
+
+    def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: Keep = NOTHING) -> None:
+        self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
         self.started: float | None = None  # when the epoch began, for `time.perf_counter`; None before training
         self.spent = 0.0  # seconds, on this epoch before an interruption
         self.learning_rate = 0.0  # of the last step: when an epoch ends, the optimizer has that of the next already
 
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.started is None else time.perf_counter() - self.started
+
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self._seconds(), "learning_rate": self.learning_rate}
+        return {"seconds": self.seconds, "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.spent = float(state_dict["seconds"])
@@ -32,6 +42,15 @@ class KeepRows(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter() - self.spent
+        run, epochs = self.run, trainer.current_epoch
+        if trainer.global_step > 0:
+            print(f"{run.path}: resuming from {position(trainer)}")
+        run.write_metrics(row for row in run.metrics() if row["epoch"] <= epochs)
+        begin_tokens(run.tokens_file, self.tokens, epochs)
+        run.drop_kept_after(epochs)
+        # The run began with another ``checkpoint.keep``, or they were deleted.
+        if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
+            print(f"{run.path}: weights of {len(missing)} earlier epoch(s) were not kept, and cannot be any more")
 
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
         rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
@@ -41,23 +60,11 @@ class KeepRows(L.Callback):
         self.started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        seconds = self._seconds()
+        seconds, epoch = self.seconds, trainer.current_epoch + 1
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
+        append_tokens(self.run.tokens_file, pl_module.tokens)
         self.run.append_metrics(rows)
         self.logger.log([{**row, "learning_rate": self.learning_rate} for row in rows])
-
-    def _seconds(self) -> float:
-        return 0.0 if self.started is None else time.perf_counter() - self.started
-
-
-class KeepWeights(L.Callback):
-    """Write the weights of every replica after the epochs in ``keep``, to ``weights/epoch=E/``."""
-
-    def __init__(self, run: Run, keep: Keep) -> None:
-        self.run, self.keep = run, keep
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        epoch = trainer.current_epoch + 1
         if epoch in self.keep:
             save_weights(self.run, pl_module.pack, epoch)
 
@@ -75,20 +82,18 @@ class StopAtAccuracy(L.Callback):
         self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        rows = [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch]
-        self._end(trainer, pl_module, rows)
+        self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch])
 
+    @torch.no_grad()
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
-        with torch.no_grad():
-            for index, (_row, weights) in self.ended.items():
-                for parameter, weight in zip(pl_module.pack.parameters(), weights, strict=True):
-                    parameter[index] = weight
+        for index, (_row, weights) in self.ended.items():
+            for parameter, weight in zip(pl_module.pack.parameters(), weights, strict=True):
+                parameter[index] = weight
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        rows = pl_module.rows
         for index, (row, _weights) in self.ended.items():
-            rows[index] = {**row, "epoch": rows[index]["epoch"]}
-        self._end(trainer, pl_module, rows)
+            pl_module.rows[index] = {**row, "epoch": trainer.current_epoch + 1}
+        self._end(trainer, pl_module, pl_module.rows)
 
     def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
@@ -107,7 +112,6 @@ class EpochProgress(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not self.console.is_terminal:
             return
-        text = "the first epoch compiles" if pl_module.pack.compiled else ""
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
             BarColumn(bar_width=None),
@@ -116,26 +120,24 @@ class EpochProgress(L.Callback):
             refresh_per_second=2,
             speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
         )
+        text = "the first epoch compiles" if pl_module.pack.compiled else ""
         self.bar = self.progress.add_task(text, total=trainer.max_epochs, epoch=trainer.current_epoch)
         self.progress.start()
-        self._move(trainer)
+        self.on_train_batch_end(trainer)
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._move(trainer)
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any, **fields: Any) -> None:
+        """Move to the epochs that are done, with the steps of this one, also those before an interruption."""
+        if self.progress is not None:
+            done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
+            self.progress.update(self.bar, completed=done, **fields)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = pl_module.rows
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
         text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
-        self._move(trainer, epoch=trainer.current_epoch + 1, description=text)
+        self.on_train_batch_end(trainer, epoch=trainer.current_epoch + 1, description=text)
 
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # after an exception too
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
-
-    def _move(self, trainer: L.Trainer, **fields: Any) -> None:
-        """To the epochs that are done, with the steps of this one, also those before an interruption."""
-        if self.progress is not None:
-            done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
-            self.progress.update(self.bar, completed=done, **fields)

@@ -1,6 +1,16 @@
-"""Write checkpoints atomically, between two steps. `resume` reads them."""
+"""Checkpoints: written atomically between two steps, checked, and resumed from.
 
+Random streams need nothing: they are functions of the step. A run with more epochs continues from the end of a shorter
+one that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ in ``trainer.max_epochs`` alone share
+their first epochs bit for bit. A schedule has the number of epochs in its own options, so such runs differ in more.
+"""
+
+import errno
 import io
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +19,13 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from ..runs import Run
+from ..config.job import Job
+from ..errors import UserError, first_line
+from ..models.weights import load_tensors
+from ..runs import Row, Run, identity
 from ..system import signals
 from ..system.files import replacing
+from .module import LitPack
 
 
 class ResumePoint(Checkpoint):
@@ -78,3 +92,97 @@ class CheckpointFile(TorchCheckpointIO):
         whole = io.BytesIO()
         torch.save(checkpoint, whole)
         Path(path).write_bytes(whole.getbuffer())
+
+
+def find_checkpoint(run: Run, module: LitPack) -> Path | None:
+    """The last checkpoint, or the previous one if that is damaged or missing; None for a run that starts.
+
+    Raises:
+        UserError: if one cannot be read, all that are there are damaged, or ``metrics.csv`` lacks epochs before it.
+    """
+    there = [path for path in (run.checkpoint, run.previous_checkpoint) if path.is_file()]
+    if not there:
+        return None
+    usable = next(((path, n) for path in there if (n := epochs_in(path, module)) is not None), None)
+    if usable is None:
+        are, them = ("are", "them") if len(there) > 1 else ("is", "it")
+        names = " and ".join(path.name for path in there)
+        raise UserError(f"{run.path}: {names} {are} damaged, or of another version; delete {them} to start again")
+    path, epochs = usable
+    if path != there[0]:
+        print(f"{run.checkpoint}: damaged; the run resumes from the previous checkpoint")
+    if path == run.previous_checkpoint:
+        path.replace(run.checkpoint)
+    _require_rows(run, run.metrics(), epochs, module.pack.seeds)
+    return run.checkpoint
+
+
+def _require_rows(run: Run, rows: Iterable[Row], epochs: int, seeds: Iterable[int]) -> None:
+    there = {(row["epoch"], row["seed"]) for row in rows}
+    lacking = [epoch for epoch in range(1, epochs + 1) if not there.issuperset((epoch, seed) for seed in seeds)]
+    if lacking:
+        again = f"delete {run.checkpoint.name} to start again"
+        raise UserError(f"{run.path}: metrics.csv lacks epoch {lacking[0]}; {again}")
+
+
+def continue_shorter(job: Job, module: LitPack) -> None:
+    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
+    run = job.run
+    for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
+        try:
+            rows = shorter.metrics()
+            _require_rows(shorter, rows, epochs, job.seeds)
+            if epochs_in(shorter.checkpoint, module) != epochs:
+                continue
+            shorter.require_plain()
+        except UserError as error:
+            print(f"{shorter.path}: not continued ({error})")
+            continue
+        for kept in (shorter.path / "weights").glob("epoch=*"):
+            shutil.copytree(kept, run.path / "weights" / kept.name, dirs_exist_ok=True)
+        run.write_metrics(rows)
+        if shorter.tokens_file.is_file():
+            shutil.copyfile(shorter.tokens_file, run.tokens_file)
+        with replacing(run.checkpoint) as beside:  # last, since it is what counts
+            shutil.copyfile(shorter.checkpoint, beside)
+        print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs")
+        return
+
+
+def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
+    """Finished runs beside a job's own that differ from it in a smaller number of epochs alone; and that number."""
+    own = identity(job.resolved)
+    start = "-".join(own[group]["name"] for group in ("task", "split", "model", "ablation"))
+    for run in map(Run, job.runs_dir.glob(f"{start}-*")):
+        if not (run.checkpoint.is_file() and run.finished):
+            continue
+        with suppress(UserError, KeyError, TypeError, AttributeError):  # not the configuration of a run
+            other = identity(run.config())
+            epochs = other["trainer"]["max_epochs"]
+            same = other | {"trainer": other["trainer"] | {"max_epochs": own["trainer"]["max_epochs"]}} == own
+            if same and epochs < own["trainer"]["max_epochs"] and run.summary().get("epochs") == epochs:
+                yield run, epochs
+
+
+def epochs_in(checkpoint: Path, module: LitPack) -> int | None:
+    """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module.
+
+    Raises:
+        UserError: if the file cannot be read: that says nothing about what is in it.
+    """
+    try:
+        saved = load_tensors(checkpoint)
+        with zipfile.ZipFile(checkpoint) as archive:
+            intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
+        theirs, own = (
+            {name: x.shape for name, x in state.items()} for state in (saved["state_dict"], module.state_dict())
+        )
+        epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+        return epochs if intact and theirs == own and len(saved["optimizer_states"]) == 1 else None
+    except (OSError, MemoryError) as error:
+        if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
+            return None
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(f"{checkpoint}: cannot be read ({why}); the same command tries again") from error
+    except Exception:  # damaged bytes can make an unpickler raise anything
+        return None

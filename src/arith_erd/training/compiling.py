@@ -14,8 +14,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from ..config.job import Job
 from ..models.network import Network
 
-LONG = 20e12
-"""Operations from which compiling pays on a CPU; see benchmarks/README.md."""
+LONG = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
 LARGE = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
 
 
@@ -35,10 +34,8 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
 
 
 def _has_compiler() -> bool:
-    return (
-        Path(sysconfig.get_path("include"), "Python.h").is_file()
-        and shutil.which(os.environ.get("CXX", "g++")) is not None
-    )
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return headers and shutil.which(os.environ.get("CXX", "g++")) is not None
 
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:

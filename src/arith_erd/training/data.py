@@ -24,7 +24,6 @@ class TrainBatches:
 
     Args:
         prompt, completion, targets: (N, P), (N, m), and (N, k) if the loss has any.
-        seeds: of the replicas.
         batch_size: examples that one replica sees in a step.
         step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
     """
@@ -57,17 +56,14 @@ class TrainBatches:
             yield tuple(x[index] for x in self.examples)
 
 
-class EvaluationBatches:
-    """Examples in table order, the same for all replicas: prompts (B, P) and completions (B, m)."""
+class EvaluationBatches(list[Batch]):
+    """Examples in table order, the same for all replicas: prompts (B, P) and completions (B, m).
+
+    A list of its own type, since Lightning takes plain ones apart.
+    """
 
     def __init__(self, prompt: Tensor, completion: Tensor, batch_size: int) -> None:
-        self.batches = list(zip(prompt.split(batch_size), completion.split(batch_size), strict=True))
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return iter(self.batches)
+        super().__init__(zip(prompt.split(batch_size), completion.split(batch_size), strict=True))
 
 
 class TableData(L.LightningDataModule):
@@ -85,7 +81,7 @@ class TableData(L.LightningDataModule):
         wanted = self.loss.targets(task, examples)  # (N, k) or None
         extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
-        self.validation: Batch = (tokens[0][held_out], tokens[1][held_out])
+        self.validation: Batch = tuple(x[held_out] for x in tokens)
 
     def setup(self, stage: str) -> None:
         if self.trainer is not None:

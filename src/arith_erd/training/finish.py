@@ -12,7 +12,6 @@ import lightning as L
 import numpy as np
 from safetensors.torch import save
 
-from ..config.job import Job
 from ..errors import UserError, printable
 from ..models.decoding import answers
 from ..runs import Row, Run, epochs_to
@@ -23,22 +22,19 @@ from .pack import Pack
 
 
 class Conditions(L.Callback):
-    """Keeps in every checkpoint the parts in which a run was computed.
+    """Keeps in every checkpoint the parts in which a run was computed, and the conditions of each.
 
-    Attributes:
-        now: the conditions of this process: all that can change the last digits, beside the configuration.
-        parts: in order, as ``{"from_step": 41, "compiled": False, "device": "AMD EPYC, 2 threads", ...}``.
+    ``now`` are those of this process: all that can change the last digits, beside the configuration. ``parts`` are in
+    order, as ``{"from_step": 41, "compiled": False, "device": "AMD EPYC, 2 threads", ...}``.
     """
 
     def __init__(self) -> None:
-        self.device = ""
-        self.versions: dict[str, str | None] = {}
         self.now: dict[str, Any] = {}
         self.parts: list[dict[str, Any]] = []
 
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        self.device, self.versions = device_name(trainer.strategy.root_device), versions()
-        self.now = {"compiled": pl_module.pack.compiled, "device": self.device, **self.versions}
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # also where no step is left
+        device = device_name(trainer.strategy.root_device)
+        self.now = {"compiled": pl_module.pack.compiled, "device": device, **versions()}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         step = trainer.global_step
@@ -67,11 +63,7 @@ class Conditions(L.Callback):
 
 
 def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> None:
-    """Count what a run has done, before anything says that it is finished.
-
-    Raises:
-        UserError: unless it has taken all steps of its epochs, and has one row for each epoch and seed.
-    """
+    """Raise a `UserError` unless a run has taken all steps of its epochs, and has a row for each epoch and seed."""
     rows = Counter((row["epoch"], row["seed"]) for row in run.metrics())
     epochs = max((epoch for epoch, _seed in rows), default=0)
     steps = epochs * data.steps_per_epoch
@@ -85,37 +77,34 @@ def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> 
 
 def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
     """Write ``weights/seed=K.safetensors`` for every replica, or ``weights/epoch=E/seed=K.safetensors``."""
-    for seed, state in zip(pack.seeds, pack.replica_states(), strict=True):
+    for index, seed in enumerate(pack.seeds):
         path = run.weights(seed, epoch)
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as beside:
             # Raises an OSError if the disk is full, unlike the library's own writer.
-            beside.write_bytes(save(state))
+            beside.write_bytes(save(pack.replica_state(index)))
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
     """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
+    right = completion.cpu()
     for index, seed in enumerate(pack.seeds):
         last = next(row for row in reversed(rows) if row["seed"] == seed)
+        summary = {key: value for key, value in last.items() if key not in ("epoch", "seconds")}
         decoded = answers(pack.replica(index), prompt, completion).cpu()
-        error = data.task.decode(decoded.numpy()) - data.task.decode(completion.cpu().numpy())
-        measured = ("seed", "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc")
-        summaries.append(
-            {key: last[key] for key in measured}
-            | {
-                "val_token_acc_autoregressive": float((decoded == completion.cpu()).double().mean()),
-                "val_mae": float(np.abs(error).mean()),
-                "epochs_to_95": epochs_to(rows, seed, 0.95),
-            }
-        )
+        error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
+        summary["val_token_acc_autoregressive"] = float((decoded == right).double().mean())
+        summary["val_mae"] = float(np.abs(error).mean())
+        summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
+        summaries.append(summary)
     return summaries
 
 
-def finish(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
     """Write ``summary.json``."""
-    run, rows = job.run, job.run.metrics()
+    rows = run.metrics()
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
     run.finish(
@@ -124,8 +113,8 @@ def finish(job: Job, pack: Pack, data: TableData, summaries: list[Row], conditio
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
             "train_flops": 6 * parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
-            "device": conditions.device,
-            "versions": conditions.versions,
+            "device": conditions.now["device"],
+            "versions": {name: value for name, value in conditions.now.items() if name not in ("compiled", "device")},
             "varied": conditions.varied,
             "parts": conditions.parts,
             "seeds": summaries,

@@ -76,19 +76,16 @@ def fit(
 def described(group: str, made: Any) -> dict[str, Any]:
     """An object as its group in a configuration: ``{"name": "add", "_target_": "arith_erd.tasks.Add", "bits": 5}``.
 
-    Raises:
-        UserError: if an argument of its constructor is no attribute of the same name.
+    It is a `UserError` if an argument of its constructor is no attribute of the same name.
     """
-    options = {}
-    for name, parameter in inspect.signature(type(made)).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if not hasattr(made, name):
-            accepted = f"an attribute {name}, as its constructor has such an argument"
-            raise UserError(f"{group}={type(made).__name__}: expected {accepted}")
-        options[name] = getattr(made, name)
-    own = named(group, type(made)) or getattr(made, "name", type(made).__name__.lower())
-    return {"name": own, "_target_": public_path(type(made)), **options}
+    kind = type(made)
+    parameters = inspect.signature(kind).parameters.values()
+    names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if missing := [name for name in names if not hasattr(made, name)]:
+        accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
+        raise UserError(f"{group}={kind.__name__}: expected {accepted}")
+    own = named(group, kind) or getattr(made, "name", kind.__name__.lower())
+    return {"name": own, "_target_": public_path(kind), **{name: getattr(made, name) for name in names}}
 
 
 def named(group: str, made: type) -> str | None:

@@ -8,10 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ..config.job import Job
 from ..errors import UserError
@@ -46,22 +45,12 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
     return min(limits)
 
 
-def replica_bytes(job: Job, most: int) -> int:
+def replica_bytes(job: Job) -> int:
     """Bytes that one replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads.
 
     They are counted on a network on ``meta``, which has no memory.
-
-    Raises:
-        UserError: if the weights alone need more than ``most``; the rest of the network is not built then.
     """
-    weights, saved = 0, dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
-
-    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal weights
-        weights += COPIES * parameter.numel() * parameter.element_size()
-        if weights > most:
-            size = f"more than {most / 2**30:.3g} GiB, all there is, for the weights of one seed"
-            raise UserError(f"model={job.model.name}: {size}; expected a smaller network (model.net)")
+    saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:
         saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
@@ -69,18 +58,13 @@ def replica_bytes(job: Job, most: int) -> int:
 
     batch = min(job.data.batch_size, job.task.size)
     with torch.device("meta"):
-        handle = register_module_parameter_registration_hook(count)
-        try:
-            network = job.network()
-        finally:
-            handle.remove()
+        network = job.network()
         if job.trainer.precision == "64-true":
             network.double()
         loss: Tensor | None = None
         with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `trial` refuses what fails
             set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
-            lengths = (job.task.prompt_length, job.task.width)
-            prompt, answer_in = (torch.zeros(batch, n, dtype=torch.int64) for n in lengths)
+            prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.width))
             loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
     own = {p.untyped_storage()._cdata for p in network.parameters()}
     activations = sum(size for storage, size in saved.items() if storage not in own)
@@ -90,8 +74,7 @@ def replica_bytes(job: Job, most: int) -> int:
 
 def capacity(job: Job, device: torch.device) -> int:
     """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
-    free = available_bytes(device)
-    replica = replica_bytes(job, free)
+    free, replica = available_bytes(device), replica_bytes(job)
     planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
     count = max(1, int(planned / replica))
     if count < len(job.seeds):
@@ -101,13 +84,8 @@ def capacity(job: Job, device: torch.device) -> int:
 
 
 def require_room(job: Job, device: torch.device) -> None:
-    """Refuse a pack that needs more memory than there is.
-
-    Raises:
-        UserError: saying how much, and what to make smaller.
-    """
-    free = available_bytes(device)
-    needed = len(job.seeds) * replica_bytes(job, free)
+    """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
+    free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
     if needed > free:
         raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 
@@ -118,17 +96,16 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-        if not full:
-            raise
-        raise _does_not_fit(job, device, "out of memory") from error
+        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+            raise _does_not_fit(job, device, "out of memory") from error
+        raise
 
 
 def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
-    number = f"{len(job.seeds)} replicas" if len(job.seeds) > 1 else "a replica"
-    replicas = f"{number} at data.batch_size={job.data.batch_size}"
-    smaller = "data.batch_size" if len(job.seeds) == 1 else "pack.max_replicas"
+    number, smaller = f"{len(job.seeds)} replicas", "pack.max_replicas"
+    if len(job.seeds) == 1:
+        number, smaller = "a replica", "data.batch_size or model.net"
     return UserError(
-        f"seed={format_seeds(job.seeds)}: {replicas}: too large for the memory of {device_name(device)} ({why}); "
-        f"expected a smaller {smaller}"
+        f"seed={format_seeds(job.seeds)}: {number} at data.batch_size={job.data.batch_size}: too large for the memory "
+        f"of {device_name(device)} ({why}); expected a smaller {smaller}"
     )

@@ -8,7 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 
 from ..errors import UserError
 from ..models.decoding import shift_right
@@ -18,45 +18,33 @@ from .pack import Pack
 from .recipe import change_rate
 
 
-class TokenAccuracy(Metric):
-    """Probability of the right next token, given the right ones before it, of each replica (paper, section 3.2)."""
+class Accuracies(Metric):
+    """Accuracies of each replica, given the right tokens before (paper, section 3.2).
+
+    Those of whole answers are the autoregressive ones exactly: see `arith_erd.models.decoding`.
+    """
 
     full_state_update = False
-    higher_is_better = True
-    hits: Tensor
-    total: Tensor
-    tokens = True
+    hits: Tensor  # (R, m), or (R, 1) before the first batch
+    right: Tensor  # (R,), answers without an error
+    total: Tensor  # (), answers
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
-        self.add_state("hits", torch.zeros(replicas, dtype=torch.int64), dist_reduce_fx="sum")
-        self.add_state("total", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+        for name, shape in (("hits", (replicas, 1)), ("right", (replicas,)), ("total", ())):
+            self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Tensor, completion: Tensor) -> None:
         """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas."""
-        hits = predicted == completion if self.tokens else (predicted == completion).all(dim=-1)
-        self.hits += hits.flatten(1).sum(dim=1)
-        self.total += hits[0].numel()
+        hits = predicted == completion
+        self.hits = self.hits + hits.sum(dim=1)
+        self.right += hits.all(dim=-1).sum(dim=1)
+        self.total += hits.shape[1]
 
     def compute(self) -> Tensor:
-        """Fractions (R,); torchmetrics drops the axis if R is 1."""
-        return self.hits.double() / self.total
-
-
-class SequenceAccuracy(TokenAccuracy):
-    """Probability of a wholly right completion (paper, section 3.2).
-
-    Teacher-forced predictions give the autoregressive accuracy exactly: see `arith_erd.models.decoding`.
-    """
-
-    tokens = False
-
-
-def accuracies(replicas: int, prefix: str) -> MetricCollection:
-    """``{prefix}token_acc`` and ``{prefix}seq_acc``, (R,) each."""
-    # No compute groups: they would take the two for one metric when the first batch has no hit at all.
-    metrics: Any = {"token_acc": TokenAccuracy(replicas), "seq_acc": SequenceAccuracy(replicas)}
-    return MetricCollection(metrics, prefix=prefix, compute_groups=False)
+        """Fractions (R, 2 + m): of all tokens, of whole answers, and of each token."""
+        tokens = self.hits.sum(dim=1, keepdim=True).double() / (self.total * self.hits.shape[1])
+        return torch.cat([tokens, self.right[:, None].double() / self.total, self.hits.double() / self.total], dim=1)
 
 
 class LitPack(L.LightningModule):
@@ -83,24 +71,24 @@ class LitPack(L.LightningModule):
         self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
         self.schedule, self.interval = schedule, interval
         replicas = len(pack.seeds)
-        self.train_accuracy, self.val_accuracy = accuracies(replicas, "train_"), accuracies(replicas, "val_")
+        self.train_accuracy, self.val_accuracy = Accuracies(replicas), Accuracies(replicas)
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(replicas))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
+        self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameter_groups())
         if self.schedule is None:
             return optimizer
-        schedule = {"scheduler": self.schedule(optimizer), "interval": self.interval}
-        return {"optimizer": optimizer, "lr_scheduler": schedule}
+        scheduler = {"scheduler": self.schedule(optimizer), "interval": self.interval}
+        return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Weight decay, if any, on matrices only; matrices are recognised by their unstacked shape."""
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
-        matrices = [p for p in parameters if p.dim() - 1 >= 2]
-        vectors = [p for p in parameters if p.dim() - 1 < 2]
+        matrices, vectors = ([p for p in parameters if (p.dim() - 1 >= 2) is matrix] for matrix in (True, False))
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
     def on_train_epoch_start(self) -> None:
@@ -110,10 +98,7 @@ class LitPack(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
         targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
-        try:
-            losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
-        except StopIteration as error:  # to Lightning it would be the end of the epoch
-            raise UserError(f"step {self.global_step + 1}: the network or the loss raises StopIteration") from error
+        losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
@@ -137,28 +122,24 @@ class LitPack(L.LightningModule):
         (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion)
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows`: the one place in an epoch where the host waits for the device.
+        """Collect `rows` and `tokens`: the one place in an epoch where the host waits for the device.
 
-        Raises:
-            UserError: if the loss or a weight of a replica is not finite.
+        A loss or a weight that is not finite is a `UserError`.
         """
         epoch = self.current_epoch + 1
-        columns: dict[str, Tensor] = {"train_loss": self.loss_sum.double() / self.examples_seen}
-        for metrics in (self.train_accuracy, self.val_accuracy):
-            columns |= metrics.compute()
-            metrics.reset()
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
-        columns["finite"] = finite.double()
-        names = list(columns)
-        # reshape: torchmetrics drops the axis when there is one replica
-        table = torch.stack([column.reshape(-1) for column in columns.values()], dim=1).tolist()  # R rows
-        self.rows = [
-            {"epoch": epoch, "seed": seed, **dict(zip(names, values, strict=True))}
-            for seed, values in zip(self.pack.seeds, table, strict=True)
-        ]
-        for row in self.rows:
-            loss = row["train_loss"]
-            if row.pop("finite") != 1 or not math.isfinite(loss):
+        losses = torch.stack([self.loss_sum.double() / self.examples_seen, finite.double()], dim=1)  # (R, 2)
+        table = torch.cat([losses, self.train_accuracy.compute(), self.val_accuracy.compute()], dim=1)
+        self.train_accuracy.reset()
+        self.val_accuracy.reset()
+        self.rows, self.tokens = [], []
+        for seed, (loss, is_finite, *accuracies) in zip(self.pack.seeds, table.tolist(), strict=True):
+            if not (is_finite and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
-                where = f"in epoch {epoch}, seed {row['seed']}"
-                raise UserError(f"{what} {where}; a lower model.optimizer.lr may help")
+                raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
+            row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
+            half = len(accuracies) // 2
+            for split, found in (("train", accuracies[:half]), ("val", accuracies[half:])):
+                row |= {f"{split}_token_acc": found[0], f"{split}_seq_acc": found[1]}
+                self.tokens.append((epoch, seed, split, found[2:]))
+            self.rows.append(row)

@@ -6,7 +6,7 @@ replicas one after another. A replica never sees the others: it has its own init
 and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,15 +25,7 @@ from ..models.weights import initialise
 from ..seeds import Stream, derive
 from .compiling import compiles_layers, options, regions
 
-Keys = tuple[Tensor, ...]
-"""The dropout keys of one step: one for each site of the network."""
-
-
-def require_site(network: Network, site: str) -> None:
-    """Raise a `UserError` unless a network has a site; it lists those that there are."""
-    known = list(network.sites())
-    if site not in known:
-        raise bad_value("model.loss.site", site, " or ".join(known))
+Keys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
 
 def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
@@ -44,7 +36,7 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 class Pack(nn.Module):
-    """R replicas of one network, one for each of ``seeds``.
+    """R replicas of one network.
 
     Args:
         make_network: makes one network, with PyTorch's global generator as its only randomness.
@@ -80,9 +72,10 @@ class Pack(nn.Module):
         self.loss = loss or CrossEntropy()
         self._read: list[Tensor] = []  # the activation that the loss asks for, from a forward to its end
         if self.loss.site is not None:
-            require_site(self._skeleton[0], self.loss.site)
-            module = self._skeleton[0].sites()[self.loss.site]
-            module.register_forward_hook(lambda module, inputs, output: self._read.append(output))
+            sites = self._skeleton[0].sites()
+            if self.loss.site not in sites:
+                raise bad_value("model.loss.site", self.loss.site, " or ".join(sites))
+            sites[self.loss.site].register_forward_hook(lambda module, inputs, output: self._read.append(output))
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
         names = [*self._stack_places, *self._constant_places, *self._key_names]
         self._places = {name: _place(self._skeleton[0], name) for name in names}
@@ -90,8 +83,7 @@ class Pack(nn.Module):
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._replicas, self._mean_losses
         self._in_turn = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
-        self.compiled = compile
-        self._to_compile = compile
+        self.compiled = self._to_compile = compile
         self._graphs = compile and cuda_graphs
 
     def _compile(self) -> None:
@@ -139,10 +131,7 @@ class Pack(nn.Module):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
     def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Logits and activation, as `_replicas`, at the first step; nothing compiled and all replicas at once.
-
-        Prompt is (R, B, P), completion (R, B, m).
-        """
+        """`_replicas` at the first step, all at once and not compiled: prompt (R, B, P), completion (R, B, m)."""
         (skeleton,) = self._skeleton
         skeleton.train()
         return self._replicas(self._stacks(), self._keys(0), prompt, shift_right(completion), in_turn=False)
@@ -232,11 +221,6 @@ class Pack(nn.Module):
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""
         return {name: stack[index].detach().cpu().clone() for name, stack in self.stacked.named_parameters()}
-
-    def replica_states(self) -> Iterator[dict[str, Tensor]]:
-        """The same of each replica in turn; each stack is copied from the device once, not once for each replica."""
-        stacks = {name: stack.detach().cpu() for name, stack in self.stacked.named_parameters()}
-        return ({name: stack[index].clone() for name, stack in stacks.items()} for index in range(len(self.seeds)))
 
     def replica(self, index: int) -> Network:
         """One replica as a plain network in evaluation mode, on the pack's device."""

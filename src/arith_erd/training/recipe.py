@@ -6,7 +6,6 @@ does. Adafactor, which divides by norms of whole tensors, would let replicas inf
 
 import inspect
 import math
-import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,11 +25,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
-    """The factory of a job's optimizer.
-
-    Raises:
-        UserError: if it does not take its options, or lets replicas influence each other.
-    """
+    """The factory of a job's optimizer; a `UserError` if it refuses its options, or lets replicas influence others."""
     make = partial(job.model.optimizer.build, Optimizer)
     with job.model.optimizer.blamed():  # it may raise anything at a tensor or a gradient that it cannot use
         alone = replicas_are_independent(make, device)
@@ -49,26 +44,24 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     """
     generator = torch.Generator().manual_seed(0)
     shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
-    start = [torch.randn(shape, generator=generator).double() for shape in shapes]
-    scale = torch.tensor([1.0, 1000.0]).double()
-    gradients = [
-        [torch.randn(shape, generator=generator) * scale.view(-1, *[1] * (len(shape) - 1)) for shape in shapes]
-        for _ in range(STEPS)
-    ]
+    start, *gradients = ([torch.randn(s, generator=generator).double() for s in shapes] for _ in range(STEPS + 1))
+    for _, large in (gradient for step in gradients for gradient in step):
+        large *= 1000.0
 
     def updates(replicas: slice) -> list[torch.Tensor]:
         values = [torch.nn.Parameter(x[replicas].clone().to(device)) for x in start]
         optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
-        remaining = iter(gradients)
+        taken: list[int] = []
 
         def closure() -> float:
-            for value, gradient in zip(values, next(remaining), strict=True):
+            for value, gradient in zip(values, gradients[len(taken)], strict=True):
                 value.grad = gradient[replicas].to(value)
+            taken.append(1)
             return 0.0
 
-        for left in reversed(range(STEPS)):
+        for step in range(STEPS):
             optimizer.step(closure)  # as Lightning does
-            if operator.length_hint(remaining) != left:
+            if len(taken) != step + 1:
                 raise RuntimeError("expected a step(closure) that calls the closure once, as those of torch do")
         return [value.detach().cpu() - x[replicas] for value, x in zip(values, start, strict=True)]
 
@@ -83,17 +76,15 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
 def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
     """The factory of a job's scheduler; None for a constant rate.
 
-    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch.
-
-    Raises:
-        UserError: if it does not take its options, needs more than the number of steps, or begins with a wrong rate.
+    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. One
+    that refuses its options, needs more than the number of steps, or begins with a wrong rate is a `UserError`.
     """
     schedule = job.model.scheduler
     if schedule is None:
         return None
     factory = schedule.scheduler
-    changes = data.steps_per_epoch if schedule.interval == "step" else 1  # in an epoch
     takes = inspect.signature(factory.load(LRScheduler)).parameters
+    changes = data.steps_per_epoch if schedule.interval == "step" else 1  # in an epoch
     more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
     made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
 
@@ -109,8 +100,7 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
 def change_rate(scheduler: LRScheduler) -> None:
     """Take a scheduler one step further, after the step that the rate until now was for.
 
-    Raises:
-        UserError: if that rate was negative or not finite, or the scheduler raises: `OneCycleLR` does at its end.
+    It is a `UserError` if that rate was negative or not finite, or the scheduler raises: `OneCycleLR` does at its end.
     """
     change = scheduler.last_epoch + 1
     for group in scheduler.optimizer.param_groups:
@@ -120,7 +110,7 @@ def change_rate(scheduler: LRScheduler) -> None:
     try:
         scheduler.step()
     except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
-        accepted = "expected a function of the step alone, for all epochs of the run"
+        why = f"change {change:,} fails with {first_line(error).rstrip('.')}"
         raise UserError(
-            f"model.scheduler: change {change:,} fails with {first_line(error).rstrip('.')}; {accepted}"
+            f"model.scheduler: {why}; expected a function of the step alone, for all epochs of the run"
         ) from error

@@ -5,24 +5,21 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import lightning as L
-
 from ..config.job import Job
-from ..errors import UserError
+from ..errors import UserError, first_line
 from ..loggers import Logger
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
-from ..runs import NOTHING, Row, Run
+from ..runs import Row, Run
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import replacing, require_writable, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
-from .callbacks import EpochProgress, KeepRows, KeepWeights, StopAtAccuracy
-from .checkpoint import ResumePoint
+from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
+from .checkpoint import ResumePoint, continue_shorter, find_checkpoint
 from .finish import Conditions, describe, finish, parameters, require_whole, save_weights, summarise
 from .memory import capacity, memory_errors_explained, require_room
-from .resume import Resumption, continue_shorter, find_checkpoint
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 
@@ -59,19 +56,19 @@ def train(job: Job) -> list[Run]:
 def train_pack(job: Job) -> None:
     """Train the seeds of a job as one pack, and write everything that a run directory holds.
 
-    Raises:
-        UserError: if the device is not there, another process trains this run, the folder cannot be written, or a loss
-            or a weight is not finite.
-        signals.Preempted: if a signal asked to stop; the same call resumes.
+    It raises a `UserError` if the device is not there, another process trains this run, the folder cannot be written,
+    or a loss or a weight is not finite; and `signals.Preempted` if a signal asked to stop: the same call resumes.
     """
     run = job.run
-
     # Assemble: every refusal comes before anything is written.
     require_writable("runs_dir", job.runs_dir)
     run.require_plain()
     logger = job.logger.build(Logger)
-    resumption, conditions = Resumption(run, job.checkpoint.keep), Conditions()
-    trainer = make_trainer(job.trainer, [resumption, conditions, *callbacks(job, logger)])
+    rows = KeepRows(run, logger, job.task.answer_names, job.checkpoint.keep)
+    conditions, stop_at = Conditions(), job.trainer.stop_at
+    stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
+    resume_point = ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
+    trainer = make_trainer(job.trainer, [conditions, *stopping, rows, EpochProgress(), resume_point])
     device = trainer.strategy.root_device
     with memory_errors_explained(job, device):
         require_room(job, device)
@@ -85,16 +82,13 @@ def train_pack(job: Job) -> None:
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
-        checkpoint = find_checkpoint(run, module, trainer)
+        checkpoint = find_checkpoint(run, module)
         if checkpoint is None and not job.overwrite:
-            continue_shorter(job, module, trainer)
-            checkpoint = find_checkpoint(run, module, trainer)
+            continue_shorter(job, module)
+            checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
-        if job.checkpoint.keep != NOTHING:
-            size = sum(p.numel() * p.element_size() for p in module.pack.stacked.parameters()) / 1e6
-            print(f"{run.path}: weights over time take {size:,.1f} MB for each epoch that is kept")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
@@ -102,8 +96,14 @@ def train_pack(job: Job) -> None:
         summaries: list[Row] = []
         try:
             logger.start(job.name, job.seeds, job.resolved, run.path)
-            with signals.deferred(), resumption.refusing(checkpoint):
-                trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+            try:
+                with signals.deferred():
+                    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+            except Exception as error:
+                if checkpoint is None or rows.started is not None or isinstance(error, UserError):
+                    raise
+                reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
+                raise UserError(f"{checkpoint}: {reason}") from error
             require_whole(run, trainer, module.pack, data)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
@@ -114,25 +114,13 @@ def train_pack(job: Job) -> None:
             logger.finish(summaries)
 
         # Finish.
-        finish(job, module.pack, data, summaries, conditions)
+        finish(run, module.pack, data, summaries, conditions)
         if not job.checkpoint.keep_last:
             run.checkpoint.unlink(missing_ok=True)
     for summary in summaries:
         print(describe(summary))
     if conditions.varied:
         print(conditions.describe())
-
-
-def callbacks(job: Job, logger: Logger) -> list[L.Callback]:
-    """Callbacks in order: replicas that have ended, rows and kept weights, then the checkpoint to resume from."""
-    run, stop_at = job.run, job.trainer.stop_at
-    return [
-        *([] if stop_at is None else [StopAtAccuracy(run, stop_at)]),
-        KeepRows(run, logger),
-        KeepWeights(run, job.checkpoint.keep),
-        EpochProgress(),
-        ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last),
-    ]
 
 
 @contextmanager

@@ -4,15 +4,13 @@ import torch
 from torch import Tensor
 
 from ..config.job import Job
-from ..losses import Loss
 from ..models.decoding import shift_right
 from ..models.dropout import set_dropout_keys
 from ..models.weights import initialise
 from .data import TableData
 from .pack import Pack
 
-EXAMPLES = 2
-"""Of each replica. With one, a loss for each example would look like one for each replica."""
+EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
 
 
 def try_step(job: Job, pack: Pack, data: TableData) -> None:
@@ -31,20 +29,18 @@ def try_step(job: Job, pack: Pack, data: TableData) -> None:
     expected = (*completion.shape, job.task.vocab_size)
     if logits.shape != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
-    _try_loss(job, pack.loss, logits, completion, activation, targets[0] if targets else None)
+    _try_loss(job, pack, [logits, completion, activation, targets[0] if targets else None])
 
 
 def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> None:
     """Call the network of one seed: prompt (B, P), completion (B, m)."""
     net = job.model.net
     network, other = (initialise(pack.make_network, seed) for seed in (0, 1))
-    names = {name for name, _ in network.named_parameters()}
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise net.fault("has no parameters that require gradients; expected some to train")
-    if more := sorted(network.state_dict().keys() - names):
-        raise net.fault(
-            f"also keeps {', '.join(more)}; expected parameters under one name each, and buffers with persistent=False"
-        )
+    if more := sorted(network.state_dict().keys() - dict(network.named_parameters())):
+        accepted = "parameters under one name each, and buffers with persistent=False"
+        raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
     set_dropout_keys(network, pack.replica_keys[0])
     buffers = dict(network.named_buffers())
     for name, buffer in other.named_buffers():
@@ -60,20 +56,17 @@ def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> No
             raise net.fault(f"changes its buffer {name}; expected buffers that stay as they are")
 
 
-def _try_loss(
-    job: Job, function: Loss, logits: Tensor, completion: Tensor, activation: Tensor | None, targets: Tensor | None
-) -> None:
+def _try_loss(job: Job, pack: Pack, given: list[Tensor | None]) -> None:
     """Call the loss on what the replicas gave; and, for each of them, with the rows of the others exchanged."""
-    loss, replicas = job.model.loss, len(logits)
+    loss, replicas = job.model.loss, len(pack.seeds)
+    computed = [x.requires_grad_() for x in (given[0], given[2]) if x is not None]  # logits and activation
 
-    def losses(*tensors: Tensor | None) -> Tensor:
+    def losses(rows: Tensor | slice = slice(None)) -> Tensor:
         with loss.blamed():
-            result: Tensor = function(*tensors)
+            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given))
             return result
 
-    computed = [x.requires_grad_() for x in (logits, activation) if x is not None]
-    tensors = logits, completion, activation, targets
-    own = losses(*tensors)
+    own = losses()
     if own.shape != (replicas,):
         raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
     if not own.isfinite().all():
@@ -81,10 +74,10 @@ def _try_loss(
     if not own.requires_grad or all(g is None for g in torch.autograd.grad(own.sum(), computed, allow_unused=True)):
         raise loss.fault("does not depend on what the network computes; expected a loss that can be minimised")
     with torch.no_grad():
-        if not torch.equal(losses(*tensors), own):
+        if not torch.equal(losses(), own):
             raise loss.fault("gives another value at the second call; expected no randomness and no state")
         for index in range(replicas if replicas > 1 else 0):
             rows = torch.arange(replicas).roll(1)
             rows[index] = index
-            if not torch.allclose(losses(*(None if x is None else x[rows] for x in tensors))[index], own[index]):
+            if not torch.allclose(losses(rows)[index], own[index]):
                 raise loss.fault("gives each seed a loss that depends on other seeds; expected one on its own alone")

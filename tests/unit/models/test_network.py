@@ -35,12 +35,6 @@ def test_vocabulary_of_another_base(network):
     assert built(prompt, shift_right(completion)).shape == (2, 3, 13)
 
 
-@pytest.mark.parametrize("network", [Transformer, NanoGPT])
-def test_d_model_must_be_a_multiple_of_num_heads(network):
-    with pytest.raises(ValueError, match="d_model=63 must be a multiple of num_heads=8"):
-        network(P, M, d_model=63)
-
-
 @pytest.mark.parametrize(("network", "options"), VARIANTS)
 def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
     net = make(network, options)

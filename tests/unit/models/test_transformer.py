@@ -25,14 +25,6 @@ def test_ablated_transformers_lose_the_expected_parameters():
     assert sizes["d_model_32"] < full / 3
 
 
-def test_transformer_embeddings_start_standard_normal_and_are_separate():
-    torch.manual_seed(0)
-    network = Transformer(P, M)
-    for embedding in (network.prompt_embedding, network.answer_embedding):
-        assert embedding.weight.std().item() == pytest.approx(1, rel=0.2)
-    assert not torch.equal(network.prompt_embedding.weight, network.answer_embedding.weight)
-
-
 # Against torch.nn's own Transformer
 
 

@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from torch import nn
 from torch._inductor import config
 from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from arith_erd.config.compose import compose
-from arith_erd.models import NanoGPT, Transformer
-from arith_erd.training.compiling import AddBiasLater, options, regions, wants_compile
+from arith_erd.training.compiling import AddBiasLater, options, wants_compile
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -37,13 +35,6 @@ def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, 
 def test_auto_does_not_compile_without_a_compiler(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None)
     assert not wants_compile(compose("train", []), CPU, 96)
-
-
-def test_regions_are_the_repeated_layers_or_the_whole_network():
-    transformer, nanogpt, plain = Transformer(3, 2, num_layers=2), NanoGPT(3, 2), nn.Linear(2, 2)
-    assert regions(transformer) == [*transformer.encoder, *transformer.decoder]
-    assert regions(nanogpt) == list(nanogpt.blocks)
-    assert regions(plain) == [plain]
 
 
 def products(graph: torch.fx.GraphModule) -> int:

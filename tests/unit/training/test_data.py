@@ -50,12 +50,6 @@ def test_last_smaller_batch_is_kept(data, size, sizes):
     assert [len(prompt) for prompt, _ in EvaluationBatches(*data.validation, 50)] == [50, 14]
 
 
-def test_order_is_another_one_for_each_seed_and_epoch(data):
-    batches = TrainBatches(*data.train, SEEDS, 40, step=lambda: 0)
-    orders = {tuple(batches.order(seed, epoch).tolist()) for seed in range(10) for epoch in range(10)}
-    assert len(orders) == 100
-
-
 @pytest.mark.parametrize("taken", [0, 1, 4])
 def test_interrupted_epoch_continues_with_the_remaining_batches(data, taken):
     left, whole = batches(data, epoch=2, taken=taken), batches(data, epoch=2)[taken:]

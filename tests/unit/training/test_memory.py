@@ -1,6 +1,5 @@
 """What does not fit into memory is refused in one line, before anything is allocated."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,7 @@ def test_limits_of_machine_and_container_count(machine: Path, files: dict[str, s
 
 @pytest.mark.parametrize(("model", "parameters"), [("transformer", 701_381), ("nanogpt", 297_600)])
 def test_replica_needs_its_weights_four_times_and_its_activations(model: str, parameters: int) -> None:
-    sizes = [replica_bytes(compose("train", [f"model={model}", f"data.batch_size={n}"]), MACHINE) for n in (1, 64, 127)]
+    sizes = [replica_bytes(compose("train", [f"model={model}", f"data.batch_size={n}"])) for n in (1, 64, 127)]
     assert 16 * parameters < sizes[0] < 1.2 * 16 * parameters
     assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], rel=1e-3), "each example costs the same"
 
@@ -63,7 +62,7 @@ def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
         logits = network(*(torch.zeros(64, n, dtype=torch.int64) for n in (15, 8)))
     kept = sum(event.self_cpu_memory_usage for event in profiler.events())
     del logits
-    assert replica_bytes(job, MACHINE) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
+    assert replica_bytes(job) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
 
 
 def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
@@ -74,22 +73,18 @@ def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
     assert line.endswith("; 256 replicas become several packs")
 
 
-HUGE = ["model.net.d_model=4096", "model.net.num_layers=4096", "trainer.accelerator=cpu"]
-
-
-@pytest.mark.parametrize("seed", ["0", "0-9", "0-4095"])
-def test_network_that_does_not_fit_is_refused_at_once(seed, runs_dir, monkeypatch):
+@pytest.mark.parametrize("seed", ["0", "0-9"])
+def test_network_that_does_not_fit_is_refused_before_it_is_built(seed, runs_dir, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
-    started = time.monotonic()
-    with pytest.raises(UserError, match=r"^model=transformer: more than 16 GiB, .* expected a smaller network"):
-        train(compose("train", [*HUGE, f"seed={seed}", f"runs_dir={runs_dir}"]))
-    assert time.monotonic() - started < 10, "it takes 34 s to build"
+    huge = ["model.net.d_model=4096", "trainer.accelerator=cpu", f"seed={seed}", f"runs_dir={runs_dir}"]
+    with pytest.raises(UserError, match=r"^seed=0: a replica .*\(at least .* GiB, and there are 16\); expected a "):
+        train(compose("train", huge))
     assert not runs_dir.exists()
 
 
 def test_pack_that_does_not_fit_is_refused(monkeypatch):
     job = compose("train", [*TINY, "seed=0-9"])
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * replica_bytes(job, MACHINE))
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * replica_bytes(job))
     with pytest.raises(UserError, match=r"^seed=0-9: 10 replicas .* too large .*smaller pack\.max_replicas"):
         require_room(job, CPU)
     require_room(compose("train", [*TINY, "seed=0-8"]), CPU)
@@ -107,8 +102,3 @@ def test_allocation_that_fails_is_one_line(error):
 
     with pytest.raises(UserError, match=r"^seed=0: .*out of memory.* smaller data\.batch"):
         allocate()
-
-
-def test_other_errors_are_left_alone():
-    with pytest.raises(RuntimeError, match="shape"), memory_errors_explained(compose("train", TINY), CPU):
-        raise RuntimeError("shape mismatch")

@@ -7,11 +7,9 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
-from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import assert_same, interrupt
 from tests.tiny import FOUR_EPOCHS, TINY
 
@@ -94,21 +92,6 @@ def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one
 # The end of a run is counted
 
 
-def test_loss_that_raises_stop_iteration_ends_no_epoch(train, runs_dir, monkeypatch):
-    """To Lightning it would be the end of the data."""
-
-    def stops(self, *tensors):
-        raise StopIteration
-
-    monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
-    monkeypatch.setattr(CrossEntropy, "forward", stops)
-    with pytest.raises(UserError, match="step 1: the network or the loss raises StopIteration"):
-        train()
-    (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.finished
-    assert not run.metrics()
-
-
 @pytest.mark.parametrize("fault", ["a step is missing", "a row is missing", "a row is there twice"])
 def test_run_is_finished_only_with_all_its_steps_and_rows(train, runs_dir, monkeypatch, fault):
     original = LitPack.on_train_end
@@ -130,15 +113,3 @@ def test_run_is_finished_only_with_all_its_steps_and_rows(train, runs_dir, monke
     (run,) = (Run(path) for path in runs_dir.iterdir())
     assert not run.finished
     assert not run.has_summary
-
-
-def test_loss_is_built_once_for_each_pack(runs_dir, monkeypatch):
-    built, original = [], CrossEntropy.__init__
-
-    def spy(self, **options):
-        built.append(options)
-        original(self, **options)
-
-    monkeypatch.setattr(CrossEntropy, "__init__", spy)
-    train_job(compose("train", [*TINY, "trainer.max_epochs=1", f"runs_dir={runs_dir}"]))
-    assert len(built) == 1

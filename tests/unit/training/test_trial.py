@@ -17,8 +17,6 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.training.assemble import assemble
 from tests.tiny import TINY
 
-CPU = torch.device("cpu")
-
 
 class Good(Network):
     """Each token from the one before, with what a network may have: dropout of ours, and a constant."""
@@ -29,9 +27,9 @@ class Good(Network):
         self.dropout = Dropout(0.5)
         self.head = nn.Linear(4, vocab_size)
         self.register_buffer("scale", torch.tensor(2.0), persistent=False)
-        self.more(vocab_size)
+        self.more()
 
-    def more(self, vocab_size: int) -> None:
+    def more(self) -> None:
         """What a subclass has besides."""
 
     def middle(self, x):
@@ -44,67 +42,6 @@ class Good(Network):
         return {"dec.1": self.embedding}
 
 
-def network(name: str, **methods) -> type[Good]:
-    """A subclass of this module, where its class is looked up."""
-    globals()[name] = type(name, (Good,), {**methods, "__module__": __name__})
-    return globals()[name]
-
-
-def counting(self, x):
-    self.scale += 1
-    return x
-
-
-def reassigning(self, x):
-    self.scale = self.scale * 1.0
-    return x
-
-
-def empty(self, vocab_size):
-    for name in ("embedding", "head"):
-        delattr(self, name)
-    self.sizes = vocab_size
-
-
-BAD_NETWORKS = [
-    (
-        network("Failing", middle=lambda self, x: x @ torch.zeros(3, 3)),
-        r"RuntimeError: .* \(test_trial\.py, line \d+\)$",
-    ),
-    (
-        network("OtherShape", forward=lambda self, *tokens: Good.forward(self, *tokens)[:, 1:]),
-        r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$",
-    ),
-    (network("Drawing", middle=lambda self, x: x + torch.rand(())), "draws random numbers; expected "),
-    (
-        network("Branching", middle=lambda self, x: x if x.sum() > 0 else -x),
-        r"RuntimeError: vmap: .*data-dependent control flow",
-    ),
-    (network("Counting", middle=counting), "changes its buffer scale; expected "),
-    (network("Reassigning", middle=reassigning), "changes its buffer scale; expected "),
-    (
-        network("OwnGain", more=lambda self, _: self.register_buffer("gain", torch.randn(1), persistent=False)),
-        "draws its buffer gain; expected parameters for what differs between seeds",
-    ),
-    (
-        network("Normed", more=lambda self, _: setattr(self, "norm", nn.BatchNorm1d(4))),
-        r"also keeps norm\.num_batches_tracked, norm\.running_mean, norm\.running_var; expected ",
-    ),
-    (
-        network("Tied", more=lambda self, _: setattr(self.head, "weight", self.embedding.weight)),
-        r"also keeps head\.weight; expected parameters under one name each",
-    ),
-    (
-        network("Empty", more=empty, forward=lambda self, prompt, answer_in: torch.zeros(*answer_in.shape, self.sizes)),
-        "has no parameters that require gradients; expected ",
-    ),
-    (
-        network("Frozen", more=lambda self, _: self.requires_grad_(False)),
-        "has no parameters that require gradients; expected ",
-    ),
-]
-
-
 class AtSite(CrossEntropy):
     site = "dec.1"
 
@@ -113,15 +50,8 @@ class AtSite(CrossEntropy):
 
 
 class OfTheActivation(AtSite):
-    """That is all it reads; it has a parameter, too."""
-
     def forward(self, logits, completion, activation, targets=None):
         return activation.square().flatten(1).mean(1) * self.head
-
-
-def loss(name: str, forward, base: type[CrossEntropy] = CrossEntropy) -> type[CrossEntropy]:
-    globals()[name] = type(name, (base,), {"forward": forward, "__module__": __name__})
-    return globals()[name]
 
 
 def own(self, logits, completion, *_):
@@ -139,34 +69,50 @@ def of_others_before(self, *tensors):
     return torch.cat([losses[:1], losses[1:] + losses[:-1]])
 
 
-DEPENDS = "gives each seed a loss that depends on other seeds"
-BAD_LOSSES = [
-    (
-        loss("Mean", lambda self, *t: own(self, *t).mean()),
-        "seed=0",
-        r"gives a tensor of shape \(\); expected \(1,\), one",
+def counting(self, x):
+    self.scale += 1
+    return x
+
+
+LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
+NORMED = r"also keeps norm\.num_batches_tracked, norm\.running_mean, norm\.running_var; expected "
+BAD_NETWORKS = {  # name -> a method, by its name, and the message
+    "Failing": ("middle", lambda self, x: x @ torch.zeros(3, 3), r"RuntimeError: .* \(test_trial\.py, line \d+\)$"),
+    "OtherShape": ("forward", lambda self, *tokens: Good.forward(self, *tokens)[:, 1:], LOGITS),
+    "Drawing": ("middle", lambda self, x: x + torch.rand(()), "draws random numbers; expected "),
+    "Branching": ("middle", lambda self, x: x if x.sum() > 0 else -x, "RuntimeError: vmap: .*data-dependent control"),
+    "Counting": ("middle", counting, "changes its buffer scale; expected "),
+    "OwnGain": (
+        "more",
+        lambda self: self.register_buffer("gain", torch.randn(1), persistent=False),
+        "draws its buffer gain; expected parameters for what differs between seeds",
     ),
-    (globals()["Mean"], "seed=0-2", r"gives a tensor of shape \(\); expected \(3,\)"),
-    (loss("OfEachExample", of_each_example), "seed=0", r"gives a tensor of shape \(2,\); expected \(1,\)"),
-    (loss("Shared", lambda self, *t: own(self, *t) + own(self, *t).sum()), "seed=0-2", DEPENDS),
-    (loss("Scaled", lambda self, *t: own(self, *t) / own(self, *t).detach().sum()), "seed=0-2", DEPENDS),
-    (loss("OfThoseBefore", lambda self, *t: own(self, *t).cumsum(0)), "seed=0-2", DEPENDS),
-    (loss("OfOthersBefore", of_others_before), "seed=0-2", DEPENDS),
-    (loss("OfAll", lambda self, *t: own(self, *t) + t[2].square().mean(), AtSite), "seed=0-2", DEPENDS),
-    (loss("Constant", lambda self, *t: torch.zeros(len(t[0]))), "seed=0", "does not depend on what the network comp"),
-    (loss("OfItsHead", lambda self, *t: self.head.square(), AtSite), "seed=0-2", "does not depend on what the network"),
-    (loss("Infinite", lambda self, *t: own(self, *t) / 0), "seed=0", "gives inf at the first step; expected a finite"),
-    (
-        loss("Noisy", lambda self, *t: own(self, *t) * torch.rand(())),
-        "seed=0",
-        "gives another value at the second call; expected no randomness",
+    "Normed": ("more", lambda self: setattr(self, "norm", nn.BatchNorm1d(4)), NORMED),
+    "Tied": (
+        "more",
+        lambda self: setattr(self.head, "weight", self.embedding.weight),
+        r"also keeps head\.weight; expected parameters under one name each",
     ),
-    (
-        loss("Broken", lambda self, *t: t[0].nothing),
-        "seed=0",
-        r"AttributeError: .*nothing.* \(test_trial\.py, line \d+\)$",
-    ),
-]
+    "Frozen": ("more", lambda self: self.requires_grad_(False), "has no parameters that require gradients; expected "),
+}
+OTHERS = "gives each seed a loss that depends on other seeds"
+BAD_LOSSES = {  # name -> base, forward, and the message with three seeds
+    "Mean": (CrossEntropy, lambda self, *t: own(self, *t).mean(), r"gives a tensor of shape \(\); expected \(3,\)"),
+    "OfEachExample": (CrossEntropy, of_each_example, r"gives a tensor of shape \(6,\); expected \(3,\), one loss for"),
+    "Shared": (CrossEntropy, lambda self, *t: own(self, *t) + own(self, *t).sum(), OTHERS),
+    "Scaled": (CrossEntropy, lambda self, *t: own(self, *t) / own(self, *t).detach().sum(), OTHERS),
+    "OfOthersBefore": (CrossEntropy, of_others_before, OTHERS),
+    "OfAll": (AtSite, lambda self, *t: own(self, *t) + t[2].square().mean(), OTHERS),
+    "Constant": (CrossEntropy, lambda self, *t: torch.zeros(len(t[0])), "does not depend on what the network computes"),
+    "OfItsHead": (AtSite, lambda self, *t: self.head.square(), "does not depend on what the network computes"),
+    "Infinite": (CrossEntropy, lambda self, *t: own(self, *t) / 0, "gives inf at the first step; expected a finite"),
+    "Noisy": (CrossEntropy, lambda self, *t: own(self, *t) * torch.rand(()), "gives another value at the second call"),
+    "Broken": (CrossEntropy, lambda self, *t: t[0].no, r"AttributeError: .* \(test_trial\.py, line \d+\)$"),
+}
+for name, (method, function, _) in BAD_NETWORKS.items():  # classes are looked up in their module
+    globals()[name] = type(name, (Good,), {method: function, "__module__": __name__})
+for name, (base, function, _) in BAD_LOSSES.items():
+    globals()[name] = type(name, (base,), {"forward": function, "__module__": __name__})
 
 
 @cache
@@ -174,12 +120,12 @@ def tiny(seeds: str) -> Job:
     return compose("train", [*TINY, seeds])
 
 
-def assembled(seeds: str, net: type = Good, loss: type = CrossEntropy) -> None:
+def assembled(seeds: str, net: str = "Good", loss: str | None = None) -> None:
     job = tiny(seeds)
-    classes = {"net": Factory(f"{__name__}.{net.__name__}", key="model.net")}
-    if loss is not CrossEntropy:
-        classes["loss"] = Factory(f"{__name__}.{loss.__name__}", key="model.loss")
-    assemble(replace(job, model=replace(job.model, **classes)), CPU)
+    classes = {"net": Factory(f"{__name__}.{net}", key="model.net")}
+    if loss is not None:
+        classes["loss"] = Factory(f"{__name__}.{loss}", key="model.loss")
+    assemble(replace(job, model=replace(job.model, **classes)), torch.device("cpu"))
 
 
 @pytest.fixture(autouse=True)
@@ -187,20 +133,24 @@ def trusted(monkeypatch):
     monkeypatch.setattr("arith_erd.config.build._trusted", {__name__})
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy, OfTheActivation])
+@pytest.mark.parametrize("loss", [None, "OfTheActivation"])
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
 def test_network_and_loss_of_ones_own_are_accepted(seeds, loss):
     assembled(seeds, loss=loss)
 
 
-@pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
-@pytest.mark.parametrize(("net", "message"), BAD_NETWORKS)
-def test_network_that_cannot_train_is_refused_in_one_line(net, message, seeds):
-    with pytest.raises(UserError, match=rf"^model\.net\._target_={__name__}\.{net.__name__}: ({message})"):
-        assembled(seeds, net)
+@pytest.mark.parametrize("net", BAD_NETWORKS)
+def test_network_that_cannot_train_is_refused_in_one_line(net):
+    with pytest.raises(UserError, match=rf"^model\.net\._target_={__name__}\.{net}: {BAD_NETWORKS[net][2]}"):
+        assembled("seed=0-2", net)
 
 
-@pytest.mark.parametrize(("loss", "seeds", "message"), BAD_LOSSES)
-def test_loss_that_would_train_wrongly_is_refused_in_one_line(loss, seeds, message):
-    with pytest.raises(UserError, match=rf"^model\.loss\._target_={__name__}\.{loss.__name__}: {message}"):
-        assembled(seeds, loss=loss)
+@pytest.mark.parametrize("loss", BAD_LOSSES)
+def test_loss_that_would_train_wrongly_is_refused_in_one_line(loss):
+    with pytest.raises(UserError, match=rf"^model\.loss\._target_={__name__}\.{loss}: {BAD_LOSSES[loss][2]}"):
+        assembled("seed=0-2", loss=loss)
+
+
+def test_one_seed_alone_is_checked_too():
+    with pytest.raises(UserError, match=r"gives a tensor of shape \(2,\); expected \(1,\), one loss for each seed"):
+        assembled("seed=0", loss="OfEachExample")
