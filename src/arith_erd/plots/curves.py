@@ -1,6 +1,5 @@
 """Curves over the epochs of training. A line is the median over seeds, its band their range."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,29 +44,19 @@ def accuracy_axes(ax: Axes) -> None:
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
-    """A small panel of training and validation accuracy for each kind of run: by title, rows of all seeds."""
-    down = -(-len(groups) // across)
-    figure = canvas(9, 0.75 + 2.0 * down)
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).flat
-    for ax, (title, rows) in zip(panels, groups.items(), strict=False):
-        rows = thinned(rows)
-        band(ax, rows, "train_seq_acc", "training", INK, "--")
-        if rows["val_seq_acc"].notna().any():
-            band(ax, rows, "val_seq_acc", "validation", BLUE, "-")
-        accuracy_axes(ax)
-        first, last = rows["epoch"].min(), rows["epoch"].max()
-        ax.set(xlabel="", xlim=(min(first, last - 1), last))
-        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        ax.tick_params(labelsize=8)
-        lines = textwrap.wrap(f"{title} ({seeds_text(rows)})", 38)
-        ax.set_title("\n".join(lines), loc="left", fontsize=8.5, color=INK)
-    for ax in figure.axes[len(groups) :]:
-        ax.set_visible(False)
-    for ax in figure.axes[max(0, len(groups) - across) : len(groups)]:
-        ax.set_xlabel("epoch", fontsize=8.5)
-    figure.supylabel("sequence accuracy", fontsize=9)
-    legend_below(figure)
+def small_panel(rows: pd.DataFrame) -> Figure:
+    """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
+    figure = canvas(3, 1.9)
+    ax, rows = figure.subplots(), thinned(rows)
+    band(ax, rows, "train_seq_acc", "training", INK, "--")
+    if rows["val_seq_acc"].notna().any():
+        band(ax, rows, "val_seq_acc", "validation", BLUE, "-")
+    accuracy_axes(ax)
+    first, last = rows["epoch"].min(), rows["epoch"].max()
+    ax.set(xlim=(min(first, last - 1), last))
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.xaxis.label.set_fontsize(8.5)
+    ax.tick_params(labelsize=8.5)
     return figure
 
 
