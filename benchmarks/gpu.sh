@@ -108,5 +108,5 @@ TRAIN="python3 train.py -m" within 86400 scripts/paper.sh "${made[@]}" "runs_dir
     || true # a run that fails, or the end of the time, leaves the report to be written
 
 echo "== Report"
-python3 -m arith_erd.report "$out/runs" --out "$out/report" || true
+python3 -P -m arith_erd.report "$out/runs" --out "$out/report" || true
 cp "$out"/report/{claims,runs}.csv "$out" 2>/dev/null || true

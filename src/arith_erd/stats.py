@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,15 +42,13 @@ class Mean(NamedTuple):
         """From one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
-        if n < 2 or np.ptp(sample) == 0:
+        centred, spread = sample - mean, float(sample.var())
+        if n < 2 or np.ptp(sample) == 0 or spread == 0:
             return cls(mean, 0.0, n, weight)
-        return cls(mean, float(sample.std(ddof=1)), n, weight, _skewness(sample - mean) if n >= MIN_SEEDS else 0.0)
-
-
-def _skewness(centred: Floats) -> float:
-    """Adjusted for the size of the sample, as `scipy.stats.skew` with ``bias=False``, which takes ten times as long."""
-    n, spread = len(centred), float((centred**2).mean())
-    return float((centred**3).mean()) / spread**1.5 * math.sqrt(n * (n - 1)) / (n - 2) if spread > 0 else 0.0
+        skewness = 0.0
+        if n >= MIN_SEEDS:  # as `scipy.stats.skew` with bias=False, in a tenth of the time
+            skewness = float((centred**3).mean()) / spread**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
+        return cls(mean, float(sample.std(ddof=1)), n, weight, skewness)
 
 
 def contrast(terms: Sequence[Mean]) -> Interval | None:
@@ -62,27 +60,19 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
     Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. At five seeds, skewed as an
     exponential distribution it covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
     """
-    if min(term.n for term in terms) < MIN_SEEDS or not all(math.isfinite(term.mean) for term in terms):
-        return None
     middle = sum(term.weight * term.mean for term in terms)
     total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)
     third = sum((term.weight * term.deviation) ** 3 * term.skewness / term.n**2 for term in terms)
-    skewness = third / total**1.5 if total else 0.0
-    return _around(middle, math.sqrt(total), min(term.n for term in terms) - 1, skewness)
+    return _around(middle, math.sqrt(total), min(term.n for term in terms), third / total**1.5 if total else 0.0)
 
 
-def _around(middle: float, error: float, freedom: int, skewness: float, level: float = CONFIDENCE) -> Interval | None:
-    if error == 0 or not math.isfinite(error):
-        return (middle, middle) if error == 0 else None
-    quantile = float(special.stdtrit(freedom, (1 + level) / 2))
-    return middle - _unskewed(quantile, skewness) * error, middle - _unskewed(-quantile, skewness) * error
-
-
-def _unskewed(quantile: float, a: float) -> float:
-    """The t statistic that Hall's transformation maps to a quantile: the inverse of a cubic that always rises."""
-    if abs(a) < 1e-6:
-        return quantile
-    return 3 / a * (math.cbrt(1 + a * (quantile - a / 6)) - 1)
+def _around(middle: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
+    """Middle minus error times t, where t is what Hall's cubic, which always rises, maps to Student's quantiles."""
+    if n < MIN_SEEDS or not math.isfinite(middle) or not math.isfinite(error):
+        return None
+    quantile = float(special.stdtrit(n - 1, (1 + level) / 2))
+    high, low = (q if abs(a) < 1e-6 else 3 / a * (math.cbrt(1 + a * (q - a / 6)) - 1) for q in (quantile, -quantile))
+    return middle - high * error, middle - low * error
 
 
 def mean_interval(values: npt.ArrayLike) -> Interval | None:
@@ -96,10 +86,8 @@ def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
 
     As `contrast`, with both means' errors, half of the skewness and a level of 96%. None from fewer than 3 seeds.
     """
-    if sample.n < MIN_SEEDS or not math.isfinite(sample.mean):
-        return None
     error = sample.deviation * math.sqrt(1 / sample.n + 1 / runs)
-    return _around(sample.mean, error, sample.n - 1, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTED)
+    return _around(sample.mean, error, sample.n, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTED)
 
 
 def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
@@ -155,22 +143,16 @@ def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
 
 
 def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interval | None]:
-    """The ratio of two unpaired samples: the median of all quotients, and the inverted Mann-Whitney test.
+    """The ratio of two unpaired samples: bounds of the median of all quotients, and the inverted Mann-Whitney test.
 
     ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
     against two cannot differ at 5%. Quotients with a censored seed are bounds.
-
-    Returns:
-        Bounds of the estimate, and the 95% interval, None for too few seeds.
     """
     (low, high), (low_below, high_below) = (tuple(np.asarray(x, dtype=float) for x in pair) for pair in (above, below))
     smallest = np.sort((low[:, None] / high_below).ravel())  # x / inf is 0
     largest = np.sort((high[:, None] / low_below).ravel())
-    estimate = float(np.median(smallest)), float(np.median(largest))
-    left_out = _outside(len(low), len(low_below))
-    if left_out is None:
-        return estimate, None
-    return estimate, (float(smallest[left_out]), float(largest[-1 - left_out]))
+    estimate, out = (float(np.median(smallest)), float(np.median(largest))), _outside(len(low), len(low_below))
+    return estimate, None if out is None else (float(smallest[out]), float(largest[-1 - out]))
 
 
 @cache
@@ -186,27 +168,19 @@ def _outside(m: int, n: int) -> int | None:
 def _mann_whitney(m: int, n: int) -> Floats:
     """Number of orders (m n + 1,) of m and n values by U: coefficients of a Gaussian binomial."""
     counts = np.ones(1)
-    for i in range(1, m + 1):
-        factor = np.zeros(n + i + 1)
-        factor[0], factor[n + i] = 1, -1
-        counts = np.convolve(counts, factor)
-        divided = counts.copy()
-        for k in range(i, len(divided)):  # by 1 - q ** i, a series
-            divided[k] += divided[k - i]
-        counts = divided[: i * n + 1]
+    for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
+        factor, divisor = np.zeros(n + i + 1), np.zeros(i + 1)
+        factor[[0, -1]] = divisor[[0, -1]] = 1, -1
+        counts = np.polydiv(np.convolve(counts, factor), divisor)[0]
     return np.round(counts)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate over seeds.
+    """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
 
-    Attributes:
-        low, high: the smallest and the largest that it can be; they differ only where censored seeds leave it open.
-        method: what it is, and the interval.
-        again: gives the 95% interval from a number of seeds of each kind that are like these; for None, from these
-            themselves. The interval is None if the seeds are too few.
-        span: what the measure can take; the interval is cut at its ends.
+    ``again`` gives the 95% interval from a number of seeds of each kind that are like these; for None, from these
+    themselves; None if they are too few. It is cut at the ends of ``span``, which are those of the measure.
     """
 
     low: float
@@ -220,7 +194,6 @@ class Estimate:
         return self.of_seeds(None)
 
     def of_seeds(self, n: int | None) -> Interval | None:
-        """The interval from n seeds that are like these."""
         found = self.again(n)
         return (max(found[0], self.span[0]), min(found[1], self.span[1])) if found else None
 
@@ -243,20 +216,20 @@ class Estimate:
     def of_prediction(cls, sample: Mean, runs: int, span: Interval = (-math.inf, math.inf)) -> "Estimate":
         """A mean, with the interval for the mean of so many further runs."""
         method = f"mean, prediction interval for a mean of {runs} runs"
-        again = lambda n: prediction_interval(sample._replace(n=n or sample.n), runs)  # noqa: E731
-        return cls(sample.mean, sample.mean, method, again, span)
+        again = partial(prediction_interval, runs=runs)
+        return cls(sample.mean, sample.mean, method, lambda n: again(sample._replace(n=n or sample.n)), span)
 
     @classmethod
     def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
-        low, high = (float(np.median(np.asarray(bound, dtype=float))) for bound in seeds)
-        again = lambda n: median_interval(*_repeated(seeds, n), whole_range)  # noqa: E731
-        return cls(low, high, "median, order statistics", again)
+        low, high = (float(np.median(bound)) for bound in seeds)
+        return cls(low, high, "median, order statistics", lambda n: median_interval(*_repeated(seeds, n), whole_range))
 
     @classmethod
     def of_ratio(cls, above: Bounds, below: Bounds) -> "Estimate":
-        (low, high), _ = hodges_lehmann_ratio(above, below)
-        again = lambda n: hodges_lehmann_ratio(_repeated(above, n), _repeated(below, n))[1]  # noqa: E731
-        return cls(low, high, "Hodges-Lehmann, Mann-Whitney", again)
+        def again(n: int | None) -> Interval | None:
+            return hodges_lehmann_ratio(_repeated(above, n), _repeated(below, n))[1]
+
+        return cls(*hodges_lehmann_ratio(above, below)[0], "Hodges-Lehmann, Mann-Whitney", again)
 
     @classmethod
     def of_shares(cls, terms: Sequence[tuple[float, int, int]]) -> "Estimate":
@@ -266,12 +239,11 @@ class Estimate:
             return shares_interval([(w, round(hits * (number or n) / n), number or n) for w, hits, n in terms])
 
         value = sum(weight * hits / n for weight, hits, n in terms)
-        one = len(terms) == 1
-        reach = (len(terms) + 1) // 2
+        one, reach = len(terms) == 1, (len(terms) + 1) // 2
         method = "share of seeds that learn, Clopper-Pearson" if one else "difference of shares of seeds that learn"
         return cls(value, value, method, again, (0.0, 1.0) if one else (-reach, reach))
 
 
 def _repeated(seeds: Bounds, n: int | None) -> Bounds:
-    low, high = (np.asarray(bound, dtype=float) for bound in seeds)
-    return np.resize(low, n or len(low)), np.resize(high, n or len(high))
+    low, high = (np.resize(bound, n or np.size(bound)) for bound in seeds)
+    return low, high

@@ -1,6 +1,5 @@
 """Curves over the epochs of training. A line is the median over seeds, its band their range."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from ..runs import Row
 from . import style
-from .style import BLUE, GREY, INK, ORANGE, band, canvas, grid, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREY, INK, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "reference": (INK, "--"), "faint": (GREY, ":")}
 MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
@@ -47,23 +46,16 @@ def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
             over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
 
 
-def small_multiples(groups: Mapping[str, pd.DataFrame], across: int = 3) -> Figure:
-    """A small panel of training and validation accuracy for each kind of run: by title, rows of all seeds."""
-    figure = canvas(9, 0.75 + 2.0 * -(-len(groups) // across))
-    axes = grid(figure, len(groups), across, sharey=True)
-    for ax, (title, rows) in zip(axes, groups.items(), strict=True):
-        rows = thinned(rows)
-        accuracy_axes(ax, rows)
-        first, last = rows["epoch"].min(), rows["epoch"].max()
-        ax.set(xlabel="", xlim=(min(first, last - 1), last))
-        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        ax.tick_params(labelsize=8)
-        lines = textwrap.wrap(f"{title} ({seeds_text(rows)})", 38)
-        ax.set_title("\n".join(lines), loc="left", fontsize=8.5, color=INK)
-    for ax in axes[-across:]:
-        ax.set_xlabel("epoch", fontsize=8.5)
-    figure.supylabel("sequence accuracy", fontsize=9)
-    legend_below(figure)
+def small_panel(rows: pd.DataFrame) -> Figure:
+    """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
+    figure = canvas(3, 1.9)
+    ax, rows = figure.subplots(), thinned(rows)
+    accuracy_axes(ax, rows)
+    first, last = rows["epoch"].min(), rows["epoch"].max()
+    ax.set(xlim=(min(first, last - 1), last))
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.xaxis.label.set_fontsize(8.5)
+    ax.tick_params(labelsize=8.5)
     return figure
 
 

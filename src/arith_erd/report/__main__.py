@@ -1,4 +1,4 @@
-"""The paper beside ours, from run directories: ``python -m arith_erd.report runs/``."""
+"""The paper beside ours, from run directories: ``arith-report runs/``."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from ..system.files import naming, require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
-from .paper import PaperFigure, load_paper
+from .paper import load_paper
 
 
 def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> tuple[Collection, list[claims.Result]]:
@@ -34,50 +34,36 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its figures is a link; expected a folder, or nothing there yet")
-    named = named or folders[0]
-    paper = load_paper()
+    paper, named = load_paper(), named or folders[0]
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     with naming(out), tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # several may run at once
-        new = Path(private)
+        new, svgs = Path(private), dict.fromkeys(about.name for about in paper.figures)
         (new / "figures").mkdir()
-        figures: dict[str, tuple[PaperFigure, str | None]] = {}
         for about, figure in paper_figures(paper, found, results):
-            figures[about.name] = about, None
             if figure is not None:
                 path = new / "figures" / f"{about.name}.svg"
-                svg = svg_of(figure, about.name)  # the same for the same data
+                svgs[about.name] = svg = svg_of(figure, about.name)  # the same for the same data
+                path.write_text(svg)
                 figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
                 save_png(figure, path.with_suffix(".png"))
-                path.write_text(svg)
-                figures[about.name] = about, svg
         (new / "claims.md").write_text(page.markdown(results, paper, named))
         (new / "claims.csv").write_text(tables.spreadsheet(tables.claims_table(results, found, paper, named)))
         (new / "runs.csv").write_text(tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
-        (new / "index.html").write_text(page.render(paper, found, results, figures, named))
-        for about in paper.figures:
+        (new / "index.html").write_text(page.render(paper, found, results, svgs, named, out))
+        for name in svgs:
             for suffix in (".png", ".svg"):  # an earlier report may have left one
-                (out / "figures" / f"{about.name}{suffix}").unlink(missing_ok=True)
+                (out / "figures" / f"{name}{suffix}").unlink(missing_ok=True)
         for file in sorted(new.rglob("*.*")):
             os.replace(file, out / file.relative_to(new))
     return found, results
 
 
-def describe(found: Collection, results: list[claims.Result], runs: Path) -> None:
-    """Print how many claims have which verdict, what was left out, and the commands that would make what is missing."""
-    print(tables.summary(results))
-    for name, problem in found.problems.items():
-        print(f"left out: {name}: {problem}")
-    for line in page.unfinished(found):
-        print(f"unfinished: {line}")
-    for command, waiting in claims.missing(results, load_paper(), runs).items():
-        print(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the report; print how many claims have which verdict, what was left out, and what makes the missing runs."""
     parser = argparse.ArgumentParser(
-        prog="python -m arith_erd.report",
+        prog="arith-report",
         description="Print the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
     about = "folders of run directories (runs); of a seed that is in several, the first folder counts"
@@ -85,8 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     options = parser.parse_args(arguments)
     with one_line_errors():
-        describe(*build(options.runs, options.out), options.runs[0])
-        print(options.out / "index.html")
+        found, results = build(options.runs, options.out)
+        lines = [tables.summary(results)]
+        lines += [f"left out: {name}: {problem}" for name, problem in found.problems.items()]
+        lines += [f"unfinished: {line}" for line in page.unfinished(found)]
+        for command, waiting in claims.missing(results, load_paper(), options.runs[0]).items():
+            lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
+        print("\n".join(lines), options.out / "index.html", sep="\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
 from . import verdicts
 from .collect import EXACT, GIVEN, Collection
-from .measures import Ceiling, Metrics, ProbeColumn
+from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper
 from .verdicts import VERDICTS, Modes, Verdict
 
@@ -24,13 +24,13 @@ SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
 SPANS: Mapping[str, Interval] = {"accuracy": (0, 1), "value": (0, np.inf), "minutes": (0, np.inf)}  # of single means
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Result:
     """A claim beside what we measured.
 
     Attributes:
-        samples: one row per replica, ``replica, seed, low, high``, for each kind of run.
         source: our runs, the authors' weights, or the task alone, which needs no run.
+        samples: one row per replica, ``replica, seed, low, high``, for each kind of run.
         theirs: the same, measured on the authors' weights.
         averaged: epochs at which the curve averaged over the seeds gets there; reported beside the median.
         seeds_needed: per kind of run, for a verdict, if further seeds are like these; None if no number would do.
@@ -41,11 +41,12 @@ class Result:
     """
 
     claim: Claim
-    verdict: Verdict
     source: str
     samples: list[pd.DataFrame]
-    estimate: Estimate | None = None
+    verdict: Verdict = "not run"
+    before: Verdict = "not run"
     cause: str = ""
+    estimate: Estimate | None = None
     theirs: float | None = None
     unfinished: int = 0
     averaged: int | None = None
@@ -53,11 +54,14 @@ class Result:
     votes: Mapping[int, int] = field(default_factory=dict)
     behind: Estimate | None = None
     modes: Sequence[Modes] = ()
-    before: Verdict = "not run"
 
     @property
     def n(self) -> int:  # of the kind of run that has the fewest
         return min(map(len, self.samples))
+
+    @property
+    def least(self) -> int:  # seeds that a verdict takes
+        return MIN_FOR_MEDIAN if self.claim.compare == "median" or self.modes else MIN_SEEDS
 
     @property
     def exact(self) -> bool:
@@ -84,96 +88,99 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 def evaluate(paper: Paper, found: Collection) -> list[Result]:
     """Every claim of the paper, in its order."""
     results = {claim.id: judge(claim, found) for claim in paper.claims}
-    for name, result in results.items():
+    for result in results.values():
         if result.modes and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
             of = results[result.claim.same_as]
-            results[name] = replace(result, verdict=of.verdict, cause=of.cause, seeds_needed=of.seeds_needed)
+            result.verdict, result.cause, result.seeds_needed = of.verdict, of.cause, of.seeds_needed
     return [*results.values()]
 
 
 def judge(claim: Claim, found: Collection) -> Result:
     """Measure one claim and compare."""
-    measure, kinds = claim.measure, [runs for _, runs in claim.arms]
-    result = Result(claim, "not run", measure.source, [measure.values(found, runs) for runs in kinds])
+    measure, kinds = claim.measure, [runs for _, runs in claim.measure.arms]
+    result = Result(claim, measure.source, [measure.values(found, runs) for runs in kinds])
     if claim.before:
-        result = replace(result, before=judge(claim.before, found).verdict)
+        result.before = judge(claim.before, found).verdict
     if isinstance(measure, ProbeColumn):
         given = [measure.theirs(found, runs) for runs in kinds]
         if all(map(len, given)):
-            weighted = (weight * float(g["low"].iloc[0]) for (weight, _), g in zip(claim.arms, given, strict=True))
-            result = replace(result, theirs=sum(weighted))
+            weights = (weight for weight, _ in measure.arms)
+            result.theirs = sum(w * float(sample["low"].iloc[0]) for w, sample in zip(weights, given, strict=True))
             if result.n == 0:
-                result = replace(result, samples=given, source=GIVEN)
+                result.samples, result.source = given, GIVEN
     if measure.source != EXACT:
-        wanted = [found.chosen(runs) for runs in kinds]
-        training = [of[~of["finished"]].drop_duplicates(["trajectory", "seed"]) for of in wanted]
-        result = replace(result, unfinished=sum(map(len, training)))
+        chosen = (found.chosen(runs) for runs in kinds)
+        result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in chosen)
     if result.n == 0 and claim.compare != "ceiling":
-        lacking = dict.fromkeys(filter(None, (measure.missing(found, runs) for runs in kinds)))
-        return replace(result, cause="; ".join(lacking))
-    result = replace(result, **_measured(result, found))
-    result = replace(result, verdict=_verdict(result, result.estimate.interval if result.estimate else None))
+        without = [runs for runs, sample in zip(kinds, result.samples, strict=True) if sample.empty]
+        result.cause = "; ".join(dict.fromkeys(measure.missing(found, runs) for runs in without))
+        return result
+    result.estimate = _estimate(result, found)
+    result.verdict = _verdict(result, result.estimate.interval)
     if result.verdict == "inconclusive":
-        result = replace(result, seeds_needed=_seeds_needed(result))
-    return replace(result, cause=_cause(result, found))
+        result.seeds_needed = _seeds_needed(result)
+    result.cause = _cause(result, found)
+    return result
 
 
-def _measured(result: Result, found: Collection) -> dict[str, Any]:
-    claim, measure = result.claim, result.claim.measure
+def _estimate(result: Result, found: Collection) -> Estimate:
+    """The statistic of the claim; what else it takes is noted in the result."""
+    claim, measure, weights = result.claim, result.claim.measure, [weight for weight, _ in result.claim.measure.arms]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
-        return {"estimate": Estimate.exact(measure.of(claim.runs))}
-    if claim.compare == "median":
-        estimate = Estimate.of_median(bounds[0], whole_range=claim.old)
-        return {"estimate": estimate, "averaged": measure.of_average(found, result.samples[0])}  # type: ignore[attr-defined]
+        return Estimate.exact(measure.limit())
+    if isinstance(measure, EpochsTo) and claim.compare == "median":
+        result.averaged = measure.of_average(found, result.samples[0])
+        return Estimate.of_median(bounds[0], whole_range=claim.old)
     if claim.compare == "ratio":
-        return {"estimate": Estimate.of_ratio(*bounds)}
-    terms = [Mean.of(low, weight) for (low, _), (weight, _) in zip(bounds, claim.arms, strict=True)]
+        return Estimate.of_ratio(*bounds)
+    terms = [Mean.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
     if claim.compare == "value":
-        return {"estimate": Estimate.exact(sum(term.weight * term.mean for term in terms))}
+        return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if modes := _modes(claim, found):
         # Of one above another, what is left of the costs is their sign: a cost is training minus validation.
-        signs = [1.0] if len(modes) == 1 else [-weight for weight, _ in claim.arms]
-        shares = [(sign, of.learning, of.n) for sign, of in zip(signs, modes, strict=True)]
-        return {"estimate": Estimate.of_shares(shares), "modes": modes}
+        result.modes, signs = modes, [1.0] if len(modes) == 1 else [-weight for weight in weights]
+        return Estimate.of_shares([(sign, of.learning, of.n) for sign, of in zip(signs, modes, strict=True)])
     reach = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
     spans = SPANS if len(terms) == 1 else {}
     span = spans.get(claim.unit, (-reach, reach) if claim.unit == "points" else (-np.inf, np.inf))
-    if claim.unit == "correlation" and isinstance(measure, ProbeColumn):
-        reach = len(terms) * (2 if measure.reduce in ("dip", "bump") else 1)
-        span = (-reach, reach)
+    if isinstance(measure, ProbeColumn):
+        if claim.unit == "correlation":
+            reach = len(terms) * (2 if measure.reduce in ("dip", "bump") else 1)
+            span = (-reach, reach)
+        if claim.compare == "votes":
+            votes = result.samples[0]["low"].value_counts()
+            result.votes = {int(layer): int(count) for layer, count in votes.items()}
+            distance = measure.model_copy(
+                update={"reduce": measure.reduce.replace("arg", "behind_"), "at": claim.value}
+            )
+            behind = (distance.theirs if result.source == GIVEN else distance.values)(found, measure.runs)["low"]
+            result.behind = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
     if claim.compare == "prediction":
-        return {"estimate": Estimate.of_prediction(terms[0], claim.mean_of, span)}
-    about: dict[str, Any] = {"estimate": Estimate.of_means(terms, span)}
-    if claim.compare == "votes" and isinstance(measure, ProbeColumn):
-        votes = result.samples[0]["low"].value_counts()
-        about["votes"] = {int(layer): int(count) for layer, count in votes.items()}
-        reduce: Any = measure.reduce.replace("arg", "behind_")
-        distance = replace(measure, reduce=reduce, at=claim.value)
-        behind = (distance.theirs if result.source == GIVEN else distance.values)(found, claim.runs)["low"]
-        about["behind"] = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
-    return about
+        return Estimate.of_prediction(terms[0], claim.mean_of, span)
+    return Estimate.of_means(terms, span)
 
 
 def _modes(claim: Claim, found: Collection) -> list[Modes]:
     """How many seeds learn, if some do not and the claim is about networks that do."""
     measure = claim.measure
-    about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(claim.arms) > 1
+    about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
     if claim.old or not isinstance(measure, Metrics) or not measure.tail or not about:
         return []
-    accuracy = Metrics(column="val_seq_acc", epoch=measure.epoch, tail="median")
-    modes = [Modes.of(accuracy.values(found, runs)["low"].to_numpy()) for _, runs in claim.arms]
+    accuracy = Metrics(column="val_seq_acc", epoch=measure.epoch, tail="median", runs=measure.runs)
+    modes = [Modes.of(accuracy.values(found, runs)["low"].to_numpy()) for _, runs in measure.arms]
     return modes if any(of.learning < of.n for of in modes) else []
 
 
 def _verdict(result: Result, interval: Interval | None) -> Verdict:
     """The verdict if the interval of the estimate were this one."""
-    claim, estimate = result.claim, result.estimate
+    claim, estimate, measure = result.claim, result.estimate, result.claim.measure
     if estimate is None or (result.source == GIVEN and claim.kind == "result"):
         return "inconclusive"
-    if isinstance(claim.measure, Ceiling):
-        limit = claim.measure.of(claim.runs, "validation")
-        return verdicts.of_ceiling(claim.span, estimate.low, limit, result.samples[0]["low"].to_numpy())
+    if isinstance(measure, Ceiling):
+        return verdicts.of_ceiling(
+            claim.span, estimate.low, measure.limit("validation"), result.samples[0]["low"].to_numpy()
+        )
     if claim.compare == "votes":
         if claim.old:
             return verdicts.of_votes(int(claim.value), result.votes)
@@ -187,61 +194,57 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
     return verdicts.side(claim.span, interval)
 
 
-def _least(result: Result) -> int:
-    return MIN_FOR_MEDIAN if result.claim.compare == "median" or result.modes else MIN_SEEDS
-
-
 def _seeds_needed(result: Result) -> int | None:
     """The fewest seeds that decide, were further ones like these; None from too few of them, or if no number would."""
-    if result.n < _least(result) or not result.estimate or result.claim.compare == "ceiling":
+    if result.n < result.least or not result.estimate or result.claim.compare == "ceiling":
         return None
     for n in (n for n in SEEDS_TRIED if n > result.n):
-        like = result
-        if result.votes:
-            scaled = {layer: int(count * n / result.n) for layer, count in result.votes.items()}
-            scaled[max(scaled, key=lambda layer: scaled[layer])] += n - sum(scaled.values())
-            like = replace(result, votes=scaled)
-        if result.modes:
-            like = replace(result, modes=[m._replace(learning=round(m.learning * n / m.n), n=n) for m in result.modes])
-        if _verdict(like, result.estimate.of_seeds(n)) != "inconclusive":
+        votes = {layer: int(count * n / result.n) for layer, count in result.votes.items()}
+        if votes:
+            votes[max(votes, key=lambda layer: votes[layer])] += n - sum(votes.values())
+        modes = [of._replace(learning=round(of.learning * n / of.n), n=n) for of in result.modes]
+        if _verdict(replace(result, votes=votes, modes=modes), result.estimate.of_seeds(n)) != "inconclusive":
             return n
     return None
 
 
 def _cause(result: Result, found: Collection) -> str:
     """Why the verdict is what it is, as far as the data tell."""
-    claim, needed = result.claim, result.seeds_needed
-    why = ""
+    claim, measure = result.claim, result.claim.measure
+    said: list[str] = []
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
-        outside = "the published number lies outside the prediction interval"
-        outside = outside if claim.compare == "prediction" else "the whole interval lies outside the tolerance"
+        outside = "the whole interval lies outside the tolerance"
         if result.votes:
             outside = "too few seeds name the published layer for a majority"
         elif result.modes:
             outside = "the share of seeds that learn is not the published one"
-        why = claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)
-    if result.verdict == "inconclusive":
-        few = result.estimate is None or result.estimate.interval is None
-        why = "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
-        enough = f"about {needed} seeds like these would" if needed else "more seeds like these would not"
-        why = "; ".join(filter(None, (why, f"{enough} decide it")))
-        if result.n < (least := _least(result)):
-            why = f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {least}"
+        elif claim.compare == "prediction":
+            outside = "the published number lies outside the prediction interval"
+        said += [claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)]
+    elif result.verdict == "inconclusive":
+        if result.n < result.least:
+            said += [f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {result.least}"]
         elif claim.compare == "ceiling":
-            why = "a seed exceeds the ceiling of its validation set, so the argument is wrong"
-    if isinstance(claim.measure, Ceiling):
-        limit = claim.measure.of(claim.runs, "validation")
-        why = "; ".join(filter(None, (why, f"exact ceiling; that of the validation set is {limit:.2%}")))
-    censored = ""
+            said += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
+        else:
+            few = result.estimate is None or result.estimate.interval is None
+            said += [
+                "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
+            ]
+            needed = result.seeds_needed
+            enough = f"about {needed} seeds like these would" if needed else "more seeds like these would not"
+            said += [f"{enough} decide it"]
+    if isinstance(measure, Ceiling):
+        said += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
     if result.censored:
         samples = pd.concat(result.samples)
         at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-        when = f"{getattr(claim.measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
-        censored = f"{result.censored} of {len(samples)} seeds censored: below {when}"
-    given = "measured on the authors' weights only" if result.source == GIVEN else ""
-    training = f"{result.unfinished} more still training" if result.unfinished else ""
-    return "; ".join(filter(None, (why, censored, given, training)))
+        when = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
+        said += [f"{result.censored} of {len(samples)} seeds censored: below {when}"]
+    said += ["measured on the authors' weights only" if result.source == GIVEN else ""]
+    said += [f"{result.unfinished} more still training" if result.unfinished else ""]
+    return "; ".join(filter(None, said))
 
 
 def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:

@@ -12,11 +12,12 @@ import pandas as pd
 from ..errors import UNREADABLE, excerpt
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
-from ..runs.replicas import GROUPS, ORDERS, Replicas, read_replicas
+from ..runs.replicas import GROUPS, ORDERS, read_replicas
 from ..system.files import read_text
 from .cards import ShownCard
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
+OF_RUN = {"task": "task", "split": "split", "experiment": "key"}  # columns of a probe's rows, and of replicas
 DTYPES = {TEXT: str, INTEGER: int}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
@@ -30,15 +31,16 @@ class Collection:
             published ones, and ``kind`` joins the options by which claims choose runs.
         probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source``, ``replica``, -1 if there is
             none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
-        sheets: how to read them, by name; ``cards``: those of ``probe=mechanism``.
+        sheets: how to read them, by name; ``cards``: those of ``probe=mechanism``; ``explorers``: pages, by run.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
+    problems: dict[str, str] = field(default_factory=dict)
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
     sheets: dict[str, Sheet] = field(default_factory=dict)
     cards: list[ShownCard] = field(default_factory=list)
-    problems: dict[str, str] = field(default_factory=dict)
+    explorers: dict[str, Path] = field(default_factory=dict)
 
     @cached_property
     def _by_kind(self) -> dict[Any, pd.DataFrame]:
@@ -47,7 +49,7 @@ class Collection:
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
         found = self._by_kind.get(kind_of(runs), self.replicas.iloc[:0])
-        found = found[found["epochs"] >= runs["min_epochs"]] if "min_epochs" in runs else found
+        found = found[found["epochs"] >= runs.get("min_epochs", 0)]
         return found[found["finished"]] if finished else found
 
 
@@ -57,8 +59,27 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
     table, at = runs.table, runs.table.columns.get_loc("key")
     table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])
     table.insert(at + 1, "kind", [kind_of(row) for row in table.to_dict("records")])
-    found = Collection(table.astype({"departs": object, "kind": object}), runs.metrics, problems=runs.problems)
-    _read_probes(found, runs, setup)
+    found = Collection(table.astype({"departs": object, "kind": object}), runs.metrics, runs.problems)
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for folder, run, name in runs.probes:
+        if run and (pages := sorted(folder.glob("explorer*/explorer.html"))):
+            found.explorers[run] = pages[0]
+        for path in sorted(folder.glob("*/rows.csv")):
+            try:
+                read = _read_probe(path, run, runs.members, found.replicas, setup)
+            except (OSError, *UNREADABLE) as error:
+                where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
+                found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
+                continue
+            if read is None:
+                continue
+            sheet, rows, card = read
+            found.cards += [card] if card else []
+            found.sheets[sheet.name], parts = sheet, tables.setdefault(sheet.name, [])
+            seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
+            parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
+    for probe, parts in tables.items():
+        found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
     return found
 
 
@@ -69,19 +90,15 @@ def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
     where that option was chosen. An option that the paper does not have is named alone: ``["model=mlp"]``. Groups that
     are not given, such as the model of a question about a task, are left out.
     """
-    names = {group: str(given[key]) for group in (*GROUPS, "probe") if (key := f"{group}.name") in given}
+    names = {group: str(given[f"{group}.name"]) for group in (*GROUPS, "probe") if f"{group}.name" in given}
     foreign = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
     wanted = dict(setup["all"])
     for group, name in names.items():
         wanted |= setup[group].get(name) or {}
     there = {key.split(".")[0] for key in given} - set(foreign)
-    asked = [key for key in wanted if key.split(".")[0] in there]
-    departing = [
-        f"{key}={excerpt(str(given.get(key)))}"
-        for key in asked
-        if (type(x := given.get(key)) is bool, x) != (type(wanted[key]) is bool, wanted[key])
-    ]
-    return [f"{group}={name}" for group, name in foreign.items()] + departing
+    asked = {key: given.get(key) for key in wanted if key.split(".")[0] in there}
+    differing = [key for key, x in asked.items() if (type(x) is bool, x) != (type(wanted[key]) is bool, wanted[key])]
+    return [f"{group}={name}" for group, name in foreign.items()] + [f"{k}={excerpt(str(asked[k]))}" for k in differing]
 
 
 def kind_of(options: Mapping[str, Any]) -> str:
@@ -89,49 +106,34 @@ def kind_of(options: Mapping[str, Any]) -> str:
     return " ".join(str((DEFAULTS | dict(options))[name]) for name in ("task", *DEFAULTS))
 
 
-def _read_probes(found: Collection, runs: Replicas, setup: Mapping[str, Any]) -> None:
-    """Add the ``rows.csv`` of every probe. If two packs were asked about the same replica, it counts once."""
-    tables: dict[str, list[pd.DataFrame]] = {}
-    for folder, run, name in runs.probes:
-        for path in sorted(folder.glob("*/rows.csv")):
-            try:
-                rows, sheet = _read_rows(path, setup)
-                if "epoch" in rows:  # of networks still in training: no result of the run
-                    continue
-                if (card := path.with_name("card.json")).exists():
-                    found.cards.append(ShownCard.read(read_text(card, 2**22), rows))
-                if run:  # of trained networks, whose task and split are those of the run
-                    members = runs.members.loc[runs.members["run"] == run, ["seed", "replica"]]
-                    rows = rows.merge(members, on="seed", how="inner")
-                    known = found.replicas.loc[rows["replica"]]
-                    about = {"task": "task", "split": "split", "experiment": "key"}
-                    about = {name: known[column].to_numpy() for name, column in about.items()}
-                    rows = rows.assign(source=OURS, **about)
-                else:  # of a task alone, or of weights that came without a run
-                    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-                    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-                    rows = rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)
-            except (OSError, *UNREADABLE) as error:
-                where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
-                found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
-                continue
-            found.sheets[sheet.name] = sheet
-            seen = {replica for table in tables.get(sheet.name, []) for replica in set(table["replica"])} - {-1}
-            tables.setdefault(sheet.name, []).append(rows[~rows["replica"].isin(seen)])
-    for probe, parts in tables.items():
-        found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+def _read_probe(
+    path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
+) -> tuple[Sheet, pd.DataFrame, ShownCard | None] | None:
+    """One ``rows.csv`` with the columns that `Collection` names, its ``probe.json``, and its ``card.json`` if any.
 
-
-def _read_rows(path: Path, setup: Mapping[str, Any]) -> tuple[pd.DataFrame, Sheet]:
-    """The rows with ``departs``, and their description, ``probe.json``. Texts in them can be printed, and are short."""
+    None if it is of networks that were still in training: no result of the run.
+    """
     sheet = Sheet.from_json(read_text(path.with_name("probe.json"), 2**18))
     dtypes = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
     rows = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
+    if "epoch" in rows:
+        return None
+    card = path.with_name("card.json")
+    shown = ShownCard.read(read_text(card, 2**22), rows) if card.exists() else None
     task = sheet.settings.get("task", {})
-    orders = [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
-    weights = [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
-    departing = departures(settings(sheet.settings), setup) + orders + weights
-    return rows.assign(departs=", ".join(departing)), sheet
+    departing = departures(settings(sheet.settings), setup)
+    departing += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
+    departing += [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
+    rows = rows.assign(departs=", ".join(departing))
+    if run:  # of trained networks, whose task and split are those of the run
+        rows = rows.merge(members.loc[members["run"] == run, ["seed", "replica"]], on="seed", how="inner")
+        known = replicas.loc[rows["replica"]]
+        about = {name: known[column].to_numpy() for name, column in OF_RUN.items()}
+        return sheet, rows.assign(source=OURS, **about), shown
+    # Of a task alone, or of weights that came without a run.
+    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
+    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
+    return sheet, rows.assign(source=source, **named, replica=-1, experiment=path.parent.name), shown

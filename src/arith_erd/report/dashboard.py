@@ -1,4 +1,4 @@
-"""W&B dashboards as code: ``python -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
+"""W&B dashboards as code: ``python -P -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
 
 A workspace to look at while runs train, grouped by task, split, model and ablation with mean and range over seeds, and
 a report with the paper's figures. Both follow from ``paper.yaml`` and name the metrics that ``logger=wandb`` writes:
@@ -33,12 +33,8 @@ OVER_SEEDS: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "m
 def build_workspace(entity: str, project: str) -> ws.Workspace:
     """Sections for accuracies, the loss, probes and final numbers."""
     final = [wr.ScalarChart(title=name, metric=wr.SummaryMetric(name), groupby_aggfunc="median") for name in SUMMARY]
-    sections: dict[str, list[Any]] = {
-        "Accuracy": [_line(column) for column in ACCURACIES],
-        "Loss": [_line("train_loss", log_y=True), _line("seconds")],
-        "Probes": [_media(probe) for probe in probes()],
-        "Final numbers": final,
-    }
+    sections: dict[str, list[Any]] = {"Accuracy": [*map(_line, ACCURACIES)], "Probes": [*map(_media, probes())]}
+    sections |= {"Loss": [_line("train_loss", log_y=True), _line("seconds")], "Final numbers": final}
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -60,7 +56,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
     """For each of the paper's figures that runs make: a heading, its caption and numbers, the command and panels."""
     blocks: list[Any] = [
         wr.P(f"{paper.authors}, {paper.title}, {paper.journal}, doi:{paper.doi}."),
-        wr.P("Lines are means over seeds, bands their range. Verdicts on every number: python -m arith_erd.report"),
+        wr.P("Lines are means over seeds, bands their range. Verdicts on every number: arith-report"),
     ]
     for figure in paper.figures:
         claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OURS]
@@ -80,9 +76,8 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
     panels: list[Any] = []
     if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
-        metrics: list[Any] = [wr.SummaryMetric("epochs_to_95")]
-        by = wr.Config("ablation.name")
-        panels.append(wr.BarPlot(title="epochs to 95%", metrics=metrics, groupby=by, groupby_aggfunc="median"))
+        bars = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
+        panels.append(wr.BarPlot(title="epochs to 95%", groupby_aggfunc="median", **bars))
     panels += [_line(column) for column in ACCURACIES if column in columns]
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
     for index, panel in enumerate(panels):
@@ -92,15 +87,14 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
 
 def _runsets(claims: Sequence[Claim]) -> list[Any]:
     """One set of runs per task: filtered by what all claims share, grouped by what they differ in."""
-    arms = [{**DEFAULTS, **runs} for claim in claims for _, runs in claim.arms]
+    arms = [{**DEFAULTS, **runs} for claim in claims for _, runs in claim.measure.arms]
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]
         differ = [key for key in DEFAULTS if len({arm[key] for arm in of_task}) > 1]
-        shared = {key: of_task[0][key] for key in ("task", *DEFAULTS) if key not in differ and key in GROUPS}
-        by = [f"{key}.name" if key in GROUPS else f"task.{key}" for key in differ or GROUPS]
-        filters = [expr.Config(f"{group}.value.name") == option for group, option in shared.items()]
-        sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=[f"config.{key}" for key in by]))
+        filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in GROUPS if key not in differ]
+        by = [f"config.{key}.name" if key in GROUPS else f"config.task.{key}" for key in differ or GROUPS]
+        sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=by))
     return sets
 
 
@@ -116,7 +110,9 @@ def _media(probe: str) -> wr.MediaBrowser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m arith_erd.report.dashboard", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -P -m arith_erd.report.dashboard", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--entity", required=True, help="W&B user or team")
     parser.add_argument("--project", required=True, help="W&B project, as logger.project")
     parser.add_argument("--dry-run", action="store_true", help="print the specification as JSON; needs no account")
@@ -125,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with one_line_errors():
         parts: dict[str, Any] = {"workspace": build_workspace(*where), "report": build_report(*where, load_paper())}
         if options.dry_run:
-            models = {name: part._to_model().model_dump_json(by_alias=True) for name, part in parts.items()}
-            print(json.dumps({name: json.loads(text) for name, text in models.items()}, indent=2))
+            models = {name: json.loads(p._to_model().model_dump_json(by_alias=True)) for name, p in parts.items()}
+            print(json.dumps(models, indent=2))
             return
         try:
             print("\n".join(part.save().url for part in parts.values()))

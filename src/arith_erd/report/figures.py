@@ -27,9 +27,8 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
         for entry in about.curves["lines"]:
             rows = curves(found, last, task=task, **entry.get("runs", {}))
             worth_it |= len(rows) > 0 and not entry.get("besides", False)
-            claim = entry.get("claim", "").format(task=task)
+            claim, column = entry.get("claim", "").format(task=task), entry.get("column", "val_seq_acc")
             published = [(last, results[claim].claim.value, "")] if claim else []
-            column = entry.get("column", "val_seq_acc")
             lines.append(Line(rows, entry["label"], entry["style"], column, published))
         if worth_it:
             panels[task] = last, lines
@@ -60,11 +59,10 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
 
 def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     def cell(result: Result) -> Cell:
-        claim, estimate = result.claim, result.estimate
-        never = claim.unit != "epochs"  # the paper never got to 95%
+        estimate, never = result.estimate, result.claim.unit != "epochs"  # the paper never got to 95%
         if estimate is None:
-            return Cell(claim.value, never)
-        return Cell(claim.value, never, estimate.low, estimate.value, estimate.interval, result.samples[0])
+            return Cell(result.claim.value, never)
+        return Cell(result.claim.value, never, estimate.low, estimate.value, estimate.interval, result.samples[0])
 
     cells = {
         title: {label: cell(results[f"table3-{task}-{name}"]) for name, label in paper.ablations.items()}
@@ -75,18 +73,14 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10).query("method == 'pearson'")
-    ours, theirs = (
-        {title: part for task, title in TASKS.items() if len(part := of[of["task"] == task])}
-        for of in (rows[rows["source"] == OURS], rows[rows["source"] == GIVEN])
-    )
+    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, GIVEN))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
     return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "discontinuity", COLUMNS)
-    tables = {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
+    tables = by_task(probe_rows(found, "discontinuity", COLUMNS))
     return draw_discontinuities(tables, published=TASKS["add"]) if tables else None
 
 
@@ -100,20 +94,21 @@ def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Result
     return erasures.draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
 
 
+def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each task of the paper that has some, by its title."""
+    return {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
+
+
 def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs: int) -> pd.DataFrame:
     """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
     ``columns`` are what the figure needs, with their types: without them there is nothing to draw.
     """
-    rows = found.probes.get(name)
-    nothing = pd.DataFrame(columns=["task", "source", *columns])
-    if rows is None or not set(columns) <= set(rows):
-        return nothing
-    if any(kind is not str and not pd.api.types.is_numeric_dtype(rows[column]) for column, kind in columns.items()):
-        return nothing
+    rows, needed = found.probes.get(name, pd.DataFrame()), columns.items()
+    if any(c not in rows or not (kind is str or pd.api.types.is_numeric_dtype(rows[c])) for c, kind in needed):
+        return pd.DataFrame(columns=["task", "source", *columns])
     ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
-    shown = rows[(rows["departs"] == "") & (rows["source"].isin([GIVEN, EXACT]) | rows["replica"].isin(ids))]
-    return shown if len(shown) else nothing
+    return rows[(rows["departs"] == "") & (rows["source"].isin([GIVEN, EXACT]) | rows["replica"].isin(ids))]
 
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]

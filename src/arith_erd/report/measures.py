@@ -1,15 +1,12 @@
 """How a claim is measured: one class for each way. Each gives one value per replica, and says what it lacks."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..bits import VOCAB_SIZE
 from ..plots.curves import carried
@@ -19,30 +16,41 @@ from ..tasks.ceilings import ceiling
 from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default
-CLOSED = ConfigDict(extra="forbid")
+Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # by replica, the smallest and the largest that a value can be
 TAIL = 10  # epochs at the end of training
 
 
-class Measure(ABC):
-    """A way to measure; its fields are the keys of ``measure`` in ``paper.yaml``."""
+class Closed(BaseModel):
+    """A part of ``paper.yaml``; its fields are all keys that may stand there."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Measure(Closed):
+    """A way to measure, and what was trained.
+
+    Attributes:
+        minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
+        more_than: options of runs whose own difference is subtracted again.
+    """
+
+    runs: Runs
+    minus: Runs | None = None
+    over: Runs | None = None
+    more_than: Runs | None = None
     source: ClassVar[str] = OURS
+    shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
+    lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough
 
-    @abstractmethod
+    @property
+    def arms(self) -> list[tuple[float, Runs]]:
+        """Each kind of run with its weight in the difference; the second one is the divisor of a ratio."""
+        other = self.minus or self.over
+        arms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
+        return arms + [(-weight, {**runs, **self.more_than}) for weight, runs in arms if self.more_than]
+
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         """One row per replica: ``replica, seed, low, high``; the bounds are equal unless the value is censored."""
-
-    def missing(self, found: Collection, runs: Runs) -> str:
-        """What keeps these runs from having a value; empty if nothing does."""
-        return ""
-
-
-class OfRuns(Measure):
-    """A measure of finished runs."""
-
-    shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
-
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         replicas = found.chosen(runs, finished=True)
         if replicas.empty:
             return _one(np.nan)
@@ -52,30 +60,29 @@ class OfRuns(Measure):
         table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
-    @abstractmethod
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        """Of finished replicas, as far as they have a value, the smallest and the largest that it can be."""
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+        """Of finished replicas, as far as they have a value."""
+        raise NotImplementedError
 
     def missing(self, found: Collection, runs: Runs) -> str:
+        """What keeps these runs from having a value."""
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
-        replicas = found.chosen(loose)
+        replicas, what = found.chosen(loose), describe(runs)
         if replicas.empty:
             others = found.replicas[found.replicas["kind"] == kind_of(loose)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
-            return f"no run of {describe(loose)}{but}"
-        finished, needed = replicas[replicas["finished"]], self.epochs(runs)
+            return f"no run of {what}{but}"
+        finished = replicas[replicas["finished"]]
         if finished.empty:
-            return f"the run of {describe(loose)} is at epoch {replicas['epochs'].max()}, unfinished"
-        if (longest := finished["epochs"].max()) < needed:
-            return f"the longest run of {describe(runs)} has {longest} of {needed} epochs"
-        return self.lacking(finished, describe(runs))
+            return f"the run of {what} is at epoch {replicas['epochs'].max()}, unfinished"
+        if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
+            return f"the longest run of {what} has {longest} of {needed} epochs"
+        return self.lacks.format(measure=self, what=what, most=finished["max_epochs"].max())
 
-    def epochs(self, runs: Runs) -> int:
-        return int(runs.get("min_epochs", 0))
-
-    def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        """What finished replicas that are long enough still lack."""
-        return ""
+    @property
+    def needs(self) -> int:
+        """The length of a run that has a value, as far as the measure says."""
+        return 0
 
 
 def describe(runs: Runs) -> str:
@@ -87,12 +94,10 @@ def describe(runs: Runs) -> str:
 
 def _one(value: float) -> pd.DataFrame:
     """A value that belongs to no replica; none if it is not known."""
-    known = np.isfinite(value)
-    return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).iloc[: int(known)]
+    return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).dropna()
 
 
-@dataclass(frozen=True, config=CLOSED)
-class Metrics(OfRuns):
+class Metrics(Measure):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
     ``reduce: fall`` is the largest fall below an accuracy reached before. ``tail`` is the median or the mean of
@@ -106,15 +111,16 @@ class Metrics(OfRuns):
     reduce: Literal["first", "max", "min", "fall"] = "first"
     tail: Literal["", "median", "mean"] = ""
     shortest: ClassVar[bool] = True
+    lacks: ClassVar[str] = f"metrics.csv of {{what}} lacks some of the last {TAIL} epochs"
 
     @property
-    def last(self) -> int:
+    def needs(self) -> int:
         return self.until or self.epoch or 0
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        first = 1 if self.until else self.last + 1 - (TAIL if self.tail else 1)
-        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.last])]
-        rows = rows[rows["epoch"].between(first, self.last)]
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+        first = 1 if self.until else self.needs + 1 - (TAIL if self.tail else 1)
+        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
+        rows = rows[rows["epoch"].between(first, self.needs)]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
@@ -123,55 +129,45 @@ class Metrics(OfRuns):
         reduced = reduced[groups.size() == TAIL] if self.tail else reduced
         return reduced, reduced
 
-    def epochs(self, runs: Runs) -> int:
-        return self.last
 
-    def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        return f"metrics.csv of {what} lacks some of the last {TAIL} epochs" if self.tail else ""
-
-
-@dataclass(frozen=True, config=CLOSED)
-class Ceiling(OfRuns):
-    """The exact ceiling of an ablation; of each run of ``epochs`` or more, the largest validation accuracy.
+class Ceiling(Measure):
+    """The exact ceiling of an ablation; of each run of ``epochs_at_least`` or more, the largest validation accuracy.
 
     The networks cannot exceed the ceiling of their validation set, so they confirm that the argument holds.
     """
 
     epochs_at_least: int
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.epochs_at_least])]
+    @property
+    def needs(self) -> int:
+        return self.epochs_at_least
+
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
         reached = rows.groupby("replica")["val_seq_acc"].max()
         return reached, reached
 
-    def epochs(self, runs: Runs) -> int:
-        return self.epochs_at_least
-
-    def of(self, runs: Runs, subset: str = "") -> float:
+    def limit(self, subset: str = "") -> float:
         """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
-        examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
+        examples, held_out = _examples(str(self.runs["task"]), str(self.runs.get("split", "random")))
         chosen = held_out if subset else held_out | True
-        return ceiling(examples.prompt[chosen], examples.completion[chosen], str(runs["ablation"]))
+        return ceiling(examples.prompt[chosen], examples.completion[chosen], str(self.runs["ablation"]))
 
 
-@dataclass(frozen=True, config=CLOSED)
-class Summary(OfRuns):
+class Summary(Measure):
     """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
 
     column: str
     epoch: int | None = None
+    lacks: ClassVar[str] = "no run of {what} ended at epoch {measure.epoch}"
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
         column = ended[self.column].astype(float)
         return column, column
 
-    def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        return "" if self.epoch is None else f"no run of {what} ended at epoch {self.epoch}"
 
-
-@dataclass(frozen=True, config=CLOSED)
-class EpochsTo(OfRuns):
+class EpochsTo(Measure):
     """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
 
     Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
@@ -181,8 +177,9 @@ class EpochsTo(OfRuns):
     accuracy: float
     planned: int = 0
     column: str = "val_seq_acc"
+    lacks: ClassVar[str] = "the longest run of {what} was to end at epoch {most}"
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
         rows = found.metrics[found.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
@@ -190,10 +187,6 @@ class EpochsTo(OfRuns):
             have = found.metrics.groupby("replica").size().reindex(replicas.index)
             first = first.where(have == replicas["epochs"], replicas["epochs_to_95"])
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)
-
-    def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        most = finished["max_epochs"].max()
-        return f"the longest run of {what} was to end at epoch {most}" if most < self.planned else ""
 
     def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
         """The first epoch at which the mean over the seeds gets there; a seed that stopped keeps its last value."""
@@ -203,8 +196,7 @@ class EpochsTo(OfRuns):
         return int(reached[0]) if complete and len(reached) else None
 
 
-@dataclass(frozen=True, config=CLOSED)
-class ProbeColumn(OfRuns):
+class ProbeColumn(Measure):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column,
@@ -214,33 +206,34 @@ class ProbeColumn(OfRuns):
 
     probe: str
     column: str
-    where: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, Any] = Field(default_factory=dict)
     reduce: Literal["", "max", "min", "argmin", "argmax", "behind_min", "behind_max", "dip", "bump", "weighted"] = ""
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
+    lacks: ClassVar[str] = "probe={measure.probe} has not been asked about {what}"
 
     @property
     def source(self) -> str:  # type: ignore[override]
         return EXACT if self.of == "task" else OURS
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        if self.of == "runs":
-            return super().values(found, runs)
-        rows = self._rows(found, EXACT, str(runs["task"]))
-        return _one(self._reduce(rows) if len(rows) else np.nan)
-
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        rows = self._rows(found, OURS, str(replicas["task"].iloc[0]))
-        groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
-        reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
-        return reduced, reduced
+        return super().values(found, runs) if self.of == "runs" else self._outside(found, runs, EXACT)
 
     def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
         """The same on the authors' weights, if that was asked."""
         wanted = set(runs) <= {"task", "min_epochs"} and self.of == "runs"
-        rows = self._rows(found, GIVEN, str(runs["task"]))
-        return _one(self._reduce(rows) if wanted and len(rows) else np.nan)
+        return self._outside(found, runs, GIVEN) if wanted else _one(np.nan)
+
+    def _outside(self, found: Collection, runs: Runs, source: str) -> pd.DataFrame:
+        rows = self._rows(found, source, runs["task"])
+        return _one(self._reduce(rows) if len(rows) else np.nan)
+
+    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+        rows = self._rows(found, OURS, replicas["task"].iloc[0])
+        groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
+        reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
+        return reduced, reduced
 
     def missing(self, found: Collection, runs: Runs) -> str:
         if self.of == "runs":
@@ -248,10 +241,7 @@ class ProbeColumn(OfRuns):
         rows = found.probes.get(self.probe, pd.DataFrame(columns=["source", "task", "departs"]))
         asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"]) & (rows["departs"] != "")]
         but = f" (but one departs in {asked['departs'].min()})" if len(asked) else ""
-        return f"{self.lacking(rows, describe(runs))}{but}"
-
-    def lacking(self, finished: pd.DataFrame, what: str) -> str:
-        return f"probe={self.probe} has not been asked about {what}"
+        return f"{self.lacks.format(measure=self, what=describe(runs))}{but}"
 
     def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
         rows = found.probes.get(self.probe)
@@ -282,7 +272,6 @@ class ProbeColumn(OfRuns):
         return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
 
 
-@dataclass(frozen=True, config=CLOSED)
 class OfExamples(Measure):
     """A number that follows from the definition of a task and a split: no run is needed."""
 
@@ -291,7 +280,7 @@ class OfExamples(Measure):
     source: ClassVar[str] = EXACT
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        examples, held_out = _table(str(runs["task"]), str(runs.get("split", "random")))
+        examples, held_out = _examples(str(runs["task"]), str(runs.get("split", "random")))
         pairs = {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}
         prompt, completion = examples.prompt.shape[1], examples.completion.shape[1]
         number = {"pairs": pairs[self.subset], "prompt_tokens": prompt, "completion_tokens": completion}
@@ -300,16 +289,10 @@ class OfExamples(Measure):
 
 
 @cache
-def _table(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
+def _examples(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
     examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task]().examples()
     return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
 
 
-MEASURES: Mapping[str, type[Measure]] = {
-    "metrics": Metrics,
-    "ceiling": Ceiling,
-    "summary": Summary,
-    "epochs_to": EpochsTo,
-    "probe": ProbeColumn,
-    "examples": OfExamples,
-}
+MEASURES: dict[str, type[Measure]] = {"metrics": Metrics, "ceiling": Ceiling, "summary": Summary}
+MEASURES |= {"epochs_to": EpochsTo, "probe": ProbeColumn, "examples": OfExamples}

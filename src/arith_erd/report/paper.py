@@ -3,45 +3,30 @@
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
-from pydantic import ConfigDict, Field, Strict, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import Field, Strict, ValidationError
 
 from ..config.explain import as_text
-from ..errors import UserError
+from ..errors import UserError, excerpt
 from ..plots.numbers import UNITS, number
 from .collect import OURS
-from .measures import CLOSED, MEASURES, Ceiling, EpochsTo, Measure, Metrics, ProbeColumn, Runs
+from .measures import MEASURES, Ceiling, Closed, EpochsTo, Measure, Metrics, ProbeColumn
 
 PAPER = Path(__file__).with_name("paper.yaml")
 VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
-ARMS = ("runs", "minus", "over", "more_than")  # keys of ``measure`` that choose runs
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True))
-class Claim:
-    """One published number.
+class Claim(Closed):
+    """One published number; the head of ``paper.yaml`` explains its keys.
 
-    Attributes:
-        value: the paper's, in ``unit``.
-        tolerance: how far from it a number may be that counts as reproduced, a percentage of it if it is text; and
-            ``bound``: on which side of it it may be at any distance.
-        runs: what was trained.
-        minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
-        more_than: options of runs whose own difference is subtracted again.
-        mean_of: runs of which the published number is a mean, where it is judged as one.
-        before: the same claim as it was judged before 2026-11-24; ``old`` is true of that one.
-        kind: a result, or a check of the set-up: a definition, or a number that cannot fail.
-        same_as: the claim that states the same fact; only that one is counted.
-        paper: the number in the paper's own words.
+    ``before`` is the same claim as it was judged before 2026-11-24, and ``old`` is true of that one.
     """
 
     id: str
@@ -51,12 +36,8 @@ class Claim:
     value: Annotated[float, Strict()]
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    runs: Runs
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
-    minus: Runs | None = None
-    over: Runs | None = None
-    more_than: Runs | None = None
     mean_of: int = 0
     old: bool = False
     before: "Claim | None" = None
@@ -68,15 +49,6 @@ class Claim:
     erratum: str = ""
     cause: str = ""
 
-    def __post_init__(self) -> None:
-        if self.tolerance is None and self.bound is None:
-            raise ValueError("expected a tolerance or a bound")
-        if "task" not in self.runs:
-            raise ValueError("expected measure.runs: a task")
-        if isinstance(self.measure, EpochsTo) and not self.measure.planned:
-            planned = math.ceil(self.span[1]) if math.isfinite(self.span[1]) else 1
-            object.__setattr__(self, "measure", replace(self.measure, planned=planned))
-
     @property
     def span(self) -> tuple[float, float]:
         """The smallest and the largest value that count as reproduced; infinite where there is no such bound."""
@@ -84,13 +56,6 @@ class Claim:
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
         low, high = BOUNDS[self.bound] if self.bound else (0.0, 0.0)
         return self.value + low - margin, self.value + high + margin
-
-    @property
-    def arms(self) -> list[tuple[float, Runs]]:
-        """Each kind of run with its weight in the difference; the second one is the divisor of a ratio."""
-        other = self.minus or self.over
-        arms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
-        return arms + [(-weight, {**runs, **self.more_than}) for weight, runs in arms if self.more_than]
 
     @property
     def counted(self) -> bool:
@@ -105,7 +70,7 @@ class Claim:
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce.startswith("arg"):
             return "votes"
         if isinstance(self.measure, EpochsTo):
-            return "ratio" if self.over else "median"
+            return "ratio" if self.measure.over else "median"
         return "ceiling" if isinstance(self.measure, Ceiling) else "prediction" if self.mean_of else "mean"
 
     @property
@@ -115,14 +80,8 @@ class Claim:
         return self.paper or bound + number(self.value, self.unit, brief=True)
 
 
-@dataclass(frozen=True, config=CLOSED)
-class PaperFigure:
-    """One of the paper's figures or tables.
-
-    Attributes:
-        make: the commands that make its data.
-        curves: if it shows learning curves, its panels and lines; see ``paper.yaml``.
-    """
+class PaperFigure(Closed):
+    """One of the paper's figures or tables; ``make`` are the commands that make its data, ``curves`` its lines."""
 
     name: str
     title: str
@@ -131,8 +90,7 @@ class PaperFigure:
     curves: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, config=CLOSED)
-class Paper:
+class Paper(Closed):
     """``paper.yaml``; ``sections`` says where each stands in the paper, by title."""
 
     title: str
@@ -144,7 +102,7 @@ class Paper:
     ablations: Mapping[str, str]
     figures: tuple[PaperFigure, ...]
     sections: Mapping[str, str]
-    claims: tuple[Any, ...]
+    claims: tuple[Claim, ...]
 
     def __getitem__(self, claim: str) -> Claim:
         return next(c for c in self.claims if c.id == claim)
@@ -165,38 +123,45 @@ def load_paper(path: Path = PAPER) -> Paper:
     raw = yaml.safe_load(path.read_text())
     sections = raw.pop("sections")
     claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]
-    heads = {claim.id for claim in claims if not claim.same_as}
+    ids, heads = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
-        if [other.id for other in claims].count(claim.id) > 1:
+        if ids.count(claim.id) > 1:
             raise UserError(f"{path.name}: two claims have the id {claim.id}")
         if claim.make not in {*raw["commands"], ""}:
             raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(raw['commands'])}")
         if claim.same_as and claim.same_as not in heads:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
-    figures = tuple(PaperFigure(name, **figure) for name, figure in raw["figures"].items())
+    figures = [{"name": name, **figure} for name, figure in raw.pop("figures").items()]
     where = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw | {"figures": figures, "sections": where, "claims": tuple(claims)})
+    return Paper(**raw, figures=figures, sections=where, claims=claims)
 
 
 def _claim(entry: Mapping[str, Any], section: str, file: str) -> Claim:
-    """One entry of ``claims``; its ``measure`` holds the keys of the measure and of the runs."""
-    said = dict(entry)
+    """One entry of ``claims``, with itself as it was judged before."""
+    said = {"section": section, **entry}
     changed = said.pop("before", {})
-    before = _read(said | changed, section, file)
-    measure = replace(before.measure, tail="") if isinstance(before.measure, Metrics) else before.measure
-    return replace(_read(said, section, file), before=replace(before, measure=measure, mean_of=0, old=True))
+    before = _read(said | changed | {"mean_of": 0, "old": True}, file)
+    if isinstance(before.measure, Metrics):
+        before = before.model_copy(update={"measure": before.measure.model_copy(update={"tail": ""})})
+    return _read(said, file).model_copy(update={"before": before})
 
 
-def _read(entry: Mapping[str, Any], section: str, file: str) -> Claim:
-    where, said = f"{file}: claim {entry.get('id', '?')}", dict(entry.get("measure", {}))
-    way = said.pop("from", None)
-    if way not in MEASURES:
+def _read(entry: dict[str, Any], file: str) -> Claim:
+    where, keys = f"{file}: claim {entry.get('id', '?')}", dict(entry.get("measure", {}))
+    if (way := keys.pop("from", None)) not in MEASURES:
         raise UserError(f"{where}: measure.from={way}: expected {', '.join(MEASURES)}")
-    runs = {key: said.pop(key) for key in ARMS if key in said}
+    if "task" not in keys.get("runs", {}):
+        raise UserError(f"{where}: expected measure.runs: a task")
+    if entry.get("tolerance") is None and entry.get("bound") is None:
+        raise UserError(f"{where}: expected a tolerance or a bound")
     try:
-        return Claim(**{**entry, "section": section, "measure": MEASURES[way](**said), **runs})
+        claim = Claim(**entry | {"measure": MEASURES[way](**keys)})
     except ValidationError as error:
         first = error.errors()[0]
-        given = "" if first["type"] == "missing" else f"={first['input']}"
+        given = "" if first["type"] == "missing" else f"={excerpt(str(first['input']))}"
         key = "".join(f"{part}{given}: " for part in first["loc"][:1])
         raise UserError(f"{where}: {key}{first['msg']}") from error
+    if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
+        planned = math.ceil(claim.span[1]) if math.isfinite(claim.span[1]) else 1
+        return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})
+    return claim

@@ -33,9 +33,8 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
         row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
         row |= {"averaged_curve": result.averaged, "censored": result.censored, "unfinished": result.unfinished}
         row |= {"verdict": result.verdict, "verdict_before": result.before}
-        row |= {"seeds_needed": result.seeds_needed, "cause": result.cause}
-        row |= {"erratum": claim.erratum, "measured_on": result.source if result.n else ""}
-        row |= {"authors_weights": result.theirs}
+        row |= {"seeds_needed": result.seeds_needed, "cause": result.cause, "erratum": claim.erratum}
+        row |= {"measured_on": result.source if result.n else "", "authors_weights": result.theirs}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS}
         rows.append(row | {"command": paper.command(claim.make, runs)})
     return pd.DataFrame(rows)
@@ -57,20 +56,19 @@ def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
 
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
-    own = [result.verdict for result in results if result.claim.counted]
+    own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
-    before = tally(result.before for result in results if result.claim.counted)
-    linked = sum(bool(result.claim.same_as) for result in results)
     return (
-        f"Of {len(own)} results: {tally(own)} (by the rules before 2026-11-24: {before}). "
-        f"{linked} more claims state the same facts and are not counted. "
+        f"Of {len(own)} results: {tally(result.verdict for result in own)} "
+        f"(by the rules before 2026-11-24: {tally(result.before for result in own)}). "
+        f"{len(linked)} more claims state the same facts and are not counted. "
         f"Set-up checks: {checks.count('reproduced')} of {len(checks)} as published."
     )
 
 
 def ours_text(result: Result) -> str:
     """``99.9% [99.8, 100]``, ``> 50 epochs``, ``layer 3 (4 of 5 seeds)``, or nothing."""
-    return " ".join(filter(None, (estimate_text(result), spread_text(result))))
+    return f"{estimate_text(result)} {spread_text(result)}".strip()
 
 
 def estimate_text(result: Result) -> str:
@@ -85,16 +83,16 @@ def estimate_text(result: Result) -> str:
 
 def spread_text(result: Result) -> str:
     """The interval, or for votes the share of the published layer with its interval."""
+    claim, estimate = result.claim, result.estimate
     if result.votes:
-        hits = result.votes.get(int(result.claim.value), 0)
+        hits = result.votes.get(int(claim.value), 0)
         share = interval_text(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
-        return f"({hits} of {result.n} for {number(result.claim.value, result.claim.unit)}, {share}%)"
-    if result.estimate is None or result.estimate.method == EXACTLY:
+        return f"({hits} of {result.n} for {number(claim.value, claim.unit)}, {share}%)"
+    if estimate is None or estimate.method == EXACTLY:
         return ""
     if len(result.modes) == 1:
-        share = interval_text(result.estimate.interval, "accuracy")
-        return f"{share}%, with {number(result.modes[0].right, 'accuracy')}"
-    return interval_text(result.estimate.interval, result.claim.unit)
+        return f"{interval_text(estimate.interval, 'accuracy')}%, with {number(result.modes[0].right, 'accuracy')}"
+    return interval_text(estimate.interval, claim.unit)
 
 
 def values_text(result: Result) -> str:
@@ -104,30 +102,30 @@ def values_text(result: Result) -> str:
     unit = result.claim.unit
     if len(result.samples) > 1 and not getattr(result.claim.measure, "minus_column", ""):
         unit = {"ratio": "epochs", "points": "accuracy"}.get(unit, unit)
-    texts = (
-        [f"{'' if low == high else '>'}{bare(low, unit)}" for low, high in sample[["low", "high"]].values.tolist()]
-        for sample in result.samples
-    )
+    bounds = (sample[["low", "high"]].values.tolist() for sample in result.samples)
+    texts = ([f"{'' if low == high else '>'}{bare(low, unit)}" for low, high in of] for of in bounds)
     return " / ".join(map(" ".join, texts))
 
 
 def notes(result: Result) -> list[str]:
     """Whatever has to be said beside the numbers."""
-    claim, behind, unit = result.claim, result.behind, "correlation"
-    authors = None if result.source == GIVEN else result.theirs
-    said = [
-        "set-up" if claim.kind == "setup" else claim.same_as and f"the same fact as {claim.same_as}, not counted",
-        result.before != result.verdict and f"by the rules before 2026-11-24: {result.before}",
-        len(result.modes) > 1 and "shares of seeds that learn are compared",
-        behind
-        and f"the published layer is behind the best by {estimated(behind, unit)} "
-        f"{interval_text(behind.interval, unit)}",
-        result.cause,
-        result.averaged is not None and f"epoch {result.averaged} on the averaged curve",
-        authors is not None and f"{number(authors, claim.unit)} on the authors' weights",
-        claim.erratum,
-    ]
-    return [str(text) for text in said if text]
+    claim, behind = result.claim, result.behind
+    said = ["set-up"] if claim.kind == "setup" else []
+    if claim.kind == "result" and claim.same_as:
+        said += [f"the same fact as {claim.same_as}, not counted"]
+    if result.before != result.verdict:
+        said += [f"by the rules before 2026-11-24: {result.before}"]
+    if len(result.modes) > 1:
+        said += ["shares of seeds that learn are compared"]
+    if behind:
+        by = f"{estimated(behind, 'correlation')} {interval_text(behind.interval, 'correlation')}"
+        said += [f"the published layer is behind the best by {by}"]
+    said += [result.cause]
+    if result.averaged is not None:
+        said += [f"epoch {result.averaged} on the averaged curve"]
+    if result.theirs is not None and result.source != GIVEN:
+        said += [f"{number(result.theirs, claim.unit)} on the authors' weights"]
+    return [*filter(None, [*said, claim.erratum])]
 
 
 class Table(NamedTuple):

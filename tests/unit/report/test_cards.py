@@ -33,21 +33,6 @@ def test_table_says_what_is_followed_needed_and_where_the_carry_appears() -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"verdict": "erd", "distance": 0.3, "distances": {"erd": 0.3}}, "computes as erd: the distance is 0.30,"),
-        (
-            {"verdict": "undecided", "distances": {"erd": 0.3}},
-            "Verdict: undecided; the nearest algorithm, mixed, is at",
-        ),
-        ({"distance": 0.3, "distances": {"erd": 0.3}}, "answers only 87.5% of the examples right"),
-    ],
-)
-def test_verdict_is_said_in_plain_english(changes: dict[str, object], says: str) -> None:
-    assert says in Card.from_json(whole(seed_card() | changes)).notes()[0]
-
-
 def test_what_is_not_known_is_said_in_words() -> None:
     """A multiplication has no verdict and no carries."""
     nothing = seed_card() | {"distance": None, "nearest": None, "distances": {}, "bits": [bit(1, None, [], None)]}

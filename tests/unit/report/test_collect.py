@@ -40,15 +40,6 @@ def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None
     assert (~found.replicas["finished"]).sum() == 4
 
 
-def test_longer_run_of_the_same_replica_is_another_configuration_of_one_trajectory(synthetic) -> None:
-    synthetic.run(seeds="0", epochs=50)
-    synthetic.run(seeds="0", epochs=150)
-    synthetic.run(seeds="0", epochs=50, settings={"model.optimizer.lr": 0.01})
-    table = read(synthetic).replicas
-    assert len(table) == 3
-    assert sorted(table.groupby("trajectory").size()) == [1, 2]
-
-
 def test_runs_lie_at_any_depth_and_what_lies_inside_one_is_left_alone(synthetic) -> None:
     run = synthetic.run(seeds="0")
     deep = synthetic.root / "cluster" / "node7"
@@ -91,32 +82,21 @@ def test_damaged_run_is_named_and_the_others_count(synthetic, name: str, text: s
 def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> None:
     run = synthetic.run(seeds="0-1")
     synthetic.correlations(run.path, (0, 1))
-    synthetic.correlations(synthetic.root, (0,), "distance_correlation-add")
-    synthetic.tables("mul")
+    path = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
+    synthetic.discontinuity("mul")
+    synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
     found = read(synthetic)
     rows = found.probes["distance_correlation"]
     assert rows.groupby("source")["replica"].unique().map(list).to_dict() == {OURS: [0, 1], GIVEN: [-1]}
     assert set(rows["task"]) == {"add"}
-    assert found.probes["dataset"]["prompt"].str.len().unique().tolist() == [15]  # text, leading zeros and all
+    assert found.probes["dataset"]["prompt"].tolist() == ["0000011"]  # text, leading zeros and all
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}
-
-
-def test_reference_is_not_taken_for_the_authors_weights(synthetic) -> None:
-    description = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
-    sheet = json.loads(description.read_text())
+    sheet = json.loads(path.read_text())
     sheet["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
-    description.write_text(json.dumps(sheet))
+    path.write_text(json.dumps(sheet))
     rows = read(synthetic).probes["distance_correlation"]
-    assert set(rows["source"]) == {OTHER}
-    assert set(rows["departs"]) == {"reference=erd, seeds=0"}
-
-
-def test_replica_in_two_probed_packs_counts_once(synthetic) -> None:
-    for seeds, numbers in (("0-2", range(3)), ("2-4", range(2, 5))):
-        synthetic.correlations(synthetic.run(seeds=seeds).path, numbers)
-    rows = read(synthetic).probes["distance_correlation"]
-    assert rows.groupby("seed").size().nunique() == 1
-    assert sorted(rows["seed"].unique()) == [*range(5)]
+    assert set(rows.loc[rows["replica"] < 0, "source"]) == {OTHER}  # no longer taken for the authors' weights
+    assert set(rows.loc[rows["replica"] < 0, "departs"]) == {"reference=erd, seeds=0"}
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"name": "x", "columns": {"nowhere": "text"}}'])
@@ -137,8 +117,10 @@ def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
     for epochs in (20, 50):
         run = synthetic.run(seeds="0-2", epochs=epochs, reach=15.0)
         synthetic.correlations(run.path, range(3))
-    synthetic.correlations(synthetic.run(seeds="3-4", epochs=50, reach=15.0).path, (3, 4))
-    tables = probe_tables(read(synthetic))
+    synthetic.correlations(synthetic.run(seeds="2-4", epochs=50, reach=15.0).path, (2, 3, 4))
+    found = read(synthetic)
+    rows, tables = found.probes["distance_correlation"], probe_tables(found)
+    assert rows.groupby(["experiment", "seed"]).size().nunique() == 1  # seed 2 counts once
     assert sorted((table.title, table.note.split(" and")[0]) for table in tables) == [
         ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
         ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),

@@ -2,6 +2,8 @@
 
 import json
 import socket
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -13,18 +15,12 @@ from arith_erd.runs import METRICS
 
 @pytest.fixture(scope="module")
 def dry_run() -> dict[str, Any]:
-    """What ``--dry-run`` prints, where every connection fails."""
-    patch, capture = pytest.MonkeyPatch(), []
-
-    def no_network(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("the dry run asked the network")
-
-    patch.setattr(socket.socket, "connect", no_network)
-    patch.delenv("WANDB_API_KEY", raising=False)
-    patch.setattr("builtins.print", lambda text, **_: capture.append(text))
-    main(["--entity", "team", "--project", "sums", "--dry-run"])
-    patch.undo()
-    return json.loads(capture[0])
+    """What ``--dry-run`` prints, where there is no network."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.setattr(socket.socket, "connect", None)
+        patch.delenv("WANDB_API_KEY", raising=False)
+        main(["--entity", "team", "--project", "sums", "--dry-run"])
+    return json.loads(printed.getvalue())
 
 
 def panels(node: Any) -> list[dict[str, Any]]:

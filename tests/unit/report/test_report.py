@@ -1,6 +1,7 @@
 """``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
 
 import re
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from arith_erd.plots.sheet import Sheet
 from arith_erd.report.__main__ import build, main
 from arith_erd.report.paper import load_paper
+from tests.browser import CHROMIUM, Browser
 from tests.cards import seed_card, table, whole
 
 
@@ -21,10 +23,15 @@ def test_everything_is_written(whole_report) -> None:
     runs = pd.read_csv(out / "runs.csv")
     assert len(runs) == len(found.replicas)
     assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "departs"} <= set(runs)
+    page = (out / "index.html").read_text()
+    for verdict in {result.verdict for result in results}:  # the filter counts results alone, not repeated facts
+        number = sum(result.verdict == verdict and result.claim.counted for result in results)
+        assert f'data-verdict="{verdict}" aria-pressed="false">{verdict}<span>{number}</span>' in page
+        assert page.count(f' data-verdict="{verdict}">') == number
     claims = pd.read_csv(out / "claims.csv")
     assert claims["id"].tolist() == [result.claim.id for result in results]
-    of_runs = claims[(claims["measured_on"] == "our runs") & (claims["censored"] == 0)]
-    assert of_runs[["ours", "low", "high", "method", "device", "torch", "commit"]].notna().all().all()
+    of_runs = claims[(claims["measured_on"] == "our runs") & (claims["verdict"] == "reproduced")]
+    assert of_runs[["low", "high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
 def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsys) -> None:
@@ -41,8 +48,11 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
-def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, capsys) -> None:
+def test_half_finished_and_damaged_runs_are_reported_and_explorers_linked(synthetic, tmp_path: Path, capsys) -> None:
     half = synthetic.run(epochs=30, finished=False)
+    explorer = half.path / "probes" / "explorer" / "explorer.html"
+    explorer.parent.mkdir(parents=True)
+    explorer.write_text("<p>watch")
     bad = synthetic.run("task=mul", seeds="0")
     (bad.path / "summary.json").write_text("{")
     main([str(synthetic.root), "--out", str(tmp_path / "report")])
@@ -52,6 +62,8 @@ def test_half_finished_and_damaged_runs_are_reported(synthetic, tmp_path: Path, 
     page = (tmp_path / "report" / "index.html").read_text()
     assert f"{half.name}: epoch 30 of 60" in page
     assert bad.name in page
+    (link,) = re.findall('<a href="([^"#]*)">Watch seeds 0-4 compute</a>', page)
+    assert (tmp_path / "report" / link).resolve() == explorer
 
 
 def test_cards_are_shown_with_their_figures_and_the_others_are_named(synthetic, tmp_path: Path, monkeypatch) -> None:
@@ -118,6 +130,10 @@ def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
     assert "@import" not in page
     assert "url(" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    opening = page[page.index('<section id="runs">') : page.index('<section id="claims">')]
+    assert "addition, nanogpt" in opening
+    assert ">39<" in opening
+    assert "<small>[39, 39]</small>" not in opening  # three seeds have no interval of the median
     assert "<script>alert" not in page
 
 
@@ -132,10 +148,32 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
     assert not list((tmp_path / "figures").iterdir())
 
 
-def test_page_opens_with_the_runs_that_are_there(small) -> None:
-    page = (small[1] / "index.html").read_text()
-    opening = page[page.index('<section id="runs">') : page.index('<section id="claims">')]
-    assert "addition, nanogpt" in opening
-    assert 'alt="Learning curves of the runs"' in opening
-    assert "<small>[39, 39]</small>" not in opening  # three seeds have no interval of the median
-    assert ">39<" in opening
+SMALL_TEXT = """
+[...document.querySelectorAll("body *")].filter((x) => [...x.childNodes].some((n) => n.nodeType === 3 && n.data.trim())
+    && x.getClientRects().length && parseFloat(getComputedStyle(x).fontSize) < 11).map((x) => x.outerHTML)"""
+CELL = "document.querySelector('.runs td[data-label=validation]').getBoundingClientRect()"
+COLUMNS = "getComputedStyle(document.querySelector('.curves')).gridTemplateColumns.split(' ').length"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_page_fits_phones_and_desks(small, tmp_path: Path) -> None:
+    with Browser(tmp_path) as browser:
+        for width in (360, 768, 1400):
+            browser.look(width)
+            browser.open((small[1] / "index.html").as_uri())
+            assert browser("document.documentElement.scrollWidth") <= width
+            assert browser(SMALL_TEXT) == []
+            assert browser(f"{CELL}.right") <= width  # the accuracy is in view
+            assert browser(COLUMNS) == {360: 1, 768: 2, 1400: 3}[width]
+
+
+@pytest.mark.parametrize("door", ["arith-report", "-P -m arith_erd.report"])
+def test_nothing_is_imported_from_the_folder_that_it_runs_in(cli, root: Path, tmp_path: Path, door: str) -> None:
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a received yaml.py ran')")
+    command = door.split()
+    if door == "arith-report":  # the script that pip writes
+        module, function = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"][door].split(":")
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / door).write_text(f"from {module} import {function}\n{function}()\n")
+        command = [str(tmp_path / "bin" / door)]
+    assert cli(*command, "--help", cwd=tmp_path).stdout.startswith("usage: arith-report ")

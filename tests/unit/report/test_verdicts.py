@@ -56,15 +56,6 @@ def test_where_some_seeds_do_not_learn_their_share_is_compared(hits, n, publishe
     assert share(hits, n, published) == verdict
 
 
-def test_modes_are_told_apart_at_three_quarters() -> None:
-    modes = Modes.of(np.array([1.0, 0.98, 0.75, 0.74, 0.5]))
-    assert (modes.learning, modes.n) == (3, 5)
-    assert (modes.right, modes.wrong) == pytest.approx((0.91, 0.62))
-    assert modes.published(0.62) == 0.0
-    assert modes.published(0.91) == 1.0
-    assert modes.published(0.765) == pytest.approx(0.5)
-
-
 def test_votes_and_near_layers() -> None:
     assert of_votes(3, {3: 4, 2: 1}) == "reproduced"
     assert of_votes(3, {2: 3, 3: 2}) == "inconclusive"
