@@ -167,7 +167,7 @@ def _outside(m: int, n: int) -> int | None:
 
 def _mann_whitney(m: int, n: int) -> Floats:
     """Number of orders (m n + 1,) of m and n values by U: coefficients of a Gaussian binomial."""
-    counts = np.ones(1)
+    counts: Floats = np.ones(1)
     for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
         factor, divisor = np.zeros(n + i + 1), np.zeros(i + 1)
         factor[[0, -1]] = divisor[[0, -1]] = 1, -1

@@ -59,14 +59,18 @@ class Sample:
         return {"xor", "carry"} <= self.values.keys()
 
 
-def check_subjects(models: Sequence[Hooked], probe: str) -> None:
-    """Refuse, with a `UserError`, another task than of two binary operands, and networks without ``dec.embed``."""
-    task = models[0].task
+def require_binary(task: Task) -> None:
+    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
+
+
+def check_subjects(models: Sequence[Hooked], probe: str) -> None:
+    """Refuse, with a `UserError`, tasks as `require_binary` does, and networks without ``dec.embed``."""
+    require_binary(models[0].task)
     if without := [model.name for model in models if "dec.embed" not in model.sites]:
         missing = "has no site dec.embed; expected one, the embedded answer tokens"
         raise UserError(f"probe={probe}: {without[0]} {missing}")
