@@ -21,7 +21,7 @@ from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
-from ..tasks import Examples
+from ..tasks import Examples, Task
 
 INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
 BATCH = 256
