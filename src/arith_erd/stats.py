@@ -171,7 +171,7 @@ def _mann_whitney(m: int, n: int) -> Floats:
     for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
         factor, divisor = np.zeros(n + i + 1), np.zeros(i + 1)
         factor[[0, -1]] = divisor[[0, -1]] = 1, -1
-        counts = np.polydiv(np.convolve(counts, factor), divisor)[0]
+        counts = np.asarray(np.polydiv(np.convolve(counts, factor), divisor)[0], dtype=np.float64)
     return np.round(counts)
 
 
@@ -221,7 +221,7 @@ class Estimate:
 
     @classmethod
     def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
-        low, high = (float(np.median(bound)) for bound in seeds)
+        low, high = (float(np.median(np.asarray(bound, dtype=float))) for bound in seeds)
         return cls(low, high, "median, order statistics", lambda n: median_interval(*_repeated(seeds, n), whole_range))
 
     @classmethod

@@ -148,7 +148,7 @@ def align(
         torch.manual_seed(seed)
         turned.weight = nn.Parameter(columns)
         parametrizations.orthogonal(turned, orthogonal_map="householder")
-        turned.weight = columns  # type: ignore[assignment]  # the parametrization takes a tensor
+        turned.weight = columns  # the parametrization takes a tensor
     turned.to(axes.device)
     optimizer = torch.optim.Adam(turned.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)

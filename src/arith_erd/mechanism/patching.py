@@ -70,8 +70,8 @@ def patch(model: Hooked, count: int = 512, seed: int = 0) -> Iterator[Row]:
     before, given = logits.argmax(dim=-1).cpu().numpy(), []
     for plan in plans:
         runs, at = np.unique(plan.source, return_inverse=True)
-        of_runs = model.task.examples(*every.examples.operands[runs].T)
-        given.append((at.reshape(plan.source.shape), model.run_with_cache(of_runs, sites, prompt_too=True)[1]))
+        others = model.task.examples(*every.examples.operands[runs].T)
+        given.append((at.reshape(plan.source.shape), model.run_with_cache(others, sites, prompt_too=True)[1]))
     for site in sites:
         resumed = model.resume_from(site, examples)
         lead = 0 if site.startswith("enc.") else cache[site].shape[1] - model.task.width

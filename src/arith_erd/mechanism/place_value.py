@@ -88,7 +88,7 @@ class Inputs:
     @property
     def c(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
         """(N,) the carry that the prefix leaves, in units of 2^t."""
-        return (self.low - self.prefix) / 2.0**self.t  # type: ignore[no-any-return]
+        return (self.low - self.prefix) / 2.0**self.t
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
@@ -108,9 +108,9 @@ class Inputs:
         size = 2**self.t
         if size**3 > COMBINATIONS:
             limit = self.columns.task.limit
-            return rng.random(limit**2)[self.a * limit + self.b] < 0.5  # type: ignore[no-any-return]
+            return rng.random(limit**2)[self.a * limit + self.b] < 0.5
         key = (self.a % size * size + self.b % size) * size + self.prefix
-        return rng.random(size**3)[key] < 0.5  # type: ignore[no-any-return]
+        return rng.random(size**3)[key] < 0.5
 
 
 def preferred(logits: Tensor) -> Array:
@@ -127,7 +127,8 @@ def with_low(rng: np.random.Generator, columns: Columns, t: int, low: Array, pre
     """Operands with these bits below t, (2, N), and random bits above; a_t = b_t = 0 if column t is ``empty``."""
     first = t + 1 if empty else t
     high = rng.integers(0, 2 ** max(columns.task.bits - first, 0), low.shape) << first
-    return Inputs(columns, t, *(high + low), prefix)
+    a, b = high + low
+    return Inputs(columns, t, a, b, prefix)
 
 
 def random_inputs(rng: np.random.Generator, columns: Columns, t: int, count: int, empty: bool) -> Inputs:

@@ -31,11 +31,8 @@ def swap_inputs(columns: Columns, t: int, count: int) -> tuple[Inputs, Inputs]:
     run = with_low(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
     pairs = [(run.a + low, run.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
     turned = rng.random(count) < 0.5
-    first, second = (
-        Inputs(columns, t, *(np.where(turned, y, x) for x, y in zip(u, v, strict=True)), prefix)
-        for u, v in (pairs, pairs[::-1])
-    )
-    return first, second
+    (a, b), (other_a, other_b) = (np.where(turned, v, u) for u, v in (pairs, pairs[::-1]))
+    return Inputs(columns, t, a, b, prefix), Inputs(columns, t, other_a, other_b, prefix)
 
 
 def _swap_products(columns: Columns, t: int, count: int, rng: np.random.Generator) -> tuple[Inputs, Inputs]:
@@ -49,7 +46,7 @@ def _swap_products(columns: Columns, t: int, count: int, rng: np.random.Generato
         if len(partners):
             found.append((base, rng.choice(partners)))
     bases, sources = np.array(found, dtype=np.int64).reshape(-1, 2).T
-    first, second = (Inputs(columns, t, *table[which].T, low[which]) for which in (bases, sources))
+    first, second = (Inputs(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources))
     return first, second
 
 

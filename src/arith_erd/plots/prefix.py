@@ -46,7 +46,7 @@ def draw_prefixes(rows: pd.DataFrame, task: str) -> Figure:
     figure = canvas(10, 8.4) if len(strata) == 2 else canvas(14, 4.6)
     *panels, by_distance, agreement = figure.subplots(len(strata), 4 - len(strata)).flat
     whole, parts = rows[rows["d"].isna()], rows[rows["d"].notna()]
-    at = {"xlabel": "position t of the answer", "xticks": sorted(whole["position"].unique())}
+    at: dict[str, Any] = {"xlabel": "position t of the answer", "xticks": sorted(whole["position"].unique())}
     for ax, stratum in zip(panels, strata, strict=True):
         here = whole[whole["stratum"] == stratum]
         for (name, label), style in zip(INTERVENTIONS.items(), STYLES, strict=True):

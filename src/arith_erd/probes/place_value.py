@@ -15,7 +15,7 @@ from ..mechanism.place_value import Columns, agreements, interchanges, place_val
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, question, tidy
 from .probe import Positive, Probe
 
-RULES = {
+RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
     "graded_carry": ("column xor [c > threshold]", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
     "remainder": ("round(column + c), any number", {"color": INK, "marker": "^", "linestyle": "-."}),
@@ -108,7 +108,7 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
             label=f"{name.removesuffix('s')} bits",
         )
         at = np.arange(1, int(below["below"].max() or 1) + 1)
-        expected = [place_value(-d, 0, sign > 0) for d in at]
+        expected = [place_value(-int(d), 0, sign > 0) for d in at]
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
     ax.invert_xaxis()
     ax.set(xlabel="places below t", ylabel="slope, relative to operand bit t - 1")

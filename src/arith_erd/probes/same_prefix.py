@@ -18,7 +18,7 @@ from ..plots.course import Course
 from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
 from .probe import Positive, Probe
 
-POSITIONS = {
+POSITIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "own": ("position t reads the other run", {"color": BLUE, "marker": "o"}),
     "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
 }

@@ -76,7 +76,7 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
     panels: list[Any] = []
     if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
-        bars = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
+        bars: dict[str, Any] = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
         panels.append(wr.BarPlot(title="epochs to 95%", groupby_aggfunc="median", **bars))
     panels += [_line(column) for column in ACCURACIES if column in columns]
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]

@@ -131,9 +131,9 @@ def load_paper(path: Path = PAPER) -> Paper:
             raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(raw['commands'])}")
         if claim.same_as and claim.same_as not in heads:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
-    figures = [{"name": name, **figure} for name, figure in raw.pop("figures").items()]
+    figures = tuple(PaperFigure(name=name, **figure) for name, figure in raw.pop("figures").items())
     where = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw, figures=figures, sections=where, claims=claims)
+    return Paper(**raw, figures=figures, sections=where, claims=tuple(claims))
 
 
 def _claim(entry: Mapping[str, Any], section: str, file: str) -> Claim:
