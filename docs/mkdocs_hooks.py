@@ -40,7 +40,8 @@ def explorer() -> str:
     from arith_erd.tasks import Add
 
     references = [one for name in ("erd", "prefix_carry") for one in load_references(name, [0], Add())]
-    return explorer_page([load_pretrained("add-transformer"), load_pretrained("add-nanogpt"), *references])
+    trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
+    return explorer_page([*trained, *references], docs="./")
 
 
 def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:

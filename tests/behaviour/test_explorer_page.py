@@ -20,7 +20,7 @@ from tests.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
-READY = "document.body?.dataset.ready === 'true'"
+READY = "document.body?.dataset.ready !== undefined"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def networks() -> list[Measured]:
-    return [measure(load_pretrained(name), 64, 4) for name in ("add-transformer", "add-nanogpt")]
+    return [measure(load_pretrained(name), 64) for name in ("add-transformer", "add-nanogpt")]
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_interventions_equal_those_in_python(
     found = browser(
         f"""{json.dumps(cases)}.map(one => {{
         const source = run(loaded[{index}], one.other, [])
-        const trace = run(loaded[{index}], one.pair, [readAction(one.do)], source)
+        const trace = run(loaded[{index}], one.pair, [one.do], source)
         return {{ logits: [...trace.logits.data], read: trace.read, tokens: trace.tokens, source: source.read }} }})"""
     )
     for case, ours in zip(cases, found, strict=True):
