@@ -34,7 +34,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def explorer() -> str:
-    """The page in which networks compute: both trained on addition, and two written by hand. It takes 40 s."""
+    """The page in which networks compute: both trained on addition, and two written by hand."""
     from arith_erd.interp.explorer.page import explorer_page
     from arith_erd.interp.loading import load_pretrained, load_references
     from arith_erd.tasks import Add

@@ -203,6 +203,23 @@ def test_a_link_shows_what_was_seen(browser: Browser, tiny: str) -> None:
     assert browser("state.actions.length") == 3
 
 
+def test_interventions_are_tried_on_the_same_random_pairs(browser: Browser, tiny: str) -> None:
+    browser.open(f"{tiny}#do=invert:r1", READY)
+    said = [browser("sample().then(() => document.querySelector('#sampled').textContent)") for _ in range(2)]
+    assert said[0] == said[1]
+    assert said[0].startswith("Of 100 random pairs:")
+    assert "r1 in" not in said[0].partition("changed:")[2]  # a token does not read itself
+
+
+def test_a_head_says_where_it_looks_and_is_turned_off_by_its_button(browser: Browser, tiny: str) -> None:
+    browser.open(tiny, READY)
+    words = browser("(head = document.querySelector('.heads button')).getAttribute('aria-label')")
+    assert "looks at" in words
+    browser("head.click()")
+    browser.wait("state.actions.length === 1")
+    assert browser("state.actions[0]").startswith("off:")
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 768, 1400, 1600])
 def test_no_sideways_scrolling_and_text_is_readable(width: int, dark: bool, browser: Browser, tiny: str) -> None:
