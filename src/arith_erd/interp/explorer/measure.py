@@ -64,7 +64,7 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> Measured:
 
 def _missed(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
-    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
+    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else np.array([], int)
     if not len(held_out):
         return None
     some = model.task.examples(*table.operands[held_out].T)
