@@ -36,13 +36,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def explorer() -> str:
-    """The page in which networks compute: both trained on addition, and two written by hand. It takes 40 s."""
+    """The page in which networks compute: both trained on addition, and two written by hand."""
     from arith_erd.interp.explorer.page import explorer_page
     from arith_erd.interp.loading import load_pretrained, load_references
     from arith_erd.tasks import Add
 
     references = [one for name in ("erd", "prefix_carry") for one in load_references(name, [0], Add())]
-    return explorer_page([load_pretrained("add-transformer"), load_pretrained("add-nanogpt"), *references])
+    trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
+    return explorer_page([*trained, *references], docs="./")
 
 
 def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:

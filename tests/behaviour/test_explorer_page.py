@@ -20,7 +20,7 @@ from tests.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
-READY = "document.body?.dataset.ready === 'true'"
+READY = "document.body?.dataset.ready !== undefined"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def networks() -> list[Measured]:
-    return [measure(load_pretrained(name), 64, 4) for name in ("add-transformer", "add-nanogpt")]
+    return [measure(load_pretrained(name), 64) for name in ("add-transformer", "add-nanogpt")]
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_interventions_equal_those_in_python(
     found = browser(
         f"""{json.dumps(cases)}.map(one => {{
         const source = run(loaded[{index}], one.other, [])
-        const trace = run(loaded[{index}], one.pair, [readAction(one.do)], source)
+        const trace = run(loaded[{index}], one.pair, [one.do], source)
         return {{ logits: [...trace.logits.data], read: trace.read, tokens: trace.tokens, source: source.read }} }})"""
     )
     for case, ours in zip(cases, found, strict=True):
@@ -201,6 +201,23 @@ def test_a_link_shows_what_was_seen(browser: Browser, tiny: str) -> None:
     browser.open(f"{tiny}{seen[0]}", READY)
     assert browser("[location.hash, document.querySelector('.answer').innerText]") == seen
     assert browser("state.actions.length") == 3
+
+
+def test_interventions_are_tried_on_the_same_random_pairs(browser: Browser, tiny: str) -> None:
+    browser.open(f"{tiny}#do=invert:r1", READY)
+    said = [browser("sample().then(() => document.querySelector('#sampled').textContent)") for _ in range(2)]
+    assert said[0] == said[1]
+    assert said[0].startswith("Of 100 random pairs:")
+    assert "r1 in" not in said[0].partition("changed:")[2]  # a token does not read itself
+
+
+def test_a_head_says_where_it_looks_and_is_turned_off_by_its_button(browser: Browser, tiny: str) -> None:
+    browser.open(tiny, READY)
+    words = browser("(head = document.querySelector('.heads button')).getAttribute('aria-label')")
+    assert "looks at" in words
+    browser("head.click()")
+    browser.wait("state.actions.length === 1")
+    assert browser("state.actions[0]").startswith("off:")
 
 
 @pytest.mark.parametrize("dark", [False, True])

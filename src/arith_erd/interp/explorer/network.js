@@ -1,9 +1,9 @@
 'use strict'
-// The forward pass of models/transformer.py and models/nanogpt.py for one example, with the names of their weights and sites.
+// The forward pass of models/transformer.py and models/nanogpt.py for one example, with their names.
 //
-// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions. It may change x in place
-// and may keep it: that is how the page reads activations and intervenes. Sums run in double precision, activations are
-// rounded to single precision.
+// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions. It may change x in
+// place and may keep it: that is how the page reads activations and intervenes. Sums run in double
+// precision, activations are rounded to single precision.
 
 const START = 1
 const ZERO = 3
@@ -16,39 +16,46 @@ function row(x, t) {
   return x.data.subarray(t * x.cols, (t + 1) * x.cols)
 }
 
-/** (T, C) -> (T, F): x @ weight.T + bias. */
+/** (T, C) -> (T, F): x @ weight.T + bias. Blocks of 4 rows and 2 columns are twice as fast. */
 function linear(x, weight, bias) {
-  const [width, inner] = weight.shape, y = matrix(x.rows, width), ws = weight.data
-  for (let t = 0; t < x.rows; t++) {
-    const xs = Float64Array.from(row(x, t))
-    for (let f = 0, j = 0; f < width; f++) {
-      let sum = bias ? bias.data[f] : 0, c = 0, other = 0, third = 0, fourth = 0 // four sums at a time are faster
-      for (; c + 3 < inner; c += 4, j += 4) {
-        sum += xs[c] * ws[j]
-        other += xs[c + 1] * ws[j + 1]
-        third += xs[c + 2] * ws[j + 2]
-        fourth += xs[c + 3] * ws[j + 3]
+  const [width, inner] = weight.shape, ws = weight.data, xs = new Float64Array(4 * inner), y = matrix(x.rows, width)
+  for (let t = 0; t < x.rows; t += 4) {
+    const rows = Math.min(4, x.rows - t)
+    for (let i = 0; i < rows; i++) for (let c = 0; c < inner; c++) xs[4 * c + i] = x.data[(t + i) * inner + c]
+    for (let f = 0; f < width; f += 2) {
+      const next = Math.min(f + 1, width - 1), [p, q] = bias ? [bias.data[f], bias.data[next]] : [0, 0]
+      let p0 = p, p1 = p, p2 = p, p3 = p, q0 = q, q1 = q, q2 = q, q3 = q
+      for (let c = 0, i = 0, j = f * inner, k = next * inner; c < inner; c++, i += 4, j++, k++) {
+        const w = ws[j], v = ws[k], x0 = xs[i], x1 = xs[i + 1], x2 = xs[i + 2], x3 = xs[i + 3]
+        p0 += x0 * w
+        p1 += x1 * w
+        p2 += x2 * w
+        p3 += x3 * w
+        q0 += x0 * v
+        q1 += x1 * v
+        q2 += x2 * v
+        q3 += x3 * v
       }
-      for (; c < inner; c++) sum += xs[c] * ws[j++]
-      y.data[t * width + f] = sum + other + third + fourth
+      const ps = [p0, p1, p2, p3], qs = [q0, q1, q2, q3]
+      for (let i = 0; i < rows; i++) {
+        y.data[(t + i) * width + f] = ps[i]
+        y.data[(t + i) * width + next] = qs[i]
+      }
     }
   }
   return y
 }
 
 function add(x, y) {
-  const sum = matrix(x.rows, x.cols)
-  for (let i = 0; i < sum.data.length; i++) sum.data[i] = x.data[i] + y.data[i]
-  return sum
+  return { ...x, data: x.data.map((value, i) => value + y.data[i]) }
+}
+
+function map(x, f) {
+  return { ...x, data: x.data.map(f) }
 }
 
 function lastRows(x, count) {
   return { rows: count, cols: x.cols, data: x.data.slice((x.rows - count) * x.cols) }
-}
-
-function apply(x, f) {
-  for (let i = 0; i < x.data.length; i++) x.data[i] = f(x.data[i])
-  return x
 }
 
 function layerNorm(x, weight, bias) {
@@ -80,25 +87,27 @@ function erf(x) {
 const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
 const relu = x => Math.max(x, 0)
 
+/** Numbers to shares, in place. */
 function softmax(scores) {
-  const largest = Math.max(...scores)
-  const weights = scores.map(score => Math.exp(score - largest))
-  const total = weights.reduce((a, b) => a + b, 0)
-  return weights.map(weight => weight / total)
+  let largest = -Infinity, total = 0
+  for (const score of scores) if (score > largest) largest = score
+  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - largest)
+  for (let i = 0; i < scores.length; i++) scores[i] /= total
+  return scores
 }
 
-/** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees the keys up to its own place, the ends aligned. */
+/** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees keys up to its own place, the ends aligned. */
 function attend(q, k, v, heads, causal, site, at) {
   const size = q.cols / heads, keys = k.rows
   const pattern = matrix(q.rows, heads * keys), z = matrix(q.rows, q.cols)
   for (let t = 0; t < q.rows; t++) {
-    const seen = causal ? keys - q.rows + t + 1 : keys
+    const scores = new Float64Array(causal ? keys - q.rows + t + 1 : keys)
     for (let h = 0; h < heads; h++) {
-      const scores = []
-      for (let s = 0; s < seen; s++) {
+      const from = t * q.cols + h * size
+      for (let s = 0; s < scores.length; s++) {
         let dot = 0
-        for (let c = h * size; c < (h + 1) * size; c++) dot += q.data[t * q.cols + c] * k.data[s * k.cols + c]
-        scores.push(dot / Math.sqrt(size))
+        for (let c = 0, j = s * k.cols + h * size; c < size; c++) dot += q.data[from + c] * k.data[j + c]
+        scores[s] = dot / Math.sqrt(size)
       }
       pattern.data.set(softmax(scores), t * pattern.cols + h * keys)
     }
@@ -155,7 +164,8 @@ class Transformer extends Network {
   attention(x, memory, module, site, causal, at) {
     const name = `${module}.sublayer`
     if (!this.has(`${name}.query`)) return this.norm(x, `${module}.norm`)
-    const [q, k, v] = [this.linear(x, `${name}.query`), this.linear(memory, `${name}.key`), this.linear(memory, `${name}.value`)]
+    const q = this.linear(x, `${name}.query`)
+    const [k, v] = ['key', 'value'].map(part => this.linear(memory, `${name}.${part}`))
     const z = attend(q, k, v, this.config.heads, causal, site, at)
     return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
   }
@@ -163,7 +173,7 @@ class Transformer extends Network {
   feedForward(x, module, layer, at) {
     const name = `${module}.sublayer`
     if (!this.has(`${name}.expand`)) return x
-    const post = at(`${layer}.mlp.post`, apply(this.linear(x, `${name}.expand`), relu))
+    const post = at(`${layer}.mlp.post`, map(this.linear(x, `${name}.expand`), relu))
     return this.norm(add(x, at(`${layer}.mlp_out`, this.linear(post, `${name}.contract`))), `${module}.norm`)
   }
 
@@ -227,7 +237,7 @@ class NanoGPT extends Network {
     }
     if (this.has(`${mlp}.norm`)) {
       const hidden = this.linear(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer.expand`)
-      const post = at(`${layer}.mlp.post`, apply(hidden, gelu))
+      const post = at(`${layer}.mlp.post`, map(hidden, gelu))
       y = add(y, at(`${layer}.mlp_out`, this.linear(post, `${mlp}.sublayer.out`)))
     }
     return at(layer, y)
@@ -244,11 +254,6 @@ function columns(x, from, count) {
   return y
 }
 
-/** Teacher forced: the logits (m, V) after a prompt (P tokens) and an answer (m tokens), of which the last is not read. */
-function forward(network, prompt, answer, at = (site, x) => x) {
-  return network.decode(network.encode(prompt, at), [START, ...answer.slice(0, -1)], at)
-}
-
 const argmax = values => values.indexOf(Math.max(...values))
 
 /** Greedy decoding: the network's tokens, and the tokens that it read, which `forced` (position -> token) replaces.
@@ -261,7 +266,7 @@ function write(network, prompt, guess, at, forced = {}) {
   let read = guess.map((token, t) => forced[t] ?? token)
   for (;;) {
     const logits = network.decode(memory, [START, ...read.slice(0, -1)], at)
-    const tokens = guess.map((_, t) => argmax([...row(logits, t)]))
+    const tokens = guess.map((_, t) => argmax(row(logits, t)))
     const next = tokens.map((token, t) => forced[t] ?? token)
     const wrong = read.findIndex((token, t) => token !== next[t])
     if (wrong < 0) return { logits, tokens, read }
@@ -288,13 +293,4 @@ function half(code) {
   return sign * (exponent ? (1 + fraction) * 2 ** (exponent - 15) : fraction * 2 ** -14)
 }
 
-/** What `at` is, for interventions: the ones of a site in their order, each of which changes x in place; then `read`. */
-function intervening(actions, read = () => {}) {
-  return (site, x) => {
-    for (const action of actions[site] ?? []) action(x)
-    read(site, x)
-    return x
-  }
-}
-
-if (typeof module !== 'undefined') module.exports = { forward, write, unpack, intervening, erf, row, Transformer, NanoGPT }
+if (typeof module !== 'undefined') module.exports = { write, unpack, erf, Transformer, NanoGPT }

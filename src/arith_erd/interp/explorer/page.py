@@ -3,24 +3,32 @@
 import base64
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from ...errors import UserError
+from ...models.attention import Heads
 from ...tasks import Task
 from ..hooked import Hooked
 from ..sites import residual_stream
-from .measure import Measured, heads_of, measure
+from .measure import Measured, measure
 
 SOURCES = Path(__file__).parent
+CARDS = Path(__file__).parents[4] / "results" / "mechanism-cards.csv"
+PREFIXES = "found/mechanism/#the-prefix-counts-by-place-value"
+PATCHES = "found/mechanism/#the-encoder-mixes-almost-nothing-cross-attention-does-the-work"
+FOUND = {"invert": PREFIXES, "exchange": PATCHES, "off": PATCHES, "tokens": PATCHES, "steer": PREFIXES}
+"""Interventions, and where the documentation says how what was found about each was measured."""
 
 
 @dataclass(frozen=True)
@@ -31,42 +39,37 @@ class Page:
 
     def _repr_html_(self) -> str:
         style = "width:100%;height:900px;border:1px solid #8888"
-        return (
-            f'<iframe sandbox="allow-scripts allow-popups" title="explorer" style="{style}" '
-            f'srcdoc="{escape(self.html)}"></iframe>'
-        )
+        sandbox = 'sandbox="allow-scripts allow-popups"'
+        return f'<iframe {sandbox} title="explorer" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
 
 
-def explorer_page(models: Sequence[Hooked], pairs: int = 512) -> str:
+def explorer_page(models: Sequence[Hooked], pairs: int = 512, docs: str = "") -> str:
     """The page of some networks of one task, the first of which it opens with.
 
     Args:
         models: networks of this package's two classes.
         pairs: random examples over which means are taken and directions fitted.
+        docs: address of the documentation, if the page shall link it.
 
     Raises:
         UserError: for a network of another class, or of another task than the first.
     """
-    return write_page([measure(model, pairs) for model in models])
+    return write_page([measure(model, pairs) for model in models], docs)
 
 
-def write_page(networks: Sequence[Measured]) -> str:
-    """The page of networks that have been measured.
-
-    Raises:
-        UserError: for networks of different tasks.
-    """
+def write_page(networks: Sequence[Measured], docs: str = "") -> str:
+    """The page of networks that have been measured; see `explorer_page`."""
     task = networks[0].model.task
     for one in networks:
         if _describe(one.model.task) != _describe(task):
             other = f"{one.model.task.name}, {one.model.task.bits} {one.model.task.digits}"
             raise UserError(f"explorer: {one.model.name} answers {other}; expected the first one's task, {task.name}")
     answers = torch.from_numpy(task.examples().answer.reshape(task.shape))
-    data = {"task": _describe(task), "answers": _pack({"answers": answers}, 32), "networks": [*map(_network, networks)]}
+    data = {"task": _describe(task), "answers": _pack({"answers": answers}, 32), "docs": docs, "found": FOUND}
+    text = json.dumps(data | {"networks": [*map(_network, networks)]}).replace("<", "\\u003c")  # no tag can end it
     script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("network.js", "explorer.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = (SOURCES / "explorer.html").read_text(encoding="utf-8")
-    text = json.dumps(data).replace("<", "\\u003c")  # no tag inside can end the element
     for mark, value in (("SHA256", digest), ("DATA", text), ("SCRIPT", script)):
         page = page.replace(f"%{mark}%", value, 1)
     return page
@@ -78,14 +81,49 @@ def _network(one: Measured) -> dict[str, Any]:
         "name": one.model.name,
         "seed": one.model.seed,
         "kind": type(network).__name__,
-        "heads": heads_of(network),
+        "heads": next((module.num_heads for module in network.modules() if isinstance(module, Heads)), 1),
         "layers": len(network.decoder if hasattr(network, "decoder") else network.blocks),
         "positions": not isinstance(network.positions, torch.nn.Identity | None),
         "stream": residual_stream(one.model.sites),
-        "effects": [asdict(effect) for effect in one.effects],
+        "missed": one.missed,
+        "found": {} if one.model.epoch is not None else found(one.model.name, one.model.seed),
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights": _pack(one.tensors, one.bits),
     }
+
+
+def found(name: str, seed: int) -> dict[str, str]:
+    """A sentence by intervention, with numbers of ``results/mechanism-cards.csv``; none for a network not in there."""
+    ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
+    network = ours[1] if ours else "authors" if name == "add_model" else None
+    if network is None or not CARDS.is_file():
+        return {}
+    cards = pd.read_csv(CARDS).query("network == @network and seed == @seed and control.isna()")
+    if cards.empty:
+        return {}
+    tests = dict(list(cards.groupby(["test", "component"], sort=False)["value"]))
+
+    def span(*components: str) -> str:
+        shares = pd.concat([tests["signature", component] for component in components]).clip(lower=0)
+        low, high = (f"{end:.0%}" for end in (shares.min(), shares.max()))
+        return low if low == high else f"{low} to {high}"
+
+    patched = cards.query("test == 'interchange' and component == 'carry'")
+    patched = patched.groupby("site", sort=False)["value"].mean()
+    start, end = (f"{patched.iloc[i]:.0%} of pairs after {patched.index[i]}" for i in (0, -1))
+    flips = span("flip_propagate", "flip_settled")
+    sentences = {
+        "invert": f"inverting a token changes the next one in {flips} of pairs, by bit",
+        "exchange": f"a position from a run where only its carry differs changes its token in {start}, {end}",
+        "steer": f"{span('carry')} of tokens follow a step to the other carry, less those that follow a random step, "
+        f"by bit; {span('value')} follow a step of the sum",
+    }
+    resampled = cards.query("test == 'position_wise_resampling' and site.str.startswith('enc')")["value"]
+    if len(resampled):
+        encoder = f"{resampled.max():.1%} of answers change if every encoder position is taken from another pair"
+        sentences |= dict.fromkeys(("off", "tokens"), f"{encoder} with the same token there")
+    who = f"our {network} of seed {seed}" if ours else "the authors' network"
+    return {kind: f"In {who}, {sentence}." for kind, sentence in sentences.items()}
 
 
 def _describe(task: Task) -> dict[str, Any]:
