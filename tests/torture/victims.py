@@ -1,9 +1,9 @@
 """Training runs that get a signal: ``python train.py`` in forked children of a warm parent, and in fresh processes.
 
 A child runs the program's own main function, with its arguments and its signal handlers; the fork spares the seconds
-that importing torch takes. It trains four epochs of three-bit addition on a disk that is slow on purpose, so that a good
-part of a run's time is spent inside saves: every flush and every rename takes a while, and files are written in two
-halves.
+that importing torch takes. It trains four epochs of three-bit addition on a disk that is slow on purpose, so that a
+good part of a run's time is spent inside saves: every flush and every rename takes a while, and files are written in
+two halves.
 """
 
 import mmap

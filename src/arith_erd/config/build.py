@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, first_line
 from ..runs import require_name
+from ..system.signals import Preempted
 
 PACKAGES = ("arith_erd", "torch.optim")
 
@@ -54,7 +55,7 @@ def trust_classes(*classes: type) -> None:
     _trusted.update(one.__module__ for one in classes)
 
 
-def _says_absent(error: Exception, module: str) -> bool:
+def _says_absent(error: BaseException, module: str) -> bool:
     """Whether an import failed because the module itself is missing, or a package around it."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
@@ -133,9 +134,9 @@ class Factory:
         """Code of the class runs within the block: whatever it raises becomes a `UserError`, with the place."""
         try:
             yield
-        except UserError:
+        except (UserError, Preempted):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The last line of the class's own file before the error, if it got that far.
             file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -156,7 +157,9 @@ class Factory:
         none = bad_value(key, self.target, f"{_expected()}, but there is none of that name")
         try:
             found = getattr(importlib.import_module(module), name, None)
-        except Exception as error:  # a module may raise anything
+        except Preempted:
+            raise
+        except (Exception, SystemExit) as error:  # a module may raise anything
             if _says_absent(error, module):
                 raise none from error
             raise UserError(f"{key}={self.target}: importing {module} fails with {first_line(error)}") from error

@@ -46,7 +46,7 @@ def explain(error: BaseException) -> tuple[str, int]:
             descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write("".join(traceback.format_exception(error)))
-    line = printable(first_line(error))  # type: ignore[arg-type]
+    line = printable(first_line(error))
     return f"internal error: {line}; the traceback is in {where}", INTERNAL
 
 
@@ -55,7 +55,8 @@ def program() -> Iterator[None]:
     """The block is a whole program: exceptions become one line, and signals end it as `signals` says."""
     with one_line_errors(), signals_caught():
         try:
-            yield
+            with signals_caught():  # again: an exception that a signal has caused is a stop too
+                yield
         except Preempted as stop:
             print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
             requeue(stop.signal)

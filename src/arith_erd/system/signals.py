@@ -45,7 +45,8 @@ class Inbox:
         """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
-        with a third-party handler if there is one.
+        with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
+        it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place.
         """
         if not _in_main_thread():
             yield
@@ -58,6 +59,10 @@ class Inbox:
             signal.signal(number, self._receive)
         try:
             yield
+        except Exception as error:
+            if self.received is None:
+                raise
+            raise Preempted(self.received) from error
         finally:
             for number in ours:
                 signal.signal(number, before[number])

@@ -112,8 +112,9 @@ class LitPack(L.LightningModule):
         targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
         try:
             losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
-        except StopIteration as error:  # to Lightning it would be the end of the epoch
-            raise UserError(f"step {self.global_step + 1}: the network or the loss raises StopIteration") from error
+        except (StopIteration, SystemExit, GeneratorExit) as error:  # each would end an epoch or the program quietly
+            raised = type(error).__name__
+            raise UserError(f"step {self.global_step + 1}: the network or the loss raises {raised}") from error
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()

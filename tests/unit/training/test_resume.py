@@ -94,15 +94,16 @@ def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one
 # The end of a run is counted
 
 
-def test_loss_that_raises_stop_iteration_ends_no_epoch(train, runs_dir, monkeypatch):
-    """To Lightning it would be the end of the data."""
+@pytest.mark.parametrize("error", [StopIteration, SystemExit, GeneratorExit])
+def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch, error):
+    """Of the data, to Lightning; of the program, with status 0."""
 
     def stops(self, *tensors):
-        raise StopIteration
+        raise error
 
     monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
     monkeypatch.setattr(CrossEntropy, "forward", stops)
-    with pytest.raises(UserError, match="step 1: the network or the loss raises StopIteration"):
+    with pytest.raises(UserError, match=f"step 1: the network or the loss raises {error.__name__}"):
         train()
     (run,) = (Run(path) for path in runs_dir.iterdir())
     assert not run.finished
