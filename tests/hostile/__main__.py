@@ -7,61 +7,62 @@ one line; then the exit status is 1.
 
 import argparse
 import sys
-from collections.abc import Iterable
-
-import pandas as pd
+from collections import Counter
+from collections.abc import Iterator
 
 from arith_erd.errors import printable
 
 from . import code, damage, inputs
-from .world import Cause, Outcome, attacks, attempt
+from .world import Cause, Outcome, attempt
 
 CAUSES: dict[str, list[Cause]] = {
-    "1 code of others": [code.others_experiment, code.others_class, code.gadget, code.others_run_that_trusts],
+    "1 code of others": code.CODE,
     "2 damaged neighbours": damage.NEIGHBOURS,
     "3 cannot be read": damage.UNREADABLE,
     "4 counted ends": damage.COUNTED,
-    "5 too large": inputs.SIZES,
+    "5 too large": inputs.TOO_LARGE,
     "6 any input": inputs.INPUTS,
 }
 PROCESSES: dict[str, list[Cause]] = {
     "1 code of others": [code.in_the_current_folder],
-    "6 any input": [inputs.other_surroundings],
+    "6 any input": [inputs.surroundings],
 }
 """The sample in processes of their own, which takes seconds a case."""
 
 
+def cases(causes: dict[str, list[Cause]], each: int) -> Iterator[tuple[str, Cause, int]]:
+    """``each`` cases of every cause, evenly from its generators."""
+    for name, generators in causes.items():
+        for n in range(each):
+            yield name, generators[n % len(generators)], n // len(generators)
+
+
 def run_all(number: int, seed: int = 0, only: str = "") -> list[tuple[str, Outcome]]:
-    """Try at least ``number`` attacks, with the cause of each; what fails is said at once."""
-    outcomes = []
-    sample = max(1, number // 60)
-    for causes, each in ((CAUSES, -(-number // len(CAUSES))), (PROCESSES, sample if number >= 60 else 0)):
-        for cause, attack in attacks({k: v for k, v in causes.items() if k.startswith(only)}, each, seed):
-            outcome = attempt(attack)
-            outcomes.append((cause, outcome))
+    """Try at least ``number`` cases; the outcomes with their causes. What does not hold is said at once."""
+    outcomes, sample = [], number // 60
+    for name, cause, n in (*cases(CAUSES, -(-number // len(CAUSES))), *cases(PROCESSES, sample)):
+        if name.startswith(only):
+            outcomes.append((name, outcome := attempt(cause, n, seed)))
             if not outcome.held:
-                print(printable(f"{attack.name}: {outcome.wrong or outcome.line}")[:1000], flush=True)
+                print(printable(f"{name}, {outcome.name}: {outcome.wrong or outcome.line}")[:1000], flush=True)
     return outcomes
 
 
-def table(outcomes: Iterable[tuple[str, Outcome]]) -> pd.DataFrame:
+COLUMNS = ("cases", "refused", "tracebacks", "status 70", "files outside", "other faults")
+
+
+def table(outcomes: list[tuple[str, Outcome]]) -> str:
     """A row for each cause, and the sum."""
-    rows = pd.DataFrame(
-        [
-            {
-                "cause": cause,
-                "cases": 1,
-                "refused": bool(one.line),
-                "tracebacks": one.traceback,
-                "status 70": one.internal,
-                "files outside": one.outside,
-                "other faults": not one.held and not (one.traceback or one.internal or one.outside),
-            }
-            for cause, one in outcomes
-        ]
-    )
-    sums = rows.groupby("cause").sum()
-    return pd.concat([sums, sums.sum().to_frame("all").T])
+    counts = Counter[tuple[str, str]]()
+    for cause, one in outcomes:
+        other = not one.held and not (one.traceback or one.internal or one.outside)
+        for row in (cause, "all"):
+            values = (1, bool(one.line), one.traceback, one.internal, one.outside, other)
+            counts.update({(row, column): int(value) for column, value in zip(COLUMNS, values, strict=True)})
+    lines = [f"{'cause':24}{''.join(f'{column:>15}' for column in COLUMNS)}"]
+    for row in dict.fromkeys([*(cause for cause, _ in outcomes), "all"]):
+        lines.append(f"{row:24}{''.join(f'{counts[row, column]:15}' for column in COLUMNS)}")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -71,7 +72,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     options = parser.parse_args()
     outcomes = run_all(options.cases, options.seed, options.cause)
-    print(table(outcomes).to_string())
+    print(table(outcomes))
     return 0 if all(one.held for _, one in outcomes) else 1
 
 

@@ -12,15 +12,12 @@ import torch
 from arith_erd.interp.loading import load_checkpoint
 from arith_erd.tasks import Add
 
-from .world import Attack, Program, World, pick, process
+from .world import Attack, Case, World, process
 
 HYDRA = (  # what an experiment of somebody else says, and what the message names
     ("hydra: {callbacks: {x: {_target_: pathlib.Path.touch, self: CANARY}}}", "hydra.callbacks"),
-    ("hydra: {hydra_logging: {handlers: {f: {class: logging.FileHandler, filename: CANARY}}}}", "hydra.hydra_logging"),
     ("hydra: {job_logging: {handlers: {f: {(): pathlib.Path.touch, self: CANARY}}}}", "hydra.job_logging"),
     ("hydra: {job: {chdir: true, env_set: {PATH: CANARY}}, run: {dir: CANARY}}", "hydra.job"),
-    ("hydra: {run: {dir: CANARY}, output_subdir: x}", "hydra.run"),
-    ("hydra: {sweep: {dir: CANARY}}", "hydra.sweep"),
     ("hydra: {launcher: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.launcher"),
     ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
     ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
@@ -32,44 +29,34 @@ HYDRA = (  # what an experiment of somebody else says, and what the message name
     ('hydra: {sweeper: {params: {seed: "0 trust=[json]"}}}', ""),
     ('hydra: {overrides: {task: ["trust=[json]"]}}', "hydra.overrides"),
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
-    ("hydra: {mode: MULTIRUN}", "hydra.mode"),
-    ("hydra: {help: {app_name: x}}", "hydra.help"),
     ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
     ("defaults: [{override /hydra/launcher: submitit_slurm}]", ""),
     ("defaults: [{override /hydra/job_logging: stdout}]", ""),
     ("trust: [json]", "trust"),
-    ("overwrite: '${oc.env:SECRET}'", "overwrite"),
+    ("overwrite: true", "overwrite"),
     ("task: {_target_: os.system, command: touch CANARY}", "task"),
     ("hydra: CANARY", "sets hydra"),
 )
 
 
-def others_experiment(n: int, random: Random) -> Attack:
+def others_experiment(world: World, n: int, random: Random) -> Case:
     """An experiment of somebody else, alone or as a sweep; its folder is named in one of two ways."""
     text, says = HYDRA[n % len(HYDRA)]
-    named = random.choice(("--config-dir={}", "hydra.searchpath=[file://{}]"))
-    words = random.choice(([], ["-m"]))
-
-    def prepare(world: World) -> Program:
-        folder = world.folder / "here" / "own" / "experiment"
-        folder.mkdir(parents=True)
-        (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
-        return world.typed(*words, named.format(folder.parent), "experiment=theirs")
-
-    return Attack(text, prepare, says, lines=3)
+    folder = world.folder / "here" / "own" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
+    named = random.choice(("--config-dir={}", "hydra.searchpath=[file://{}]")).format(folder.parent)
+    yield Attack(text, says, lines=3)
+    world.type(*random.choice(([], ["-m"])), named, "experiment=theirs")
 
 
-def in_the_current_folder(n: int, random: Random) -> Attack:
+def in_the_current_folder(world: World, n: int, random: Random) -> Case:
     """A module of a common name where a program is started, in a process of its own: it is not imported."""
-    module = ("yaml", "torch", "matplotlib", "json", "arith_erd", "sitecustomize")[n % 6]
-    program = (["-m", "arith_erd.runs", "../runs"], ["-m", "arith_erd.report", "../runs", "--out=../report"])[n // 2 % 2]
-
-    def prepare(world: World) -> Program:
-        code = f"open({str(world.canary)!r}, 'w')\n"
-        (world.folder / "here" / f"{module}.py").write_text(code)
-        return process("-P", *program)
-
-    return Attack(f"{module}.py, {program[1]}", prepare)
+    module = ("yaml", "torch", "matplotlib", "json", "arith_erd")[n % 5]
+    program = ("arith_erd.runs", "arith_erd.report")[n % 2]
+    (world.folder / "here" / f"{module}.py").write_text(f"open({str(world.canary)!r}, 'w')\n")
+    yield Attack(f"{module}.py, {program}")
+    process("-P", "-m", program, "../runs", *["--out=../report"] * (n % 2))
 
 
 ELASTIC = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
@@ -84,56 +71,32 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
     return {
         "os.system": {"_target_": "os.system", "command": touch},
         "builtins.eval": {"_target_": "builtins.eval", "_args_": [f"open({path!r}, 'w')"]},
-        "os by way of torch": {"_target_": "torch.os.system", "command": touch},
         "subprocess, ours": {"_target_": "arith_erd.system.machine.subprocess.run", "args": ["touch", path]},
         "os, ours": {"_target_": "arith_erd.system.files.os.mkdir", "path": path},
         "a function, ours": {"_target_": "arith_erd.system.files.write_atomically", "path": path, "text": ""},
         "trust, ours": {"_target_": "arith_erd.config.build.trust", "_args_": ["os"]},
         "a class of ours that writes": {"_target_": "arith_erd.system.boundary.LastingStream", "stream": path},
-        "a run, ours": {"_target_": "arith_erd.runs.Run", "path": path},
-        "a wheel's module": {"_target_": "torch.optim.lr_scheduler.os.mkdir", "path": path},
         "an optimizer's module": {"_target_": "torch.optim.optimizer.torch.hub.load", "repo_or_dir": "evil/evil"},
         "torch starts programs": {"_target_": ELASTIC, **program},
         "torch writes files": {"_target_": "torch.PyTorchFileWriter", "_args_": [path]},
         "torch.load": {"_target_": "torch.load", "f": path, "weights_only": False},
-        "a logger of Lightning": {"_target_": "lightning.pytorch.loggers.CSVLogger", "save_dir": path},
         "nested in lists": {"_target_": add, "bits": [[{"_target_": "os.mkdir", "path": path}]]},
         "decoded from text": {"_target_": add, "bits": decode},
-        "positional arguments": {"_target_": add, "_args_": [3]},
-        "a deferred call": {"_target_": add, "_partial_": True},
         "the environment": {"_target_": add, "prompt_order": "${oc.env:SECRET}"},
-        "a class of another kind": {"_target_": "arith_erd.splits.RandomSplit"},
         "a target that is a list": {"_target_": ["os.system"], "command": touch},
         "dots and no name": {"_target_": "arith_erd..tasks.Add"},
         "a dunder": {"_target_": "arith_erd.tasks.Add.__init__.__globals__"},
-        "no target": {"bits": 3},
     }
 
 
-def others_class(n: int, random: Random) -> Attack:
-    """A ``_target_`` in any group of a run's ``config.yaml``."""
-    name, _ = pick(targets(Path("canary")), n)
-    place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss", "logger"))
-
-    def prepare(world: World) -> Program:
-        world.configure(place, {"name": "x", **targets(world.canary)[name]})
-        return world.load
-
-    return Attack(f"{name} in {place}", prepare, "" if place != "logger" else None)
-
-
-def others_run_that_trusts(n: int, random: Random) -> Attack:
-    """``trust`` and Hydra's own node in a run's ``config.yaml``."""
-    key, value = (("trust", ["os"]), ("trust", "os"), ("hydra", {"job": {"chdir": True}}), ("overwrite", True),
-                  ("defaults", ["/task@hydra.callbacks: add"]), ("_target_", "os.system"))[n % 6]  # fmt: skip
-
-    def prepare(world: World) -> Program:
-        world.configure("task", {"name": "x", "_target_": "os.mkdir", "path": str(world.canary)})
-        world.config = world.run.config()
-        world.configure(key, value)
-        return (world.load, world.probe)[n // 6 % 2]
-
-    return Attack(f"{key}={value}", prepare, "")
+def others_class(world: World, n: int, random: Random) -> Case:
+    """A ``_target_`` in any group of a run's ``config.yaml``, which may say ``trust`` too."""
+    name, node = list(targets(world.canary).items())[n % len(targets(world.canary))]
+    place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
+    world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
+    world.configure(place, {"name": "x", **node})
+    yield Attack(f"{name} in {place}", "")
+    world.load()
 
 
 class Gadget:
@@ -159,28 +122,30 @@ def gadgets(canary: Path) -> dict[str, Gadget]:
     }
 
 
-PLACES = ("beside the weights", "among the counters", "alone", "checkpoint=", "safetensors")
+PLACES = ("more", "loops", "alone", "checkpoint=", "safetensors")
 
 
-def gadget(n: int, random: Random) -> Attack:
-    """Code that runs when it is unpickled without care."""
-    name, _ = pick(gadgets(Path("canary")), n)
-    place = PLACES[n % len(PLACES)]
-
-    def prepare(world: World) -> Program:
-        evil, model = gadgets(world.canary)[name], world.folder / "model"
-        if place == "checkpoint=":
-            torch.save({"fc.weight": torch.ones(5, 64), "fc.bias": evil}, model)
-            return lambda: load_checkpoint(model, Add(3))
-        if place == "safetensors":
-            world.run.weights(0).write_bytes(pickle.dumps(evil))
-            return world.load
+def gadget(world: World, n: int, random: Random) -> Case:
+    """Code that runs when it is unpickled without care: in a checkpoint, in its place, as a file of weights."""
+    name, evil = list(gadgets(world.canary).items())[n % len(gadgets(world.canary))]
+    place, model = PLACES[n % len(PLACES)], world.folder / "model"
+    if place == "checkpoint=":
+        torch.save({"fc.weight": torch.ones(5, 64), "fc.bias": evil}, model)
+    elif place == "safetensors":
+        world.run.weights(0).write_bytes(pickle.dumps(evil))
+    else:
         world.interrupted()
-        saved = world.checkpoint
         if place == "alone":
             world.run.checkpoint.write_bytes(pickle.dumps(evil))
-            return world.load
-        torch.save({**saved, ("more" if place == "beside the weights" else "loops"): evil}, world.run.checkpoint)
-        return random.choice((world.load, world.resume_whole))
+        else:
+            torch.save({**world.checkpoint, place: evil}, world.run.checkpoint)
+    yield Attack(f"{name}, {place}", "" if place in PLACES[2:] else None)
+    if place == "checkpoint=":
+        load_checkpoint(model, Add(3))
+    elif place in PLACES[2:]:
+        world.load()
+    else:
+        random.choice((world.load, world.resume_whole))()
 
-    return Attack(f"{name}, {place}", prepare, "" if place in PLACES[2:] else None)
+
+CODE = [others_experiment, others_class, gadget]
