@@ -188,7 +188,7 @@ def surroundings(world: World, n: int, random: Random) -> Case:
     limits, environment = SURROUNDINGS[n % len(SURROUNDINGS)]
     words = IN_PROCESSES[(n + n // len(SURROUNDINGS)) % 3]
     if "matplotlibrc" in limits:
-        (world.folder / "here" / "matplotlibrc").write_text("axes.nothing: [")
+        (world.folder / "here" / "matplotlibrc").write_bytes(b"axes.titlesize: \xff")
     yield Attack(f"{limits} {environment} {words[2]}")
     process(*words, limits=limits, **environment)
 

@@ -27,7 +27,7 @@ def read_metrics(path: Path) -> list[Row]:
     """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
 
     Raises:
-        UserError: if the columns of `METRICS` are not all there, or a value is not a number.
+        UserError: if it cannot be read, the columns of `METRICS` are not all there, or a value is not a number.
     """
     try:
         text = read_text(path)
@@ -35,7 +35,9 @@ def read_metrics(path: Path) -> list[Row]:
         return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
     except FileNotFoundError:
         return []
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
 
 

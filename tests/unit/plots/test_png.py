@@ -38,3 +38,9 @@ def test_same_figure_gives_the_same_file(figure, tmp_path) -> None:
     for name in ("one", "two"):
         save_png(figure, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_settings_of_matplotlib_in_the_current_folder_are_not_read(cli, tmp_path) -> None:
+    (tmp_path / "matplotlibrc").write_bytes(b"axes.titlesize: \xff")
+    result = cli("-c", "import arith_erd.plots.style", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -2,6 +2,7 @@
 
 import builtins
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,23 @@ def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one
     assert files
     assert run.name == whole.name
     assert_same(train(*FOUR_EPOCHS), whole)
+
+
+def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train, monkeypatch):
+    run = train("checkpoint.keep_last=false")
+    before = {path: path.read_bytes() for path in run.path.rglob("*.*") if path.name != "error.txt"}
+    original = Path.read_text
+
+    def fails(self, *arguments, **options):
+        if self == run.summary_file:
+            raise OSError(errno.EMFILE, "Too many open files", str(self))
+        return original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fails)
+        with pytest.raises(UserError, match=r"summary\.json: cannot be read \(Too many open files\); the same command"):
+            train("checkpoint.keep_last=false")
+    assert {path: path.read_bytes() for path in before} == before
 
 
 # The end of a run is counted
