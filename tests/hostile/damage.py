@@ -160,8 +160,7 @@ class Ending(CrossEntropy):
         return super().forward(*arguments)
 
 
-ERRORS = (StopIteration, SystemExit, GeneratorExit, StopAsyncIteration, EOFError, IndexError, MemoryError,
-          RecursionError, BrokenPipeError, AssertionError, FileNotFoundError, NotImplementedError)  # fmt: skip
+ERRORS = (StopIteration, SystemExit, GeneratorExit, MemoryError)
 
 
 def ending_loss(world: World, n: int, random: Random) -> Case:
