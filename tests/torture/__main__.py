@@ -53,7 +53,9 @@ def figures(options: argparse.Namespace, folder: Path) -> Iterator[bool]:
             moments = random.Random(f"{options.seed} {number.name}")
             yield from tortured(victims, number, wanted, options.fresh, moments)
     if options.attacks:
-        yield not run_all(options.attacks, options.seed)[1]
+        held = [one.held for _, one in run_all(options.attacks, options.seed)]
+        print(f"{sum(held)} of {len(held)}  hostile inputs: no effect, and a short line or a result", flush=True)
+        yield all(held)
 
 
 def tortured(
