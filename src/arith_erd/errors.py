@@ -93,7 +93,7 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
         raise bad_value(key, value, f"an integer {span}")
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """``ValueError: its message``, one line; for a `UserError` the message only."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return f"{name}{str(error).strip().partition(chr(10))[0]}"

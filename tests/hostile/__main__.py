@@ -1,44 +1,79 @@
-"""Attack the programs in this process: ``python -m tests.hostile --attacks 500``.
+"""Attack the programs: ``python -m tests.hostile --cases 300``.
 
-Every cause has a generator of attacks, and takes its share. One line for each attack that had an effect; the exit
-status is 1 if there was one.
+Each of the six causes of earlier findings has generators of cases, and takes its share. Most cases run in this process,
+some in processes of their own. A table at the end, and a line for each case that was not harmless and not refused in
+one line; then the exit status is 1.
 """
 
 import argparse
 import sys
-import traceback
+from collections import Counter
+from collections.abc import Iterator
 
-from arith_erd.errors import first_line, printable
+from arith_erd.errors import printable
 
-from . import configurations, files, weights
-from .world import Cause, attacks, attempt
+from . import code, damage, inputs
+from .world import Cause, Outcome, attempt
 
-CAUSES: dict[str, Cause] = {**configurations.CAUSES, **files.CAUSES, **weights.CAUSES}
+CAUSES: dict[str, list[Cause]] = {
+    "1 code of others": code.CODE,
+    "2 damaged neighbours": damage.NEIGHBOURS,
+    "3 cannot be read": damage.UNREADABLE,
+    "4 counted ends": damage.COUNTED,
+    "5 too large": inputs.TOO_LARGE,
+    "6 any input": inputs.INPUTS,
+}
+PROCESSES: dict[str, list[Cause]] = {
+    "1 code of others": [code.in_the_current_folder],
+    "6 any input": [inputs.surroundings],
+}
+"""The sample in processes of their own, which takes seconds a case."""
 
 
-def run_all(number: int, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Try at least ``number`` attacks: the lines that refused them ("" where one was harmless), and the failures."""
-    held, failed = [], []
-    for attack in attacks(CAUSES, each=-(-number // len(CAUSES)), seed=seed):
-        try:
-            held.append(attempt(attack))
-        except Exception as error:  # whatever it is, it is counted
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            failed.append(printable(f"{attack.name}: {first_line(error)} ({where.name}, line {where.lineno})"))
-    return held, failed
+def cases(causes: dict[str, list[Cause]], each: int) -> Iterator[tuple[str, Cause, int]]:
+    """``each`` cases of every cause, evenly from its generators."""
+    for name, generators in causes.items():
+        for n in range(each):
+            yield name, generators[n % len(generators)], n // len(generators)
+
+
+def run_all(number: int, seed: int = 0, only: str = "") -> list[tuple[str, Outcome]]:
+    """Try at least ``number`` cases; the outcomes with their causes. What does not hold is said at once."""
+    outcomes, sample = [], number // 60
+    for name, cause, n in (*cases(CAUSES, -(-number // len(CAUSES))), *cases(PROCESSES, sample)):
+        if name.startswith(only):
+            outcomes.append((name, outcome := attempt(cause, n, seed)))
+            if not outcome.held:
+                print(printable(f"{name}, {outcome.name}: {outcome.wrong or outcome.line}")[:1000], flush=True)
+    return outcomes
+
+
+COLUMNS = ("cases", "refused", "tracebacks", "status 70", "files outside", "other faults")
+
+
+def table(outcomes: list[tuple[str, Outcome]]) -> str:
+    """A row for each cause, and the sum."""
+    counts = Counter[tuple[str, str]]()
+    for cause, one in outcomes:
+        other = not one.held and not (one.traceback or one.internal or one.outside)
+        for row in (cause, "all"):
+            values = (1, bool(one.line), one.traceback, one.internal, one.outside, other)
+            counts.update({(row, column): int(value) for column, value in zip(COLUMNS, values, strict=True)})
+    lines = [f"{'cause':24}{''.join(f'{column:>15}' for column in COLUMNS)}"]
+    for row in dict.fromkeys([*(cause for cause, _ in outcomes), "all"]):
+        lines.append(f"{row:24}{''.join(f'{counts[row, column]:15}' for column in COLUMNS)}")
+    return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__.partition("\n")[0])
-    parser.add_argument("--attacks", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
+    parser.add_argument("--cases", type=int, default=300, help="at least so many (300)")
+    parser.add_argument("--cause", default="", help="of this number alone, 1 to 6")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     options = parser.parse_args()
-    held, failed = run_all(options.attacks, options.seed)
-    internal = [line for line in held if "internal error" in line]
-    print(*failed, *internal, sep="\n")
-    print(f"{len(held)} of {len(held) + len(failed)} attacks had no effect")
-    print(f"{sum(map(bool, held))} were refused in one line, {len(internal)} of them as an internal error")
-    return 1 if failed else 0
+    outcomes = run_all(options.cases, options.seed, options.cause)
+    print(table(outcomes))
+    return 0 if all(one.held for _, one in outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -6,50 +6,49 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-import yaml
-from safetensors.torch import load_file
 
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
-from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
-from arith_erd.report.__main__ import build as build_report
-from arith_erd.report.collect import collect
-from arith_erd.report.paper import load_paper
+from arith_erd.probes.__main__ import main as probe_main
+from arith_erd.report.__main__ import main as report_main
 from arith_erd.runs import Run
 from arith_erd.system.boundary import program
+from arith_erd.training.__main__ import main as train_main
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.train import train
 from tests.behaviour.interruption import interrupt
 from tests.tiny import FOUR_EPOCHS, TINY
 
+ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-of-the-environment"
-SECONDS = 60  # an attack that takes longer hangs
+SECONDS = 120  # an attack that takes longer hangs
 NAMED = ("runs", "report", "out", "tmp")  # folders that the programs were told to write to
-Entry = TypeVar("Entry")
-Program = Callable[[], object]
+WORDS = (*TINY, *FOUR_EPOCHS)
 
 
 @cache
 def templates() -> tuple[Job, Path]:
-    """A job of two seeds and four epochs, and a folder with its run finished and its run interrupted in epoch 4."""
+    """A job of two seeds and four epochs, and a folder with its run, finished, and interrupted in epoch 4."""
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     atexit.register(shutil.rmtree, folder)
-    job = compose("train", [*TINY, *FOUR_EPOCHS, f"runs_dir={folder / 'finished'}"])
+    job = compose("train", [*WORDS, f"runs_dir={folder / 'finished'}"])
     with contextlib.redirect_stdout(io.StringIO()):
         train(job)
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(RuntimeError):
@@ -59,32 +58,21 @@ def templates() -> tuple[Job, Path]:
 
 
 class World:
-    """A run that has finished, or that was interrupted, in a folder of its own.
-
-    Attributes:
-        folder: with all of it.
-        run: to be made hostile.
-        canary: does not exist; gadgets make it.
-        victim: a file that is not to be touched.
-    """
+    """A run to be made hostile, in a folder of its own; ``victim`` is a file there, ``canary`` is not to be made."""
 
     def __init__(self, folder: Path) -> None:
         template, self._runs = templates()
-        self.folder = folder
-        self.canary, self.victim = folder / "canary", folder / "victim"
-        self.victim.write_text("precious")
+        self.folder, self.canary, self.victim = folder, folder / "canary", folder / "victim"
         for name in ("here", *NAMED):
             (folder / name).mkdir()
+        for path in (self.victim, folder / "here" / "victim"):
+            path.write_text("precious")
         self.job = replace(template, runs_dir=folder / "runs")
         self.run = self.job.run
-        shutil.copytree(self._runs / "finished" / self.run.name, self.run.path)
+        self.whole = Run(self._runs / "finished" / self.run.name)  # nobody interrupted it; for reading only
+        shutil.copytree(self.whole.path, self.run.path)
         self.config: dict[str, Any] = self.run.config()
         self.summary = self.run.summary()
-
-    @property
-    def whole(self) -> Run:
-        """The run that nobody interrupted. For reading only."""
-        return Run(self._runs / "finished" / self.run.name)
 
     def interrupted(self) -> None:
         """Turn to the run as it was interrupted: the next `resume` trains its fourth epoch."""
@@ -95,20 +83,20 @@ class World:
         return self.run.path / name
 
     @property
-    def state(self) -> dict[str, torch.Tensor]:
-        return load_file(self.run.weights(0))
-
-    @property
     def checkpoint(self) -> dict[str, Any]:
         return torch.load(self.run.checkpoint, weights_only=True)
 
     def configure(self, key: str, value: Any) -> None:
         """Write another value into ``config.yaml``."""
-        config = json.loads(json.dumps(self.config))
-        put(config, key.split("."), value)
-        self.file("config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        put(self.config, key.split("."), value)
+        self.file("config.yaml").write_text(json.dumps(self.config))  # which is YAML too
 
-    # Who meets it
+    # Programs that meet it
+
+    def type(self, *words: str, main: Callable[[], object] = train_main) -> None:
+        """`typed`, with its runs in this world."""
+        runs = [] if any(word.startswith("runs_dir") for word in words) else [f"runs_dir={self.folder / 'runs'}"]
+        typed(main, *words, *runs)
 
     def load(self) -> None:
         load_run(self.run.path, 0)
@@ -116,58 +104,76 @@ class World:
     def resume(self) -> None:
         train(self.job)
 
+    def resume_whole(self) -> None:
+        """Resume, to the rows and the weights of a run that nobody disturbed."""
+        self.resume()
+        for seed in (0, 1):
+            assert self.run.weights(seed).read_bytes() == self.whole.weights(seed).read_bytes(), "other weights"
+        rows = [(row["epoch"], row["seed"]) for row in self.run.metrics()]
+        assert sorted(rows) == [(epoch, seed) for epoch in range(1, 5) for seed in (0, 1)], "other rows"
+
     def probe(self) -> None:
-        """Ask the run a question, with the files that this writes into its directory."""
-        from arith_erd.probes.ask import answer
-
-        answer(compose("probe", ["probe=errors", f"run={self.run.path}"]))
-
-    def collect(self) -> None:
-        """Read the folder of runs as the report does; what could not be read is told as an error would be."""
-        problems = collect(self.folder / "runs", load_paper().setup).problems
-        if problems:
-            raise UserError(" | ".join(f"{name}: {problem}" for name, problem in problems.items()))
+        typed(probe_main, "probe=errors", f"run={self.run.path}")
 
     def report(self) -> None:
-        """The same, and write the page, without the figures, which take most of the time."""
+        """Make the report, without the figures, which take most of the time; it names what it leaves out."""
         with mock.patch("arith_erd.report.__main__.paper_figures", return_value=()):
-            build_report(self.folder / "runs", self.folder / "report")
+            report_main([str(self.folder / "runs"), f"--out={self.folder / 'report'}"])
 
 
-def typed(main: Callable[[], object], *arguments: str) -> Program:
-    """A program as it is called from a shell."""
+def typed(main: Callable[[], object], *arguments: str) -> None:
+    """Call a program as from a shell."""
+    with mock.patch.object(sys, "argv", ["program.py", *arguments]):
+        main()
 
-    def run() -> None:
-        with mock.patch.object(sys, "argv", ["program.py", *arguments]):
-            main()
 
-    return run
+def process(*words: str, limits: str = ":", **environment: str) -> None:
+    """The same in a process of its own: words after ``python``, in a shell that sets ``limits`` before."""
+    script = ["bash", "-c", f'{limits}; exec "$0" "$@"', sys.executable, *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **environment}
+    ended = subprocess.run(script, env=environment, capture_output=True, timeout=SECONDS)
+    print(ended.stdout.decode(errors="replace"))
+    print(ended.stderr.decode(errors="replace"), file=sys.stderr, end="")
+    if ended.returncode:
+        raise SystemExit(ended.returncode)
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile input.
+    """What is expected of a program that meets something hostile.
 
     Attributes:
-        name: of the cause and what was drawn.
-        prepare: makes the world hostile, and returns the program that meets it.
-        says: part of the message that refuses it; "" for any message; None where it may be harmless, too.
+        name: what was drawn.
+        says: part of the message that refuses it; None where it may be harmless, too.
         lines: of the message; a sweep prints one for each job, and one more.
+        finishes: whether the program's work goes on beside what is damaged, to status 0.
     """
 
     name: str
-    prepare: Callable[[World], Program]
     says: str | None = None
     lines: int = 1
+    finishes: bool = False
 
 
-Cause = Callable[[int, Random], Attack]
-"""The n-th attack of a cause; what is not enumerated by n is drawn."""
+Case = Iterator[Attack]
+Cause = Callable[[World, int, Random], Case]
+"""Its n-th case makes a world hostile, yields what is expected, and calls the program that meets it."""
 
 
-def pick(table: Mapping[str, Entry], n: int) -> tuple[str, Entry]:
-    """Entry n of a table, beginning again at its end, and its name."""
-    return list(table.items())[n % len(table)]
+@dataclass(frozen=True)
+class Outcome:
+    """The line that refused an attack ("" where it was harmless), and what is not as it should be."""
+
+    name: str
+    line: str
+    traceback: bool
+    internal: bool
+    outside: bool
+    wrong: str
+
+    @property
+    def held(self) -> bool:
+        return not (self.traceback or self.internal or self.outside or self.wrong)
 
 
 def put(node: Any, path: Sequence[Any], value: Any) -> None:
@@ -177,44 +183,53 @@ def put(node: Any, path: Sequence[Any], value: Any) -> None:
     node[path[-1]] = value
 
 
-def attempt(attack: Attack) -> str:
-    """Let an attack happen, and return the line that refused it, if any did.
-
-    Raises:
-        AssertionError: if it had a side effect, hung, showed a secret, left a run that is called finished and is not,
-            or was refused in anything but a short line.
-    """
+def attempt(cause: Cause, n: int, seed: int = 0) -> Outcome:
+    """Try the n-th case of a cause, with a secret in the environment and temporary files where they are seen."""
     templates()  # in the system's own temporary folder
-    with tempfile.TemporaryDirectory() as name, _surroundings(Path(name)):
-        world = World(Path(name))
-        call = attack.prepare(world)
-        before, finished = snapshot(world.folder), world.run.finished
-        output = io.StringIO()
-        status: Any = 0
-        with _limited(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors := io.StringIO()):
-            try:
-                with contextlib.chdir(world.folder / "here"), program():
-                    call()
-            except SystemExit as end:
-                status = end.code
-        lines, said = errors.getvalue().splitlines(), output.getvalue() + errors.getvalue()
-        assert not world.canary.exists(), "it ran code"
-        assert snapshot(world.folder) == before, "it changed a file outside the named folders"
-        written = [path.read_text(errors="replace") for path in (world.folder / "report").glob("*.*")]
-        assert SECRET not in "".join([said, *written]), "it shows the environment"
-        assert "Traceback" not in said
-        assert not list(world.folder.rglob(".partial-*"))
-        assert status in (0, 1, 70), status
-        if status:
-            assert len(lines) <= attack.lines, lines
-            assert lines[0].startswith("error: ")
-            assert all(line.isprintable() and len(line) < 1100 for line in lines)
-        assert status or attack.says is None, "it was not refused"
-        assert (attack.says or "") in said, f"{said!r} does not say {attack.says!r}"
-        if world.run.finished and not finished:
-            for seed in world.job.seeds:
-                assert all(x.isfinite().all() for x in load_run(world.run.path, seed).network.parameters())
-        return lines[0] if status else ""
+    folder = Path(tempfile.mkdtemp())
+    output, errors, status, raised = io.StringIO(), io.StringIO(), 0, ""
+    try:
+        with mock.patch.dict(os.environ, SECRET=SECRET), mock.patch.object(tempfile, "tempdir", str(folder / "tmp")):
+            world = World(folder)
+            case = cause(world, n, Random(f"{seed} {cause.__name__} {n}"))
+            attack = next(case)
+            before, memory = snapshot(folder), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            signal.signal(signal.SIGALRM, _hangs)
+            signal.alarm(SECONDS)
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                try:
+                    with contextlib.chdir(folder / "here"), program():
+                        next(case, None)
+                except SystemExit as end:
+                    status = end.code if isinstance(end.code, int) else int(end.code is not None)
+                except BaseException as error:  # whatever it is, it is a finding
+                    raised = f"raised {type(error).__name__}: {error}"
+        said, lines = output.getvalue() + errors.getvalue(), errors.getvalue().splitlines()
+        written = [path.read_text(errors="replace") for path in (folder / "report").glob("*.*")]
+        wrong = {
+            raised: bool(raised),
+            "it shows the environment": SECRET in "".join([said, *written]),
+            "it left a partial file": bool(list(folder.rglob(".partial-*"))),
+            "it took more than a gigabyte": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > memory + 2**20,
+            f"status {status}": status not in (0, 1, 2, 75),
+            f"not one line: {lines}": status != 0 and not 1 <= len(lines) <= attack.lines,
+            f"not for people: {lines}": any(not line.isprintable() or len(line) > 1100 for line in lines),
+            f"no error: {lines}": status == 1 and bool(lines) and not lines[0].startswith("error: "),
+            "it was not refused": status == 0 and attack.says is not None and not attack.finishes,
+            f"it ended others' work: {lines}": status != 0 and attack.finishes,
+            f"it does not say {attack.says}: {said[:300]}": (attack.says or "") not in said,
+        }
+        return Outcome(
+            name=re.sub(r"\s+", " ", f"{cause.__name__} {n}: {attack.name}")[:120],
+            line=lines[0] if status and lines else "",
+            traceback="Traceback" in said or bool(raised),
+            internal=status == 70 or "internal error" in said,
+            outside=snapshot(folder) != before or world.canary.exists(),
+            wrong="; ".join(what for what, true in wrong.items() if true),
+        )
+    finally:
+        signal.alarm(0)
+        shutil.rmtree(folder)
 
 
 def snapshot(folder: Path) -> dict[str, object]:
@@ -226,35 +241,5 @@ def snapshot(folder: Path) -> dict[str, object]:
     }
 
 
-@contextlib.contextmanager
-def _surroundings(folder: Path) -> Iterator[None]:
-    """A secret in the environment, and temporary files where they are seen."""
-    with mock.patch.dict(os.environ, SECRET=SECRET), mock.patch.object(tempfile, "tempdir", str(folder / "tmp")):
-        yield
-
-
-@contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    class Hangs(BaseException):
-        pass
-
-    def hangs(*_: object) -> None:
-        raise Hangs
-
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    except Hangs:
-        raise AssertionError("it hangs") from None
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def attacks(causes: Mapping[str, Cause], each: int, seed: int = 0) -> Iterator[Attack]:
-    """``each`` attacks of every cause."""
-    for name, cause in causes.items():
-        for n in range(each):
-            attack = cause(n, Random(f"{seed} {name} {n}"))
-            yield replace(attack, name=re.sub(r"\s+", " ", f"{name} {n}: {attack.name}")[:120])
+def _hangs(*_: object) -> None:
+    raise KeyboardInterrupt("it hangs")  # no code of ours takes that for input

@@ -1,9 +1,10 @@
-"""Kill training at random moments and see that nothing is lost: ``python -m tests.torture --kills 200``.
+"""Send signals to training at random moments and see that nothing is lost: ``python -m tests.torture --sigkill 200``.
 
-Moments are drawn evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. Half
-as many runs get a SIGTERM, a quarter a SIGHUP, and a fortieth goes through the command line. Then come ``--attacks``
-hostile inputs. ``--overhead`` also trains two epochs of addition, to see what a checkpoint costs. One line for each
-figure; the exit status is 1 if one was missed.
+The runs are new ones, ones that overwrite an old one, and ones that continue a shorter one, in turns. Moments are drawn
+evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. One run in ten is
+``python train.py`` in a process of its own, the others are forks of this one. Then come ``--attacks`` hostile inputs.
+
+One line for each run that got a signal, and one for each figure; the exit status is 1 if one was missed.
 """
 
 import argparse
@@ -12,63 +13,75 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.hostile.__main__ import run_all
 
-from .overhead import checkpoint_and_epoch
-from .victims import Victims
+from .victims import KINDS, Victims
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+SECONDS = 5
+"""From a signal to the end of the process, at most."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=20, help="runs that get a SIGKILL")
-    parser.add_argument("--attacks", type=int, default=60, help="hostile inputs")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--overhead", action="store_true", help="also measure what a checkpoint costs an epoch")
+    for number, default in zip(SIGNALS, (20, 10, 5), strict=True):
+        name = number.name
+        parser.add_argument(f"--{name.lower()}", type=int, default=default, help=f"runs that get a {name} ({default})")
+    parser.add_argument("--attacks", type=int, default=60, help="hostile inputs (60)")
+    parser.add_argument("--fresh", type=int, default=10, help="one run in so many is a process of its own (10)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
     options = parser.parse_args()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and then by the runs too
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
-    failed = [not ok for ok in figures(options, folder)]
-    if any(failed):
-        print(f"missed: {sum(failed)}; the runs are in {folder}")
+    reached = list(figures(options, folder))
+    if not all(reached):
+        print(f"missed: {reached.count(False)}; the runs are in {folder}")
         return 1
     shutil.rmtree(folder)
     return 0
 
 
-def figures(options, folder):  # type: ignore[no-untyped-def]
+def figures(options: argparse.Namespace, folder: Path) -> Iterator[bool]:
     """Measure and print, one after the other; yields whether each was reached."""
-    moments = random.Random(options.seed)
     victims = Victims(folder)
-    kills = [victims.killed_and_resumed(moments, in_save=n % 4 == 0) for n in range(options.kills)]
-    yield figure(sum(kill.same for kill in kills), len(kills), "SIGKILL: resumed to the same, bit for bit")
-    saving, quarter = sum(kill.while_saving for kill in kills), options.kills // 4
-    print(f"  of those {saving} inside a save (at least {quarter} wanted)", flush=True)
-    yield saving >= quarter
-
-    for number, share in ((signal.SIGTERM, 2), (signal.SIGHUP, 4)):
-        stops = [victims.stopped_and_resumed(number, moments) for _ in range(options.kills // share)]
-        good = sum(stop.same and stop.seconds < 5 for stop in stops)
-        yield figure(good, len(stops), f"{number.name}: ended within 5 s, resumed to the same, bit for bit")
-        print(f"  the slowest ended after {max((stop.seconds for stop in stops), default=0):.2f} s", flush=True)
-
-    typed = [victims.typed_and_resumed(moments) for _ in range(-(-options.kills // 40))]
-    yield figure(sum(typed), len(typed), "SIGKILL, then SIGTERM, on the command line, resumed to the same")
-
-    held, failed = run_all(options.attacks, options.seed)
-    yield figure(len(held), len(held) + len(failed), "hostile inputs: no side effect, a short line or a result")
-    print(*(f"  {line}" for line in failed), sep="\n", end="")
-
-    if options.overhead:
-        saved, epoch = checkpoint_and_epoch(folder / "addition")
-        print(f"checkpoint after every epoch: {saved:.3f} s of {epoch:.1f} s, {saved / epoch:.2%} of an addition epoch")
-        yield saved < 0.02 * epoch
+    for number in SIGNALS:
+        if wanted := getattr(options, number.name.lower()):
+            moments = random.Random(f"{options.seed} {number.name}")
+            yield from tortured(victims, number, wanted, options.fresh, moments)
+    if options.attacks:
+        held = [one.held for _, one in run_all(options.attacks, options.seed)]
+        print(f"{sum(held)} of {len(held)}  hostile inputs: no effect, and a short line or a result", flush=True)
+        yield all(held)
 
 
-def figure(good: int, of: int, what: str) -> bool:
-    print(f"{good} of {of}  {what}", flush=True)
-    return good == of
+def tortured(
+    victims: Victims, number: signal.Signals, wanted: int, fresh: int, moments: random.Random
+) -> Iterator[bool]:
+    """Send one signal to so many runs."""
+    good, in_saves, slowest, began = 0, 0, 0.0, time.monotonic()
+    for n in range(wanted):
+        kind, own_process, started = KINDS[n % len(KINDS)], n % fresh == fresh - 1, time.monotonic()
+        if own_process:
+            outcome = victims.fresh(number, kind, moments)
+        else:
+            outcome = victims.forked(number, kind, moments, in_save=number == signal.SIGKILL and n // 3 % 4 == 0)
+        wrong = outcome.wrong or ("ended late" if outcome.seconds > SECONDS else "")
+        good += not wrong
+        in_saves += outcome.while_saving
+        slowest = max(slowest, outcome.seconds)
+        where = " in its own process" if own_process else ", inside a save" if outcome.while_saving else ""
+        took = time.monotonic() - started
+        print(f"  {number.name} {n + 1}: {kind} run{where}: {wrong or 'the same bits'} ({took:.1f} s)", flush=True)
+    each = (time.monotonic() - began) / wanted
+    figure = f"{good} of {wanted}  {number.name}: resumed to the same, bit for bit"
+    print(f"{figure}; {in_saves} inside a save, the slowest ended after {slowest:.2f} s, {each:.1f} s each", flush=True)
+    yield good == wanted
+    if number == signal.SIGKILL:
+        yield in_saves >= wanted // 8
 
 
 if __name__ == "__main__":

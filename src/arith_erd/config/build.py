@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, first_line
 from ..runs import require_name
+from ..system.signals import Preempted
 
 PACKAGES = ("arith_erd", "torch.optim")
 
@@ -50,7 +51,7 @@ def trust_classes(*classes: type) -> None:
     _trusted.update(one.__module__ for one in classes)
 
 
-def _says_absent(error: Exception, module: str) -> bool:
+def _says_absent(error: BaseException, module: str) -> bool:
     """Whether an import failed because the module itself is missing, or a package around it."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
@@ -120,9 +121,9 @@ class Factory:
         """Code of the class runs within the block: whatever it raises becomes a `UserError`, with the place."""
         try:
             yield
-        except UserError:
+        except (UserError, Preempted):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The last line of the class's own file before the error, if it got that far.
             file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -137,7 +138,9 @@ class Factory:
         module, _, name = self.target.rpartition(".")
         try:
             found = getattr(importlib.import_module(module), name, None)
-        except Exception as error:  # a module may raise anything
+        except Preempted:
+            raise
+        except (Exception, SystemExit) as error:  # a module may raise anything
             if not _says_absent(error, module):
                 raise self.fault(f"importing {module} fails with {first_line(error)}") from error
             found = None

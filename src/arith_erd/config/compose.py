@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, no_such_key
 from .explain import GROUPS, PRESETS, RECIPE, explain
-from .guard import guarded, trust_typed
+from .guard import guarded, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
 from .read import leaves, read_job, read_probe_job
@@ -63,8 +63,8 @@ def accept(
 ) -> Job | ProbeJob:
     """The job of a configuration that Hydra has composed, without Hydra's own node, and of that node.
 
-    ``typed`` is what the command line said, which alone may set ``trust``; None for the arguments of this process. A
-    job that could not be run raises a `UserError`.
+    ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``; None for the arguments of
+    this process. A job that could not be run raises a `UserError`.
     """
     choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
@@ -87,6 +87,8 @@ def accept(
     _require_whole_recipe(composed, choices)
     config = resolve(composed)
     trust_typed(config.pop("trust"), typed)
+    if config.get("overwrite") and not typed_words("overwrite", typed):  # it deletes a run
+        raise bad_value("overwrite", config["overwrite"], "on the command line, not in a file")
     if config_name == "probe":
         return read_probe_job(config, overrides)
     return read_job(config, config.pop("overwrite"))

@@ -80,8 +80,12 @@ def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
     """
     if not isinstance(packages, list):
         raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
-    words = sys.argv[1:] if typed is None else typed
-    values = [OverridesParser.create().parse_override(word).value() for word in words if re.match(r"\+*trust=", word)]
+    values = [OverridesParser.create().parse_override(word).value() for word in typed_words("trust", typed)]
     if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
         raise bad_value("trust", packages, "on the command line, not in a file")
     trust(*packages)
+
+
+def typed_words(key: str, typed: Sequence[str] | None = None) -> list[str]:
+    """What was typed for a key, ``["trust=[json]"]`` (None: in the arguments of this process)."""
+    return [word for word in (sys.argv[1:] if typed is None else typed) if re.match(rf"\+*{key}=", word)]

@@ -1,5 +1,7 @@
 """The command ``arith-probe``, which ``probe.py`` is too: see ``python probe.py --help``."""
 
+from importlib import import_module
+
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
 from ..system.machine import settle_threads
@@ -8,6 +10,7 @@ from ..system.machine import settle_threads
 @entry_point("probe")
 def main(job: ProbeJob) -> None:
     settle_threads()
+    import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
     from .ask import answer  # slow imports only for a job that was accepted
 
     answer(job)

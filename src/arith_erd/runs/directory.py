@@ -15,6 +15,7 @@
 ================================  =====================================================================
 """
 
+import errno
 import glob
 import json
 import math
@@ -101,6 +102,17 @@ class Run:
             return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
         except (UserError, OSError, KeyError, TypeError, ValueError, OverflowError):
             return False
+
+    def require_readable(self) -> None:
+        """Refuse a run whose summary is there and cannot be read: it may be finished, and would be trained again."""
+        try:
+            read_text(self.summary_file)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):  # not there, or no file
+                again = "the same command tries again"
+                raise UserError(f"{self.summary_file}: cannot be read ({error.strerror}); {again}") from error
+        except ValueError:
+            pass  # damaged
 
     @property
     def killed(self) -> bool:

@@ -25,14 +25,19 @@ Row = dict[str, Any]
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
+
+    A `UserError` says if the file cannot be read, lacks columns of `METRICS`, or holds a value that is not a number.
+    """
     try:
         text = read_text(path)
         rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))
         return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
     except FileNotFoundError:
         return []
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
 
 

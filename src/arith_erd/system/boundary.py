@@ -54,7 +54,8 @@ def program() -> Iterator[None]:
     """The block is a whole program: exceptions become one line, and signals end it as `signals` says."""
     with one_line_errors(), signals_caught():
         try:
-            yield
+            with signals_caught():  # again: an exception that a signal has caused is a stop too
+                yield
         except Preempted as stop:
             print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
             requeue(stop.signal)

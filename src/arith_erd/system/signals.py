@@ -47,7 +47,8 @@ class Inbox:
         """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and `OTHERS` stay
-        with a third-party handler if there is one.
+        with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
+        it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place.
         """
         if self.catching or not _in_main_thread():
             yield  # the outer block catches them
@@ -62,6 +63,10 @@ class Inbox:
         self.catching = True
         try:
             yield
+        except Exception as error:
+            if self.received is None:
+                raise
+            raise Preempted(self.received) from error
         finally:
             for number, old in before.items():
                 signal.signal(number, old)

@@ -1,6 +1,7 @@
 """The command ``arith-train``, which ``train.py`` is too: see ``python train.py --help``."""
 
 import sys
+from importlib import import_module
 
 from ..config.job import Job
 from ..launch.cli import entry_point
@@ -20,6 +21,7 @@ def main(job: Job) -> None:
     settle_threads()
     if "torch" not in sys.modules:
         print("loading PyTorch", flush=True)
+    import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
     from .train import train  # only for a job that was accepted and has work left
 
     train(job)

@@ -1,7 +1,8 @@
 """The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimizer."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import lightning as L
@@ -98,10 +99,20 @@ class LitPack(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
         targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
-        losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
+        with self._ending_refused():
+            losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
+
+    @contextmanager
+    def _ending_refused(self) -> Iterator[None]:
+        """Own code within the block may raise what would end an epoch or the program quietly."""
+        try:
+            yield
+        except (StopIteration, SystemExit, GeneratorExit) as error:
+            raised = type(error).__name__
+            raise UserError(f"step {self.global_step + 1}: the network or the loss raises {raised}") from error
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
@@ -118,7 +129,8 @@ class LitPack(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
-        predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
+        with self._ending_refused():
+            predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
         (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion)
 
     def on_validation_epoch_end(self) -> None:

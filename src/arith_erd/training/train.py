@@ -79,6 +79,7 @@ def train_pack(job: Job) -> None:
         if run.finished:  # by the process that held the lock until now
             print(run.skipped(job.checkpoint.keep))
             return
+        run.require_readable()
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt

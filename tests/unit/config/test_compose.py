@@ -72,6 +72,7 @@ FILES = {  # an experiment -> the key that is named
     'hydra: {sweeper: {params: {+trust: "[json]"}}}': "hydra.sweeper.params.+trust",
     'hydra: {overrides: {task: ["trust=[json]"]}}': "hydra.overrides",
     "trust: [json]": "trust",
+    "overwrite: true": "overwrite=True: expected on the command line, not in a file",
     "defaults: [/task@hydra.callbacks: add]": "hydra.callbacks",
     "{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}": "sets hydra;",
     "hydra: {sweeper: {params: '${task}'}}": "hydra.sweeper.params",

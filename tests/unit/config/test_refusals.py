@@ -16,7 +16,107 @@ from arith_erd.config.compose import CONF, compose
 from arith_erd.config.explain import GROUPS, PRESETS, as_text
 from arith_erd.config.read import read_job
 from arith_erd.errors import UserError
-from tests.hostile.configurations import OTHERS, VALUES
+
+# Values that no key of a kind takes. The message starts with KEY=VALUE.
+COUNT = ("0", "-1", "1.5", "12.0", "null", "true", "many", "inf", "nan", "[5]", "''", "1e3", "9" * 400)
+NUMBER = ("0", "-1", "1e300", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
+FRACTION = ("-0.1", "1e300", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
+SWITCH = ("null", "1", "0", "maybe", "yes_please", "[true]", "''")
+WORD = ("null", "1", "Reverse", "''", "[plain]", "true")
+FOLDER = ("''", "null", "3", "true", "[runs]")
+SEEDS = ("4-0", "-1", "[0,0]", "[]", "1.5", "null", "'0-4,2'", "''", "true", "zero", "0-", "-", "0-4-7", "[a]", "inf")
+BETAS = ("null", "0.9", "[0.9]", "[0.9,1]", "[0.9,high]", "[0.9,-0.1]", "[0.9,0.98,0.99]", "[0.9,nan]", "[true,0.98]")
+NET, ADAM = "model.net", "model.optimizer"
+VALUES = {
+    **dict.fromkeys(("data.batch_size", "trainer.max_epochs", "checkpoint.every_n_epochs"), COUNT),
+    "pack.max_replicas": COUNT[:-1],
+    **dict.fromkeys((f"{NET}.d_model", f"{NET}.num_heads", f"{NET}.num_layers"), COUNT),
+    "task.bits": (*COUNT, "1", "10"),
+    "split.seed": COUNT[1:-1],
+    **dict.fromkeys((f"{ADAM}.lr", f"{ADAM}.eps"), NUMBER),
+    f"{ADAM}.weight_decay": NUMBER[1:],
+    "model.gradient_clip": tuple(value for value in NUMBER if value != "null"),
+    "trainer.stop_at": FRACTION,
+    "split.fraction": (*FRACTION, "0", "1", "null"),
+    f"{NET}.dropout": (*FRACTION, "1", "null"),
+    **dict.fromkeys((f"{NET}.attention", f"{NET}.feed_forward", f"{NET}.positional_encoding", "fail_fast"), SWITCH),
+    **dict.fromkeys((f"{NET}.encoder", "trainer.cuda_graphs"), SWITCH),
+    **dict.fromkeys(("trainer.compile", "checkpoint.keep_last"), SWITCH),
+    "model.loss.label_smoothing": (*FRACTION, "1", "null"),
+    **dict.fromkeys(("task.prompt_order", "task.completion_order", "trainer.precision", "trainer.accelerator"), WORD),
+    "runs_dir": FOLDER,
+    "seed": (*SEEDS, "2147483648", "0-4096", "[0,-1]", "[0.5]"),
+    f"{ADAM}.betas": BETAS,
+    "checkpoint.keep": ("every:0", "every:x", "some", "null", "1", "[all]"),
+}
+
+# Anything else: what is typed, and the key that the message has to name.
+OTHERS = (
+    ("task=subtract", "task"),
+    ("task=null", "task"),
+    ("task=Add", "task"),
+    ("split=vs_x", "split"),
+    ("model=gpt5", "model"),
+    ("ablation=no_brain", "ablation"),
+    ("logger=mlflow", "logger"),
+    ("experiment=fig99", "experiment"),
+    ("model=nanogpt ablation=squeezed_encoder", "ablation"),
+    ("model=nanogpt model.net.encoder=false", "model.net.encoder"),
+    ("model.net.d_model=36", "model.net.d_model"),
+    ("model.net.num_heads=3", "model.net.d_model"),
+    ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
+    ("task=random_output task.seed=-1", "task.seed"),
+    ("task=random_output task.seed=1.5", "task.seed"),
+    ("task=random_output task.seed=null", "task.seed"),
+    ("task.seed=0", "task.seed"),
+    ("split=vs_t split.fraction=0.5", "split.fraction"),
+    ("optimizer=sgdd", "optimizer"),
+    ("optimizer=null", "optimizer"),
+    ("optimizer=sgd model.optimizer.betas=[0,0]", "model.optimizer.betas"),
+    ("scheduler=cosine", "scheduler"),
+    ("shceduler=step", "did you mean scheduler"),
+    ("scheduler=step model.scheduler.interval=day", "model.scheduler.interval"),
+    ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
+    ("model.scheduler=3", "model.scheduler"),
+    ("model.scheduler._target_=torch.optim.lr_scheduler.StepLR", "model.scheduler._target_"),
+    ("loss=mse", "loss"),
+    ("loss=cross_entropy_and_value model.loss.weight=0", "model.loss.weight"),
+    ("loss=cross_entropy_and_value model.loss.site=3", "model.loss.site"),
+    ("loss=cross_entropy_and_value model.loss.target=''", "model.loss.target"),
+    ("overwrite=1", "overwrite"),
+    ("trust=3", "trust"),
+    ("trust=[a/b]", "trust"),
+    ("task._target_=my_package.tasks.Gcd", "trust=[my_package]"),
+    ("logger=wandb logger.mode=on", "logger.mode"),
+    ("logger=wandb logger.mode=null", "logger.mode"),
+    ("logger=wandb logger.timeout=0", "logger.timeout"),
+    ("logger=wandb logger.timeout=soon", "logger.timeout"),
+    ("logger=wandb logger.timeout=inf", "logger.timeout"),
+    ("logger=wandb logger.artifacts=maybe", "logger.artifacts"),
+    ("logger.mode=online", "logger.mode"),
+    ("trainer.epochs=3", "trainer.epochs"),
+    ("lr=1", "lr"),
+    ("+model.net.dropuot=0", "model.net.dropuot"),
+    ("optimizer=sgd model.optimizer.momentum=5", "model.optimizer.momentum"),
+    ("+seeds=3", "seeds"),
+    ("epochs.sub=3", "epochs.sub"),
+    ("~seed", "seed"),
+    ("~task.bits", "task.bits"),
+    ("~trainer.stop_at", "trainer.stop_at"),
+    ("~data", "data"),
+    ("trainer.max_epochs=${epochs.sub}", "trainer.max_epochs"),
+    ("trainer.max_epochs=${nowhere}", "trainer.max_epochs"),
+    ("trainer.max_epochs=${trainer.max_epochs}", "trainer.max_epochs"),
+    ("seed=${oc.env:NO_SUCH_VARIABLE}", "seed"),
+    ("task._target_=os.system", "_target_"),
+    ("split._target_=arith_erd.splits.Nothing", "_target_"),
+    ("trainer.max_epochs=???", "trainer.max_epochs"),
+    ("optimizer={lr:1}", "optimizer={...}"),
+    ("loss={a:1}", "loss={...}"),
+    ("scheduler={_target_:x.Y}", "scheduler={...}"),
+    ("data={x:1}", "data.batch_size"),
+    ("seed={a:1}", "seed"),
+)
 
 
 def build(node, kind: type = object):

@@ -72,6 +72,18 @@ def test_job_code_cannot_catch_the_interrupt(stopped):
     stopped(work)
 
 
+def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(stopped):
+    """Hydra's clean-up raises one when a signal strikes while it composes."""
+
+    def work():
+        try:
+            send(signal.SIGTERM)
+        finally:
+            raise AttributeError("half-made")
+
+    stopped(work)
+
+
 def test_signal_that_was_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -2,11 +2,13 @@
 
 import builtins
 import errno
+from pathlib import Path
 
 import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
+from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
@@ -89,7 +91,40 @@ def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one
     assert_same(train(*FOUR_EPOCHS), whole)
 
 
+def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train, monkeypatch):
+    run = train("checkpoint.keep_last=false")
+    before = {path: path.read_bytes() for path in run.path.rglob("*.*") if path.name != "error.txt"}
+    original = Path.read_text
+
+    def fails(self, *arguments, **options):
+        if self == run.summary_file:
+            raise OSError(errno.EMFILE, "Too many open files", str(self))
+        return original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fails)
+        with pytest.raises(UserError, match=r"summary\.json: cannot be read \(Too many open files\); the same command"):
+            train("checkpoint.keep_last=false")
+    assert {path: path.read_bytes() for path in before} == before
+
+
 # The end of a run is counted
+
+
+@pytest.mark.parametrize("error", [StopIteration, SystemExit, GeneratorExit])
+def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch, error):
+    """Of the data, to Lightning; of the program, with status 0."""
+
+    def stops(self, *tensors):
+        raise error
+
+    monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
+    monkeypatch.setattr(CrossEntropy, "forward", stops)
+    with pytest.raises(UserError, match=f"step 1: the network or the loss raises {error.__name__}"):
+        train()
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert not run.finished
+    assert not run.metrics()
 
 
 @pytest.mark.parametrize("fault", ["a step is missing", "a row is missing", "a row is there twice"])

@@ -29,8 +29,7 @@ from arith_erd.report.figures import DRAWN
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
 from tests.cards import seed_card, table, whole
-
-from .world import SECRET, World
+from tests.hostile.world import SECRET, World
 
 TEXTS = [
     *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", '"><svg onload=alert(1)>', "{{ 7 * 7 }}{% raise %}"),
