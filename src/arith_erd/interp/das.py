@@ -143,8 +143,8 @@ def align(
     axes = x.axes.to(batches[0].source)  # (d, r)
     random = torch.randn(x.rank, rank, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(axes)
     columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
-    turned = nn.Linear(rank, x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
     with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
+        turned = nn.Linear(rank, x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
         torch.manual_seed(seed)
         turned.weight = nn.Parameter(columns)
         parametrizations.orthogonal(turned, orthogonal_map="householder")

@@ -134,6 +134,7 @@ class Trials:
     ) -> None:
         self.site, self.position, base = site, position, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
+        at_position(model, self.source, site, position)  # refuses a position that is not there
         self.read = tokens_read(model, site, position, self.source)
         self.expected = answer_tokens(model, data.expected(variable))[:, self.read]
         self.unchanged, self.of_source = (

@@ -5,7 +5,7 @@ With p, the number that the prefix spells, c = (S - p) / 2^t is the carry into b
 wrong prefix c is any number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
 
 Examples come from fixed seeds, the same for every network. What is fitted is fitted on one half of the combinations of
-operand bits below t and prefix, and scored on the other.
+operand bits below t and prefix, and scored on the other; from t = 8 on, of the pairs of operands.
 """
 
 from collections.abc import Iterator

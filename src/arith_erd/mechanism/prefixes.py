@@ -21,6 +21,7 @@ from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
+from ..interp.sites import layers
 from ..tasks import Examples, Task
 
 INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
@@ -74,6 +75,8 @@ def check_subjects(models: Sequence[Hooked], probe: str) -> None:
     if without := [model.name for model in models if "dec.embed" not in model.sites]:
         missing = "has no site dec.embed; expected one, the embedded answer tokens"
         raise UserError(f"probe={probe}: {without[0]} {missing}")
+    if without := [model.name for model in models if not any(one.startswith("dec.") for one in layers(model.sites))]:
+        raise UserError(f"probe={probe}: {without[0]} has no decoder layers; expected sites dec.1, dec.2, ..")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import stat
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ def load_tensors(path: Path) -> Any:
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
     _require_regular(path)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 

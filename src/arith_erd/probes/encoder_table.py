@@ -76,11 +76,15 @@ class EncoderTable(Probe):
 
 
 def mean_by_token(x: Tensor, prompt: np.ndarray, counted: np.ndarray) -> tuple[Tensor, int]:
-    """Activations (N, P, C) -> their means over the ``counted`` examples with the same token there; and how many."""
+    """Activations (N, P, C) -> their means over the ``counted`` examples with the same token there; and how many.
+
+    A token that no counted example has there gets the mean over all examples.
+    """
     table, vectors = x.clone(), 0
     for position, tokens in enumerate(prompt.T):
         for token in np.unique(tokens):
             here = torch.from_numpy(tokens == token)
-            table[here, position] = x[here & torch.from_numpy(counted), position].mean(0)
+            seen = here & torch.from_numpy(counted)
+            table[here, position] = x[seen if seen.any() else here, position].mean(0)
             vectors += 1
     return table, vectors

@@ -57,9 +57,9 @@ class PathPatching(Probe):
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
             for t in self.bits:
-                yield from (self.row(subject.seed, t, *measured, self.pairs) for measured in self._effects(subject, t))
+                yield from (self.row(subject.seed, t, *measured) for measured in self._effects(subject, t))
 
-    def _effects(self, model: Hooked, t: int) -> Iterator[tuple[int, str, int, float, float]]:
+    def _effects(self, model: Hooked, t: int) -> Iterator[tuple[int, str, int, float, float, int]]:
         rng = generator("paths", t)
         drawn = random_inputs(rng, self.sums, t, 40 * self.pairs, empty=True)
         base = drawn.chosen(np.flatnonzero((drawn.c >= 0) & (drawn.c < 1))[: self.pairs])
@@ -85,7 +85,7 @@ class PathPatching(Probe):
                     z = cache[site][:, t].clone()  # (N, nh, hs)
                     z[:, head] = given[site][:, t, head]
                     patched = model.run(inputs, [Replace(site, t, z), *later])
-                    yield place, site.removesuffix(".z"), head + 1, effect(patched), whole
+                    yield place, site.removesuffix(".z"), head + 1, effect(patched), whole, len(base.a)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The ten strongest heads for the highest answer bit measured."""

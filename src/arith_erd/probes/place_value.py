@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import Columns, agreements, interchanges, place_value, slopes
@@ -57,6 +58,8 @@ class PlaceValue(Probe):
         self.subjects, self.task, self.draws, self.pairs = subjects, subjects[0].task, draws, pairs
         self.sums = Columns(self.task)
         self.sites = attention_sites(subjects[0]) if site is None else chosen_sites(subjects, site)
+        if encoder := [name for name in self.sites if name.startswith("enc.")]:
+            raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, whose position t predicts bit t")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:

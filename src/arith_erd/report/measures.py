@@ -41,6 +41,7 @@ class Measure(Closed):
     source: ClassVar[str] = OURS
     shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
     lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough
+    lacks_if: ClassVar[str] = "runs"  # the setting without which a measure's own ``lacks`` does not hold
 
     @property
     def arms(self) -> list[tuple[float, Runs]]:
@@ -77,7 +78,8 @@ class Measure(Closed):
             return f"the run of {what} is at epoch {replicas['epochs'].max()}, unfinished"
         if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
             return f"the longest run of {what} has {longest} of {needed} epochs"
-        return self.lacks.format(measure=self, what=what, most=finished["max_epochs"].max())
+        lacks = self.lacks if getattr(self, self.lacks_if) else Measure.lacks
+        return lacks.format(measure=self, what=what, most=finished["max_epochs"].max())
 
     @property
     def needs(self) -> int:
@@ -112,6 +114,7 @@ class Metrics(Measure):
     tail: Literal["", "median", "mean"] = ""
     shortest: ClassVar[bool] = True
     lacks: ClassVar[str] = f"metrics.csv of {{what}} lacks some of the last {TAIL} epochs"
+    lacks_if: ClassVar[str] = "tail"
 
     @property
     def needs(self) -> int:
@@ -160,6 +163,7 @@ class Summary(Measure):
     column: str
     epoch: int | None = None
     lacks: ClassVar[str] = "no run of {what} ended at epoch {measure.epoch}"
+    lacks_if: ClassVar[str] = "epoch"
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]

@@ -117,6 +117,8 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, kept, "h", 1, rank=7)
     with pytest.raises(UserError, match=r"^site h9: this model has"):
         interchange_accuracy(model, adder, kept, sites=["h9"])
+    with pytest.raises(UserError, match=r"^position 20: h has the positions 0 to 3"):
+        interchange_accuracy(model, adder, kept, ae.Interchange("h", 20), variable="carry")
 
 
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:

@@ -17,7 +17,8 @@ from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.probes.encoder_table import EncoderTable, mean_by_token
 from arith_erd.probes.path_patching import PathPatching
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.probes.place_value import PlaceValue
+from arith_erd.tasks import Add, Mul, Sub, Task
 
 TASK = Add(bits=5)
 COLUMNS = Columns(TASK)
@@ -139,11 +140,19 @@ def test_a_table_of_what_each_token_gives_is_the_encoder_itself_if_nothing_is_mi
     assert not torch.allclose(mean_by_token(mixed, prompt, np.ones(len(prompt), dtype=bool))[0], mixed)
 
 
-def test_encoder_table_asks_for_an_encoder() -> None:
+def test_probes_ask_for_the_parts_that_they_need() -> None:
     torch.manual_seed(0)
-    model = Hooked(NanoGPT(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=1), task=TASK)
+    size = {"d_model": 8, "num_heads": 2, "num_layers": 1}
+    decoder_only, both = (
+        Hooked(kind(TASK.prompt_length, TASK.width, **size), task=TASK)  # type: ignore[arg-type]
+        for kind in (NanoGPT, Transformer)
+    )
     with pytest.raises(UserError, match="has no encoder"):
-        EncoderTable([model])
+        EncoderTable([decoder_only])
+    with pytest.raises(UserError, match=r"^probe\.site=enc\.1: expected sites of the decoder"):
+        PlaceValue([both], site="all")
+    with pytest.raises(UserError, match=r"^task=sub: has no columns"):
+        PlaceValue([Hooked(both.network, task=Sub(5))])
 
 
 def test_the_only_head_that_reads_the_prompt_has_the_whole_effect_and_the_others_none() -> None:

@@ -180,7 +180,7 @@ def test_reports_made_at_once_are_whole_and_follow_no_link(fresh) -> None:
     (out / "figures").mkdir(parents=True)
     for name in ("claims.md", "index.html", "figures/fig1.png"):
         (out / name).symlink_to(world.victim)
-    with mock.patch("arith_erd.report.page._curves", return_value=None), ThreadPoolExecutor(3) as pool:
+    with mock.patch("arith_erd.report.page._curves", return_value=[]), ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: build(runs, out), range(3)))
     assert world.victim.read_text() == "precious"
     assert sorted(os.listdir(out)) == ["claims.csv", "claims.md", "figures", "index.html", "runs.csv"]
