@@ -135,7 +135,14 @@ def multiplication() -> Facts:
                 f"{key}_least_trained": f"{late['train_seq_acc'].min():.1%}",
                 f"{key}_epoch": first_95(curve),
             }
-    return found
+    wrong = pd.read_csv(RESULTS / "errors-mul-vs_v.csv").query("subset == 'validation' and by == 'token'")
+    shares = (wrong["wrong"] / wrong["examples"]).set_axis(wrong["name"].str.removeprefix("r").astype(int))
+    return found | {
+        "mul_vs_v_bit": str(shares.idxmax()),
+        "mul_vs_v_bit_wrong": f"{shares.max():.1%}",
+        "mul_vs_v_others_wrong": f"{shares.nlargest(2).iloc[1]:.1%}",
+        "mul_vs_v_right_up_to": str(shares[shares > 0].index.min() - 1),
+    }
 
 
 def regions() -> Facts:
