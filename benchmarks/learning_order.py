@@ -7,7 +7,7 @@
 
 A token counts as learnt from the first epoch on at which its validation accuracy, given the right tokens before it, is
 at least 95%. Kendall's tau compares the order in which the bits of a network are learnt with their order of
-significance: 1 if the lowest bit comes first, -1 if it comes last. The first bit that has no carry is bit 0.
+significance: 1 if the lowest bit comes first, -1 if it comes last.
 """
 
 import argparse
@@ -35,6 +35,16 @@ def learnt(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["order", "seed", "bit", "epoch", "learnt"])
 
 
+def orders(table: pd.DataFrame) -> pd.DataFrame:
+    """By order of the answer: mean of tau over the seeds, its bootstrap interval, and their number."""
+    rows = {}
+    for order, of_order in table.groupby("order"):
+        taus = np.array([kendalltau(rows["bit"], rows["epoch"]).statistic for _, rows in of_order.groupby("seed")])
+        interval = bootstrap((taus,), np.mean, rng=np.random.default_rng(0)).confidence_interval
+        rows[order] = {"tau": taus.mean(), "low": interval.low, "high": interval.high, "seeds": len(taus)}
+    return pd.DataFrame(rows).T
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
@@ -42,11 +52,8 @@ def main() -> None:
     options = parser.parse_args()
     table = pd.concat([learnt(path) for path in options.runs])
     table.to_csv(options.out, index=False)
-    for order, of_order in table.groupby("order"):
-        taus = np.array([kendalltau(rows["bit"], rows["epoch"]).statistic for _, rows in of_order.groupby("seed")])
-        interval = bootstrap((taus,), np.mean, rng=np.random.default_rng(0)).confidence_interval
-        print(f"{order}: tau {taus.mean():.2f} [{interval.low:.2f}, {interval.high:.2f}], {len(taus)} seeds")
-        print(of_order.groupby("bit")["epoch"].agg(["median", "min", "max"]).to_string())
+    print(orders(table).round(2).to_string())
+    print(table.groupby(["order", "bit"])["epoch"].agg(["median", "min", "max"]).to_string())
 
 
 if __name__ == "__main__":
