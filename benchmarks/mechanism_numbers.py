@@ -218,6 +218,7 @@ def one_sentence() -> Facts:
     for model, name in (("transformer", "Transformers"), ("nanogpt", "nanoGPTs")):
         networks = counted(scores, model)
         whole = (networks["missed"] == "").sum()
+        found[f"os_n_{model}"] = str(len(fresh(scores, model)))
         form = "the sentence" if model == "transformer" else "the graded form expected of nanoGPT"
         found[f"os_found_{model}"] = (
             f"{whole} of {len(networks)} {name} meet every criterion: {form} is {verdict(networks, model)}"
@@ -237,8 +238,8 @@ def one_sentence() -> Facts:
 def sentence_tables() -> Facts:
     """The tables of the page: each kind of network, each criterion, heads, and multiplication."""
     scores = sentence()
-    shown = {"authors": "the authors' weights", "transformer": "Transformers, seeds 5 to 14",
-             "nanogpt": "nanoGPTs, seeds 5 to 14"}  # fmt: skip
+    shown = {"authors": "the authors' weights", "transformer": "fresh Transformers",
+             "nanogpt": "fresh nanoGPTs"}  # fmt: skip
     columns = ["slopes", "agreement", "swap_own", "swap_earlier", "vectors", "equal_c", "more_c"]
     lines = ["| network | n | " + " | ".join(CRITERIA[name][0] for name in columns) + " | meets all |",
              "| --- | --- |" + " --- |" * (len(columns) + 1)]  # fmt: skip
@@ -274,18 +275,19 @@ def sentence_tables() -> Facts:
 
 def more_tables() -> Facts:
     """The strongest heads for bit 6, and the tests on multiplication."""
-    cards = {
-        "the authors' weights": next(RESULTS.glob("runs/probes/path_patching-add-*/rows.csv")),
-        "Transformer, seed 0": next(
-            RESULTS.glob("runs/add-random-transformer-none-seed0-*/probes/path_patching/rows.csv")
-        ),
-    }
+    rows = pd.read_csv(RESULTS / "path-patching.csv").query("bit == 6")
     lines = ["| network | head | " + " | ".join(f"bit {i}" for i in range(6)) + " |", "| --- | --- |" + " --- |" * 6]
-    for network, path in cards.items():
-        wide = relative_effects(pd.read_csv(path).query("bit == 6"))
-        for (site, head), shares in wide.loc[wide.abs().max(axis=1).nlargest(6).index].iterrows():
-            name = f"{site.removeprefix('dec.').replace('.', ', ').replace('cross_attn', 'cross')}, {head}"
-            lines.append(f"| {network} | {name} | " + " | ".join(f"{x:.2f}" for x in shares) + " |")
+    for network, of_network in rows.groupby("network", sort=False):
+        wide = relative_effects(of_network)
+        unit = of_network.loc[of_network["place"] == 5, "whole"].iloc[0]
+        whole = of_network.groupby("place")["whole"].first() / unit
+        named = {
+            f"layer {site.split('.')[1]}, {'cross' if 'cross' in site else 'self'}, head {head}": effects
+            for (site, head), effects in wide.loc[wide.abs().max(axis=1).nlargest(4).index].iterrows()
+        }
+        for name, effects in (named | {"all 96 heads, added up": wide.sum(), "the whole network": whole}).items():
+            lines.append(f"| {network} | {name} | " + " | ".join(f"{x:.2f}" for x in effects) + " |")
+    assert len(wide) == 96
     found = {"heads": "\n".join(lines)}
     rows = pd.read_csv(RESULTS / "multiplication.csv")
     lines = ["| network | agreement, by bit | threshold, by bit | own | earlier | vectors |",
