@@ -24,6 +24,8 @@ EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is 
 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Counts: TypeAlias = tuple[int, int, float]
+"""How many of n examples are right, n, and the share of the commonest answer among them."""
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """Lower and upper bounds of each seed's value; the upper one is infinite if a seed never reached the goal."""
 
@@ -114,18 +116,29 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(found.low), float(found.high)
 
 
-def never_learnt(right: int, n: int, majority: float, training: float) -> bool:
-    """Whether a token of the answer says nothing about n held-out examples, although it is right in training.
+def stuck(training: Counts, held_out: Counts) -> str:
+    """``never learnt`` or ``lost held out``, for a token of the answer that says nothing about held-out examples.
 
-    True if its accuracy in training is at least 99%, and held out no higher than the share of the commonest right
-    token, ``majority``, up to chance: ``right`` is at most the 99% quantile of a binomial of n and ``majority``. False
-    too where that quantile is 99% or more of n, in a region with too few examples, or where the token hardly varies.
+    It is no better there than the commonest answer (`beats_majority`), and in training no better than that either, or
+    right in at least 99% of the examples. Empty for any other token.
 
-    >>> never_learnt(496, 1000, majority=0.51, training=1.0), never_learnt(904, 1000, majority=0.51, training=1.0)
-    (True, False)
+    >>> stuck((501, 1000, 0.51), (496, 1000, 0.51)), stuck((1000, 1000, 0.51), (496, 1000, 0.51))
+    ('never learnt', 'lost held out')
+    """
+    right, n, _majority = training
+    if beats_majority(*held_out):
+        return ""
+    return "lost held out" if right >= LEARNT * n > 0 else "" if beats_majority(*training) else "never learnt"
+
+
+def beats_majority(right: int, n: int, majority: float) -> bool:
+    """Whether ``right`` of n examples are more than always giving the commonest answer, with its share, can give.
+
+    More is above the 99% quantile of a binomial of n and ``majority``. True too where that quantile is 99% or more of
+    n, where nothing can be said: in a region with too few examples, or where the token hardly varies.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
-    return training >= LEARNT and right <= bound < LEARNT * n
+    return right > bound or bound >= LEARNT * n
 
 
 def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:

@@ -151,9 +151,13 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-def test_run_never_resumes_from_epochs_without_rows(train, interrupted):
-    (interrupted.path / "metrics.csv").unlink()
-    with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 1; delete last\.ckpt to start again"):
+@pytest.mark.parametrize(
+    ("times", "fault"), [(0, "lacks epoch 1"), (2, "has more than one row for each epoch and seed")]
+)
+def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times, fault):
+    """With too many it would be refused at its end, when it is too late."""
+    interrupted.write_metrics(interrupted.metrics() * times)
+    with pytest.raises(UserError, match=rf"metrics\.csv {fault}; delete last\.ckpt to start again"):
         train(*FOUR_EPOCHS)
 
 
@@ -177,12 +181,42 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, interrupted
     assert not interrupted.previous_checkpoint.exists()
 
 
-def test_checkpoint_without_moments_falls_back_to_the_previous_one(train, whole, interrupted, capsys):
+def no_moments(saved) -> None:
     """Lightning would go on with new ones, to another end."""
+    saved["optimizer_states"] = []
+
+
+def a_short_moment(saved) -> None:
+    """A fused kernel would write behind its end."""
+    saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+
+
+def a_moment_of_one_number(saved) -> None:
+    """Of the right shape, but each place is the same number in memory."""
+    moments = saved["optimizer_states"][0]["state"][0]
+    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
+
+
+def moments_in_another_order(saved) -> None:
+    places = saved["optimizer_states"][0]["param_groups"][0]["params"]
+    places[0], places[-1] = places[-1], places[0]
+
+
+@pytest.mark.parametrize("craft", [no_moments, a_short_moment, a_moment_of_one_number, moments_in_another_order])
+def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, craft):
     saved = torch.load(interrupted.checkpoint, weights_only=True)
-    torch.save({**saved, "optimizer_states": []}, interrupted.checkpoint)
+    craft(saved)
+    torch.save(saved, interrupted.checkpoint)
     assert_same(train(*FOUR_EPOCHS), whole)
     assert "resumes from the previous checkpoint" in capsys.readouterr().out
+
+
+def test_checkpoint_of_more_epochs_than_can_be_counted_is_refused(train, interrupted):
+    saved = torch.load(interrupted.checkpoint, weights_only=True)
+    saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"] = 10**40
+    torch.save(saved, interrupted.checkpoint)
+    with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 5; delete last\.ckpt to start again"):
+        train(*FOUR_EPOCHS)
 
 
 def test_run_computed_under_two_conditions_says_so(train, whole, interrupted, monkeypatch, capsys):
@@ -207,11 +241,15 @@ def test_checkpoint_of_a_version_that_recorded_no_conditions_resumes(train, whol
     assert [len(part) > 1 for part in run.summary()["parts"]] == [False, True]
 
 
-def test_run_that_began_without_tokens_has_them_from_the_resumed_epoch(train, whole, interrupted):
-    interrupted.tokens_file.unlink()
+@pytest.mark.parametrize("before", ["", "no epochs\nno epochs\n"])
+def test_run_that_began_without_tokens_or_with_damaged_ones_has_them_from_the_resumed_epoch(
+    train, whole, interrupted, capsys, before
+):
+    interrupted.tokens_file.write_text(before)
     tokens = train(*FOUR_EPOCHS).tokens_file.read_text().splitlines()
     header, *rows = whole.tokens_file.read_text().splitlines()
     assert tokens == [header, *(row for row in rows if row.startswith("4,"))]
+    assert ("tokens.csv: damaged; it begins anew at epoch 4\n" in capsys.readouterr().out) is bool(before)
 
 
 def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted):

@@ -19,9 +19,9 @@ from arith_erd.stats import (
     hodges_lehmann_ratio,
     mean_interval,
     median_interval,
-    never_learnt,
     prediction_interval,
     shares_interval,
+    stuck,
 )
 
 
@@ -136,17 +136,24 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "n", "majority", "training", "expected"),
+    ("right", "n", "majority", "training", "expected"),  # held out; of 1000 in training, where half would be chance
     [
-        (2032, 4096, 0.5, 1.0, True),  # 49.6%
-        (2122, 4096, 0.5, 1.0, True),  # the 99% quantile
-        (2123, 4096, 0.5, 1.0, False),
-        (2032, 4096, 0.5, 0.98, False),  # not learnt in training either
-        (3277, 4096, 0.8, 1.0, True),  # always the commonest answer
-        (4000, 4096, 1.0, 1.0, False),  # the token is the same in all of these examples
-        (3, 5, 0.6, 1.0, False),  # too few to tell
-        (0, 0, 1.0, 1.0, False),
+        (2032, 4096, 0.5, 500, "never learnt"),  # 49.6%
+        (2032, 4096, 0.5, 1000, "lost held out"),
+        (2032, 4096, 0.5, 990, "lost held out"),
+        (2032, 4096, 0.5, 700, ""),  # half learnt in training
+        (2122, 4096, 0.5, 537, "never learnt"),  # the 99% quantiles
+        (2123, 4096, 0.5, 537, ""),
+        (2122, 4096, 0.5, 538, ""),
+        (3277, 4096, 0.8, 1000, "lost held out"),  # always the commonest answer
+        (4000, 4096, 1.0, 500, ""),  # the token is the same in all of these examples
+        (3, 5, 0.6, 1000, ""),  # too few to tell
+        (0, 0, 1.0, 1000, ""),
     ],
 )
-def test_never_learnt_is_no_better_held_out_than_the_commonest_answer(right, n, majority, training, expected):
-    assert never_learnt(right, n, majority, training) is expected
+def test_stuck_token_is_no_better_held_out_than_the_commonest_answer(right, n, majority, training, expected):
+    assert stuck((training, 1000, 0.5), (right, n, majority)) == expected
+
+
+def test_nothing_is_said_to_be_lost_that_was_not_trained():
+    assert stuck((0, 0, 1.0), (2032, 4096, 0.5)) == ""

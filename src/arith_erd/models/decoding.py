@@ -33,11 +33,16 @@ def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256)
 
 
 @torch.no_grad()
+def forced(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+    """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m)."""
+    parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
+    return torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts])
+
+
+@torch.no_grad()
 def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
     """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
-    parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
-    predicted = torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts])
-    failed = (predicted != completion).any(dim=-1)
+    failed = (forced(network, prompt, completion, batch_size) != completion).any(dim=-1)
     result[failed] = greedy(network, prompt[failed], completion.shape[-1], batch_size)
     return result

@@ -104,8 +104,9 @@ def _wrong(ax: Axes, names: list[str], shares: pd.DataFrame) -> None:
         ax.bar(places, by_seed.mean(axis=1), width=width, color=colour, alpha=0.85, label=label)
         if by_seed.shape[1] > 1:
             ax.plot(places, by_seed, "_", color=INK, markersize=5)
-    for name, stuck in shares[shares["stuck"] == "stuck"].groupby("name", sort=False):
-        text = f"stuck ({len(stuck)} of {seeds})" if seeds > 1 else "stuck"
+    for name, stuck in shares[shares["stuck"] != ""].groupby("name", sort=False):
+        words = stuck["stuck"].str.removesuffix(" held out").value_counts()  # never learnt, lost
+        text = "\n".join(f"{word} ({n} of {seeds})" if seeds > 1 else word for word, n in words.items())
         ax.text(names.index(name), 1.03 * stuck["share"].max(), text, ha="center", va="bottom", fontsize=8, color=INK)
     _finish(ax, names)
 

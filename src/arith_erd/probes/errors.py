@@ -16,7 +16,7 @@ from ..models.decoding import answers
 from ..plots.course import Course
 from ..plots.errors import draw_errors
 from ..plots.sheet import Sheet
-from ..stats import never_learnt
+from ..stats import Counts, stuck
 from ..tasks import Examples, Task
 from .probe import Probe
 
@@ -54,8 +54,8 @@ class Errors(Probe):
     ``all`` where no split is known.
 
     ``shares.csv`` counts wrong tokens of each seed and subset, after the right prefix, and wrong answers by longest
-    carry. ``majority`` is the share of the commonest right token, and ``stuck`` marks a held-out token that was never
-    learnt (`arith_erd.stats.never_learnt`).
+    carry. ``majority`` is the share of the commonest right token, and ``stuck`` says of a held-out token if it was
+    ``never learnt``, or learnt and ``lost held out`` (`arith_erd.stats.stuck`).
     """
 
     columns: tuple[str, ...] = (
@@ -100,16 +100,17 @@ class Errors(Probe):
     def shares(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The content of ``shares.csv``."""
         lines: list[tuple[Any, ...]] = []
-        training: dict[tuple[int, str], float] = {}  # accuracies; ``train`` comes before ``validation``
+        training: dict[tuple[int, str], Counts] = {}  # ``train`` comes before ``validation``
         for seed, subset, inside, wrong in self._by_subset(rows):
             size, missed = int(inside.sum()), _missed(wrong)
             for t, name in enumerate(self.task.answer_names):
-                right = size - missed[name]
                 majority = float(np.bincount(self.examples.completion[inside, t]).max()) / size
+                counts, said = (size - missed[name], size, majority), ""
                 if subset == "train":
-                    training[seed, name] = right / size
-                stuck = subset == "validation" and never_learnt(right, size, majority, training.get((seed, name), 0.0))
-                lines.append((seed, subset, "token", name, size, missed[name], majority, "stuck" if stuck else ""))
+                    training[seed, name] = counts
+                elif (seed, name) in training:
+                    said = stuck(training[seed, name], counts)
+                lines.append((seed, subset, "token", name, size, missed[name], majority, said))
             if self.carry is not None:
                 for length, count in zip(*np.unique(self.carry[inside], return_counts=True), strict=True):
                     many = int((wrong["longest_carry"] == length).sum())
@@ -125,9 +126,12 @@ class Errors(Probe):
 
     def notes(self) -> list[str]:
         bit = self.task.digits.removesuffix("s")
+        found = self._found().query("by == 'token'").assign(right=lambda table: 1 - table["wrong"] / table["examples"])
+        training = found[found["subset"] == "train"].set_index(["seed", "name"])["right"].to_dict()
         return [
-            f"seed {line.seed}: stuck {bit} {line.name}: {1 - line.wrong / line.examples:.1%} held out, never learnt"
-            for line in self._found().query("stuck != ''").itertuples()
+            f"seed {line.seed}: {bit} {line.name} {line.stuck}: {line.right:.1%} held out, "
+            f"{training[line.seed, line.name]:.1%} in training"
+            for line in found.query("stuck != ''").itertuples()
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from .paper import Paper
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
 from .verdicts import VERDICTS
 
-MAX_PANELS, MAX_CARDS, MAX_TITLES = 24, 12, 100
+MAX_PANELS, MAX_CARDS, MAX_TITLES, MAX_STUCK = 24, 12, 100, 5
 FINAL = {"train_seq_acc": ("training", "accuracy"), "val_seq_acc": ("validation", "accuracy")}
 FINAL |= {"val_mae": ("mean absolute error", "value"), "epochs_to_95": ("epochs to 95%", "epochs")}
 """Columns of `Collection.replicas` that the page opens with, their headings and units."""
@@ -80,7 +80,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"cell": cell, "subscripts": subscripts}
     functions = (estimate_text, experiment_text, final, format_seeds, notes, ours_text, spread_text, values_text)
-    environment.globals |= {function.__name__: function for function in (*functions, strip, tally)}
+    environment.globals |= {function.__name__: function for function in (*functions, strip, stuck_tokens, tally)}
     environment.globals |= {"TASKS": TASKS, "MAX_PANELS": MAX_PANELS, "FINAL": FINAL}
     environment.globals |= {"GIVEN": GIVEN, "VERDICTS": VERDICTS}
     return environment.get_template(template).render(
@@ -123,6 +123,15 @@ def final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
         span = (0.0, 1.0) if unit == "accuracy" else (-np.inf, np.inf)
         estimate = Estimate.of_means([Mean.of(known.dropna())], span)
     return estimated(estimate, unit).removesuffix(" epochs"), interval_text(estimate.interval, unit)
+
+
+def stuck_tokens(replicas: pd.DataFrame) -> str:
+    """``seed 3: r6 never learnt; seeds 0-1: r6, r7 never learnt``, a part for each of the first different ones."""
+    said = replicas[[isinstance(names, str) and names != "" for names in replicas["never_learnt"]]]
+    groups = said.groupby("never_learnt", sort=False)["seed"]
+    parts = [(str(names), format_seeds(seeds.tolist())) for names, seeds in groups]
+    texts = [f"seed{'' if who.isdigit() else 's'} {who}: {names} never learnt" for names, who in parts[:MAX_STUCK]]
+    return "; ".join(texts + ["..."] * (len(parts) > MAX_STUCK))
 
 
 def strip(result: Result) -> dict[str, float] | None:

@@ -55,15 +55,15 @@ def append_metrics(path: Path, rows: Iterable[Row]) -> None:
 def begin_tokens(path: Path, names: Sequence[str], last: int) -> None:
     """Write ``tokens.csv`` anew for tokens of these names, with the rows that it holds up to an epoch.
 
-    Raises:
-        UserError: if a line does not begin with an epoch.
+    Nothing resumes from it: a damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """
     try:
         text = read_text(path) if path.is_file() else ""
         lines = text[: text.rfind("\n") + 1].splitlines()[1:]  # without a line that a kill cut off
         kept = [line for line in lines if int(line.partition(",")[0]) <= last]
-    except ValueError as error:
-        raise UserError(f"{path}: not the rows of a run; delete it, and it begins at epoch {last + 1}") from error
+    except ValueError:
+        print(f"{path}: damaged; it begins anew at epoch {last + 1}")
+        kept = []
     header = ",".join(("epoch", "seed", "split", *names))
     write_atomically(path, "\n".join([header, *kept]) + "\n")
 

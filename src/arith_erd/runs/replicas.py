@@ -38,7 +38,7 @@ REPLICA = {  # columns that are always there, with their types
     "stop_at": "float64",
     **dict.fromkeys(("key", "trajectory"), "object"),
     **dict.fromkeys(NUMBERS, "float64"),
-    **dict.fromkeys(("device", *VERSIONS), "object"),
+    **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
 }
 ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
@@ -161,9 +161,14 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
 
 
 def _numbers(row: Row) -> Row:
-    """The numbers of one seed; null means not known, and text where a number belongs is refused."""
+    """The numbers and texts of one seed, a list of names as one text; null means not known.
+
+    Text where a number belongs is refused.
+    """
+    names = {key: value for key, value in row.items() if isinstance(value, list) and {*map(type, value)} <= {str}}
+    row = row | {key: ", ".join(value) for key, value in names.items()}
     if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
-        raise ValueError("a value of a seed is neither text nor number")
+        raise ValueError("a value of a seed is neither a text, a number nor a list of texts")
     row = {excerpt(key): value for key, value in row.items() if key not in RESERVED}
     row = {key: excerpt(value) if isinstance(value, str) else value for key, value in row.items()}
     return row | {key: math.nan if row[key] is None else float(row[key]) for key in NUMBERS if key in row}

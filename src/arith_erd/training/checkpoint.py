@@ -7,9 +7,9 @@ their first epochs bit for bit. A schedule has the number of epochs in its own o
 
 import errno
 import io
-import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..models.weights import load_tensors
+from ..models.weights import is_plain, load_tensors
 from ..runs import Row, Run, identity
 from ..system import signals
 from ..system.files import replacing
@@ -94,16 +94,16 @@ class CheckpointFile(TorchCheckpointIO):
         Path(path).write_bytes(whole.getbuffer())
 
 
-def find_checkpoint(run: Run, module: LitPack) -> Path | None:
+def find_checkpoint(run: Run, module: LitPack, device: torch.device) -> Path | None:
     """The last checkpoint, or the previous one if that is damaged or missing; None for a run that starts.
 
     Raises:
-        UserError: if one cannot be read, all that are there are damaged, or ``metrics.csv`` lacks epochs before it.
+        UserError: if one cannot be read, all are damaged, or ``metrics.csv`` does not hold each epoch before it once.
     """
     there = [path for path in (run.checkpoint, run.previous_checkpoint) if path.is_file()]
     if not there:
         return None
-    usable = next(((path, n) for path in there if (n := epochs_in(path, module)) is not None), None)
+    usable = next(((path, n) for path in there if (n := epochs_in(path, module, device)) is not None), None)
     if usable is None:
         are, them = ("are", "them") if len(there) > 1 else ("is", "it")
         names = " and ".join(path.name for path in there)
@@ -117,36 +117,48 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
     return run.checkpoint
 
 
-def _require_rows(run: Run, rows: Iterable[Row], epochs: int, seeds: Iterable[int]) -> None:
-    there = {(row["epoch"], row["seed"]) for row in rows}
-    lacking = [epoch for epoch in range(1, epochs + 1) if not there.issuperset((epoch, seed) for seed in seeds)]
-    if lacking:
-        again = f"delete {run.checkpoint.name} to start again"
-        raise UserError(f"{run.path}: metrics.csv lacks epoch {lacking[0]}; {again}")
+def _require_rows(run: Run, rows: Iterable[Row], epochs: int, seeds: Sequence[int]) -> None:
+    """Raise a `UserError` unless the rows up to an epoch, any number that a file may say, are one for each seed."""
+    found = Counter((row["epoch"], row["seed"]) for row in rows if row["epoch"] <= epochs)
+    lacking = (epoch for epoch in range(1, epochs + 1) if not all(found[epoch, seed] for seed in seeds))
+    if (epoch := next(lacking, None)) or found.total() != epochs * len(seeds):
+        fault = f"lacks epoch {epoch}" if epoch else "has more than one row for each epoch and seed"
+        raise UserError(f"{run.path}: metrics.csv {fault}; delete {run.checkpoint.name} to start again")
 
 
-def continue_shorter(job: Job, module: LitPack) -> None:
+def continue_shorter(job: Job, module: LitPack, device: torch.device) -> None:
     """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
+            shorter.require_plain()
+            if epochs_in(shorter.checkpoint, module, device) != epochs:
+                continue
             rows = shorter.metrics()
             _require_rows(shorter, rows, epochs, job.seeds)
-            if epochs_in(shorter.checkpoint, module) != epochs:
-                continue
-            shorter.require_plain()
+            for seed in job.seeds:
+                for epoch in shorter.kept_epochs(seed):
+                    _copy(shorter.weights(seed, epoch), run.weights(seed, epoch))
+            run.write_metrics(rows)
+            if shorter.tokens_file.is_file():
+                _copy(shorter.tokens_file, run.tokens_file)
+            _copy(shorter.checkpoint, run.checkpoint)  # last, since it is what counts
         except UserError as error:
             print(f"{shorter.path}: not continued ({error})")
             continue
-        for kept in (shorter.path / "weights").glob("epoch=*"):
-            shutil.copytree(kept, run.path / "weights" / kept.name, dirs_exist_ok=True)
-        run.write_metrics(rows)
-        if shorter.tokens_file.is_file():
-            shutil.copyfile(shorter.tokens_file, run.tokens_file)
-        with replacing(run.checkpoint) as beside:  # last, since it is what counts
-            shutil.copyfile(shorter.checkpoint, beside)
         print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs")
         return
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file: a `UserError` says if it cannot be read, an `OSError` if the copy cannot be written."""
+    try:
+        content = source.read_bytes()
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read ({error.strerror})") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as beside:
+        beside.write_bytes(content)
 
 
 def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
@@ -158,14 +170,17 @@ def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
             continue
         with suppress(UserError, KeyError, TypeError, AttributeError):  # not the configuration of a run
             other = identity(run.config())
-            epochs = other["trainer"]["max_epochs"]
-            same = other | {"trainer": other["trainer"] | {"max_epochs": own["trainer"]["max_epochs"]}} == own
-            if same and epochs < own["trainer"]["max_epochs"] and run.summary().get("epochs") == epochs:
+            epochs, more = other["trainer"]["max_epochs"], own["trainer"]["max_epochs"]
+            same = other | {"trainer": other["trainer"] | {"max_epochs": more}} == own
+            if same and type(epochs) is int and epochs < more and run.summary().get("epochs") == epochs:
                 yield run, epochs
 
 
-def epochs_in(checkpoint: Path, module: LitPack) -> int | None:
+def epochs_in(checkpoint: Path, module: LitPack, device: torch.device) -> int | None:
     """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module.
+
+    Args:
+        device: where the module will be trained: its optimizer may work nowhere else.
 
     Raises:
         UserError: if the file cannot be read: that says nothing about what is in it.
@@ -178,7 +193,8 @@ def epochs_in(checkpoint: Path, module: LitPack) -> int | None:
             {name: x.shape for name, x in state.items()} for state in (saved["state_dict"], module.state_dict())
         )
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
-        return epochs if intact and theirs == own and len(saved["optimizer_states"]) == 1 else None
+        (optimizer,) = saved["optimizer_states"]
+        return epochs if intact and theirs == own and _fits(optimizer, module, device) else None
     except (OSError, MemoryError) as error:
         if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
             return None
@@ -186,3 +202,24 @@ def epochs_in(checkpoint: Path, module: LitPack) -> int | None:
         raise UserError(f"{checkpoint}: cannot be read ({why}); the same command tries again") from error
     except Exception:  # damaged bytes can make an unpickler raise anything
         return None
+
+
+def _fits(saved: dict[str, Any], module: LitPack, device: torch.device) -> bool:
+    """Whether each tensor in the state of an optimizer has the shape of its parameter: fused kernels do not check.
+
+    A step on one parameter shows which tensors are single numbers instead.
+    """
+    tried = torch.nn.Parameter(torch.zeros(2, 3, device=device))
+    tried.grad = torch.zeros_like(tried)
+    optimizer = module.optimizer([{"params": [tried]}])
+    optimizer.step(lambda: 0.0)
+    numbers = {name for name, x in optimizer.state[tried].items() if isinstance(x, torch.Tensor) and x.dim() == 0}
+    places = (place for group in saved["param_groups"] for place in group["params"])
+    shapes = (parameter.shape for group in module.parameter_groups() for parameter in group["params"])
+    shape = dict(zip(places, shapes, strict=True))
+    return all(
+        x.shape == () if name in numbers else x.shape == shape[place] and is_plain(x) and x.is_contiguous()
+        for place, state in saved["state"].items()
+        for name, x in state.items()
+        if isinstance(x, torch.Tensor)
+    )

@@ -11,10 +11,13 @@ from typing import Any
 import lightning as L
 import numpy as np
 from safetensors.torch import save
+from torch import Tensor
 
 from ..errors import UserError, printable
-from ..models.decoding import answers
+from ..models.decoding import answers, forced
+from ..models.network import Network
 from ..runs import Row, Run, epochs_to
+from ..stats import Counts, beats_majority, stuck
 from ..system.files import replacing
 from ..system.machine import device_name, versions
 from .data import TableData
@@ -93,13 +96,31 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
     for index, seed in enumerate(pack.seeds):
         last = next(row for row in reversed(rows) if row["seed"] == seed)
         summary = {key: value for key, value in last.items() if key not in ("epoch", "seconds")}
-        decoded = answers(pack.replica(index), prompt, completion).cpu()
+        network = pack.replica(index)
+        decoded = answers(network, prompt, completion).cpu()
         error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
         summary["val_token_acc_autoregressive"] = float((decoded == right).double().mean())
         summary["val_mae"] = float(np.abs(error).mean())
         summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
+        summary["never_learnt"] = never_learnt(network, data)
         summaries.append(summary)
     return summaries
+
+
+def never_learnt(network: Network, data: TableData) -> list[str]:
+    """The names of the answer tokens that are no better than the commonest answer, in training and held out."""
+    held_out = _counts(network, *data.validation[:2])
+    if all(beats_majority(*counts) for counts in held_out):  # as in most runs, which saves a look at all of training
+        return []
+    pairs = zip(data.task.answer_names, _counts(network, *data.train[:2]), held_out, strict=True)
+    return [name for name, *counts in pairs if stuck(*counts) == "never learnt"]
+
+
+def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
+    """Of each answer token, after the right ones before it: prompts (N, P), completions (N, m)."""
+    n, hits = len(completion), (forced(network, prompt, completion) == completion).sum(dim=0)
+    commonest = (int(token.bincount().max()) for token in completion.cpu().T)
+    return [(right, n, most / n) for right, most in zip(hits.tolist(), commonest, strict=True)]
 
 
 def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:

@@ -1,6 +1,7 @@
 """Memory: what a replica needs, and what there is. Both are known before anything is allocated."""
 
 import gc
+import math
 import os
 import resource
 from collections.abc import Iterator
@@ -8,9 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ..config.job import Job
 from ..errors import UserError
@@ -45,11 +47,24 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
     return min(limits)
 
 
-def replica_bytes(job: Job) -> int:
+class _TooLargeError(UserError):
+    """Ends the building of a network."""
+
+
+def replica_bytes(job: Job, free: float = math.inf) -> int:
     """Bytes that one replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads.
 
-    They are counted on a network on ``meta``, which has no memory.
+    They are counted on a network on ``meta``, which has no memory. The building of thousands of layers still takes
+    minutes. It ends at twice the ``free`` bytes, since a weight that is tied to another may be registered twice.
     """
+    registered = 0
+
+    def register(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal registered
+        registered += parameter.numel() * parameter.element_size()
+        if COPIES * registered > 2 * free:
+            raise _TooLargeError("larger than the memory")
+
     saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:
@@ -58,7 +73,11 @@ def replica_bytes(job: Job) -> int:
 
     batch = min(job.data.batch_size, job.task.size)
     with torch.device("meta"):
-        network = job.network()
+        try:
+            with register_module_parameter_registration_hook(register):
+                network = job.network()
+        except _TooLargeError:
+            return COPIES * registered // 2
         if job.trainer.precision == "64-true":
             network.double()
         loss: Tensor | None = None
@@ -74,7 +93,8 @@ def replica_bytes(job: Job) -> int:
 
 def capacity(job: Job, device: torch.device) -> int:
     """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
-    free, replica = available_bytes(device), replica_bytes(job)
+    free = available_bytes(device)
+    replica = replica_bytes(job, free)
     planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
     count = max(1, int(planned / replica))
     if count < len(job.seeds):
@@ -85,7 +105,8 @@ def capacity(job: Job, device: torch.device) -> int:
 
 def require_room(job: Job, device: torch.device) -> None:
     """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
-    free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
+    free = available_bytes(device)
+    needed = len(job.seeds) * replica_bytes(job, free)
     if needed > free:
         raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 

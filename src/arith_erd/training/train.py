@@ -36,10 +36,10 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs(lambda job: capacity(job, make_trainer(job.trainer, []).strategy.root_device))
     runs = [pack.run for pack in packs]
-    if job.overwrite and not any(run.replaced.path.exists() for run in runs):  # else an interrupted command goes on
-        for run in runs:
-            run.set_aside()
     try:
+        for run in runs:
+            if job.overwrite and not run.replaced.path.exists():  # else an interrupted command goes on
+                run.set_aside()
         for pack in packs:
             if pack.run.finished:
                 print(pack.run.skipped(job.checkpoint.keep))
@@ -83,10 +83,10 @@ def train_pack(job: Job) -> None:
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
-        checkpoint = find_checkpoint(run, module)
+        checkpoint = find_checkpoint(run, module, device)
         if checkpoint is None and not job.overwrite:
-            continue_shorter(job, module)
-            checkpoint = find_checkpoint(run, module)
+            continue_shorter(job, module, device)
+            checkpoint = find_checkpoint(run, module, device)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")

@@ -84,31 +84,37 @@ def test_every_wrong_answer_is_reported_once(order: str) -> None:
     assert rows["longest_carry"].isna().all()  # carries are a concept of addition
 
 
-def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_was_never_learnt() -> None:
-    """Held out, bit 3 is a coin, bit 5 is often wrong, and bit 1 is wrong as often as in training."""
+def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck() -> None:
+    """Bit 4 is a coin, bit 3 only held out; held out, bit 5 is often wrong, and bit 1 as often as in training."""
     task, split = Add(5), RandomSplit()
     examples, generator = task.examples(), np.random.default_rng(0)
     held_out = split(examples)
-    one, three, five = (generator.random(len(examples)) < share for share in (0.005, 0.5, 0.2))
-    answer = examples.answer ^ 2 * one ^ 8 * (three & held_out) ^ 32 * (five & held_out)
+    one, three, five, four = (generator.random(len(examples)) < share for share in (0.005, 0.5, 0.2, 0.5))
+    answer = examples.answer ^ 2 * one ^ 8 * (three & held_out) ^ 32 * (five & held_out) ^ 16 * four
     probe = Errors([parrot(task, answer, split)])
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
     assert ((rows["subset"] == "validation") == held_out[32 * rows["a"] + rows["b"]]).all()
-    assert len(probe.figure(rows).axes) == 4
+    figure = probe.figure(rows)
+    assert len(figure.axes) == 4
+    assert [text.get_text() for text in figure.axes[2].texts] == ["lost", "never learnt"]
 
     shares = pd.read_csv(io.StringIO(probe.files()["shares.csv"])).set_index(["subset", "by", "name"])
     wrong = shares["wrong"]
     assert wrong["validation", "token", "r3"] == (three & held_out).sum()
     assert wrong["train", "token", "r1"] == (one & ~held_out).sum() > 0
-    assert [wrong["train", "token", f"r{t}"] for t in (0, 2, 3, 4, 5)] == [0] * 5
+    assert [wrong["train", "token", f"r{t}"] for t in (0, 2, 3, 5)] == [0] * 4
     carry = longest_carry(task, examples)
     is_wrong = answer != examples.answer
     for length in range(6):
         assert wrong["validation", "longest carry", str(length)] == (is_wrong & held_out & (carry == length)).sum()
     assert shares["examples"]["train", "token", "r0"] == (~held_out).sum()
-    assert shares.index[shares["stuck"].notna()].tolist() == [("validation", "token", "r3")]
-    right = 1 - (three & held_out).sum() / held_out.sum()
-    assert probe.notes() == [f"seed 0: stuck bit r3: {right:.1%} held out, never learnt"]
+    found = shares["stuck"].dropna().to_dict()
+    assert found == {("validation", "token", "r3"): "lost held out", ("validation", "token", "r4"): "never learnt"}
+    inside, outside = 1 - four[~held_out].mean(), 1 - four[held_out].mean()
+    assert probe.notes() == [
+        f"seed 0: bit r3 lost held out: {1 - three[held_out].mean():.1%} held out, 100.0% in training",
+        f"seed 0: bit r4 never learnt: {outside:.1%} held out, {inside:.1%} in training",
+    ]
 
 
 def test_longest_carry_equals_adding_by_hand() -> None:

@@ -48,6 +48,24 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
+def test_tokens_that_were_never_learnt_are_named_under_their_experiment(synthetic, tmp_path: Path) -> None:
+    """Whatever a summary says they are called, on a line that is bounded."""
+    run = synthetic.run(seeds="0-7", epochs=2)
+    summary = run.summary()
+    foreign = [[f"<b>{i}</b>" * 1000] for i in range(5)]
+    for row, names in zip(summary["seeds"], [["r6"], ["r6"], [], *foreign], strict=True):
+        row["never_learnt"] = names
+    run.finish(summary)
+    synthetic.run("task=mul", seeds="0", epochs=2)  # of a version that did not say
+    main([str(synthetic.root), "--out", str(tmp_path / "report")])
+    page = (tmp_path / "report" / "index.html").read_text()
+    (line,) = re.findall("<small>(.* never learnt.*?)</small>", page)
+    assert line.startswith("seeds 0-1: r6 never learnt; seed 3: &lt;b&gt;0")
+    assert line.endswith("; ...")
+    assert "<b>0" not in page
+    assert len(line) < 5000
+
+
 def test_half_finished_and_damaged_runs_are_reported_and_explorers_linked(synthetic, tmp_path: Path, capsys) -> None:
     half = synthetic.run(epochs=30, finished=False)
     explorer = half.path / "probes" / "explorer" / "explorer.html"

@@ -9,6 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.models.transformer import EncoderLayer
 from arith_erd.training import memory
 from arith_erd.training.memory import available_bytes, capacity, memory_errors_explained, replica_bytes, require_room
 from arith_erd.training.train import train
@@ -75,10 +76,20 @@ def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
 
 @pytest.mark.parametrize("seed", ["0", "0-9"])
 def test_network_that_does_not_fit_is_refused_before_it_is_built(seed, runs_dir, monkeypatch):
+    """Its 4096 layers are not even built without memory, which takes minutes."""
+    built, original = [], EncoderLayer.__init__
+    monkeypatch.setattr(EncoderLayer, "__init__", lambda *options: built.append(1) or original(*options))
     monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
-    huge = ["model.net.d_model=4096", "trainer.accelerator=cpu", f"seed={seed}", f"runs_dir={runs_dir}"]
+    huge = [
+        "model.net.d_model=4096",
+        "model.net.num_layers=4096",
+        "trainer.accelerator=cpu",
+        f"seed={seed}",
+        f"runs_dir={runs_dir}",
+    ]
     with pytest.raises(UserError, match=r"^seed=0: a replica .*\(at least .* GiB, and there are 16\); expected a "):
         train(compose("train", huge))
+    assert len(built) < 50
     assert not runs_dir.exists()
 
 

@@ -2,6 +2,7 @@
 
 import builtins
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
-from tests.behaviour.interruption import assert_same, interrupt
+from arith_erd.training.train import train as train_job
+from tests.behaviour.interruption import assert_same, interrupt, without_seconds
 from tests.tiny import FOUR_EPOCHS, TINY
 
 # More epochs, and once more
@@ -38,14 +40,77 @@ def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_sch
     assert "continues" not in capsys.readouterr().out
 
 
-def test_damaged_shorter_run_is_left_out_and_named(train, whole, capsys):
+def no_columns(run: Run) -> None:
+    run.metrics_file.write_text("no columns\n")
+
+
+def doubled_rows(run: Run) -> None:
+    run.write_metrics(2 * run.metrics())
+
+
+@pytest.mark.parametrize("damage", [no_columns, doubled_rows])
+def test_damaged_shorter_run_is_left_out_and_named(train, whole, capsys, damage):
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=3")
-    shorter.metrics_file.write_text("no columns\n")
+    damage(shorter)
     train(*FOUR_EPOCHS, "trainer.max_epochs=2")
     assert_same(train(*FOUR_EPOCHS), whole)
     out = capsys.readouterr().out
     assert f"{shorter.path}: not continued (" in out
     assert "which was trained for 2 epochs\n" in out
+
+
+@pytest.fixture
+def shorter(train) -> Run:
+    """A finished run of two of the four epochs, with the weights of both."""
+    return train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.keep=all")
+
+
+def test_longer_run_leaves_out_what_is_damaged_in_a_shorter_one_or_belongs_to_others(train, whole, shorter, capsys):
+    shorter.tokens_file.write_text("no epochs\nno epochs\n")
+    (shorter.path / "weights/epoch=1/mine").touch()
+    shutil.rmtree(shorter.path / "weights/epoch=2")
+    (shorter.path / "weights/epoch=2").touch()
+    longer = train(*FOUR_EPOCHS)
+    out = capsys.readouterr().out
+    assert "which was trained for 2 epochs\n" in out
+    assert "tokens.csv: damaged; it begins anew at epoch 3\n" in out
+    assert without_seconds(longer) == without_seconds(whole)
+    assert [path.name for path in sorted(longer.path.glob("weights/epoch=*/*"))] == [
+        "seed=0.safetensors",
+        "seed=1.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("name", ["weights/epoch=2/seed=1.safetensors", "tokens.csv", "last.ckpt"])
+def test_shorter_run_that_cannot_be_read_is_not_continued(train, whole, shorter, monkeypatch, capsys, name):
+    original = Path.read_bytes
+
+    def fails(self):
+        if self == shorter.path / name:
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return original(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fails)
+        longer = train(*FOUR_EPOCHS)
+    assert f"{shorter.path}: not continued ({shorter.path / name}: cannot be read (Input/" in capsys.readouterr().out
+    assert_same(longer, whole)
+    assert longer.kept_epochs(0) == []
+
+
+def test_disk_that_is_full_while_a_run_is_continued_is_one_line(train, whole, shorter, monkeypatch):
+    original = Path.write_bytes
+
+    def full(self, content):
+        if self.parent.name == "epoch=2":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(self, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
+            train(*FOUR_EPOCHS)
+    assert_same(train(*FOUR_EPOCHS), whole)
 
 
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, monkeypatch, capsys):
@@ -61,6 +126,27 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
     assert again.path == old.path
     assert not (old.path / "mine").exists()
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
+
+
+def test_overwriting_that_was_killed_between_two_renames_replaces_every_pack(runs_dir, monkeypatch):
+    job = [*TINY, "trainer.max_epochs=1", "seed=0-1", "pack.max_replicas=1", f"runs_dir={runs_dir}"]
+    old = train_job(compose("train", job))
+    for run in old:
+        (run.path / "mine").touch()
+    original = Run.set_aside
+
+    def killed(self):
+        if self.path == old[1].path:
+            raise KeyboardInterrupt
+        original(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "set_aside", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_job(compose("train", [*job, "overwrite=true"]))
+    train_job(compose("train", [*job, "overwrite=true"]))
+    assert all(run.finished and not (run.path / "mine").exists() for run in old)
+    assert sorted(path.name for path in runs_dir.iterdir()) == sorted(run.name for run in old)
 
 
 # Cannot be read is not damaged

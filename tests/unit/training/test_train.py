@@ -17,6 +17,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import Run
+from arith_erd.stats import stuck
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
@@ -156,6 +157,23 @@ def test_summary_equals_decoding_everything(trained_pack):
         assert entry["val_token_acc_autoregressive"] == pytest.approx(right[held_out].mean())
         assert entry["val_seq_acc"] == pytest.approx(right[held_out].all(axis=1).mean())
         assert entry["train_seq_acc"] == pytest.approx(right[~held_out].all(axis=1).mean())
+
+
+def test_summary_names_the_tokens_that_no_training_made_better_than_the_commonest_answer(trained_pack):
+    """As the accuracies of the last epoch say."""
+    tokens = pd.read_csv(trained_pack.tokens_file).query("epoch == 4").set_index(["seed", "split"])
+    for entry in trained_pack.summary()["seeds"]:
+        model = load_run(trained_pack.path, entry["seed"])
+        examples = model.task.examples()
+        held_out, expected = model.split(examples), []
+        for t, name in enumerate(model.task.answer_names):
+            counts = []
+            for split, inside in (("train", ~held_out), ("val", held_out)):
+                n, commonest = inside.sum(), np.bincount(examples.completion[inside, t]).max()
+                counts.append((round(tokens.loc[(entry["seed"], split), name] * n), int(n), commonest / n))
+            expected += [name] if stuck(*counts) == "never learnt" else []
+        assert entry["never_learnt"] == expected
+    assert any(entry["never_learnt"] for entry in trained_pack.summary()["seeds"])  # far from perfect
 
 
 # Stopping early
