@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -140,10 +141,18 @@ def test_findings_are_of_the_network_in_the_page() -> None:
     transformer, small, unknown = (found(name, seed) for name, seed in zip(names, (1, 1, 99), strict=True))
     assert transformer["tokens"].startswith(
         "In our transformer of seed 1, 1.4% of answers"
-    )  # as docs/found/mechanism.md
+    )  # as docs/found/appendix.md
     assert set(transformer) == set(FOUND)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder
     assert unknown == found("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
+
+
+def test_findings_link_to_headings_that_are_there() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    for link in set(FOUND.values()):
+        page, _, anchor = link.partition("/#")
+        headings = re.findall(r"^#+ (.+)$", (docs / f"{page}.md").read_text(encoding="utf-8"), re.M)
+        assert anchor in {re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings}
 
 
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:

@@ -391,7 +391,7 @@ function drawFindings() {
   for (const [kind, section] of Object.entries(data.found)) {
     const said = [...new Set(views.map(({ net }) => net.info.found[kind]))].filter(Boolean)
     const link = data.docs ? element('a', { href: data.docs + section, target: '_blank' }, 'How it was measured')
-      : 'Measured as docs/found/mechanism.md says.'
+      : 'Measured as docs/found/appendix.md says.'
     $(`found-${kind}`).replaceChildren(...(said.length ? [`${said.join(' ')} `, link] : []))
   }
 }

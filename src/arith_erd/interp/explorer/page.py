@@ -25,8 +25,8 @@ from .measure import Measured, measure
 
 SOURCES = Path(__file__).parent
 CARDS = Path(__file__).parents[4] / "results" / "mechanism-cards.csv"
-PREFIXES = "found/mechanism/#the-prefix-counts-by-place-value"
-PATCHES = "found/mechanism/#the-encoder-mixes-almost-nothing-cross-attention-does-the-work"
+PREFIXES = "found/appendix/#the-prefix-counts-by-place-value"
+PATCHES = "found/appendix/#patching-site-by-site"
 FOUND = {"invert": PREFIXES, "exchange": PATCHES, "off": PATCHES, "tokens": PATCHES, "steer": PREFIXES}
 """Interventions, and where the documentation says how what was found about each was measured."""
 
