@@ -48,6 +48,15 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
+def test_report_is_the_same_in_a_locale_without_unicode(synthetic, tmp_path: Path, cli) -> None:
+    synthetic.run(epochs=30)
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    made = cli("-P", "-m", "arith_erd.report", str(synthetic.root), f"--out={tmp_path / 'report'}", **locale)
+    assert (made.returncode, made.stderr) == (0, "")
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "≠" in page
+
+
 def test_half_finished_and_damaged_runs_are_reported_and_explorers_linked(synthetic, tmp_path: Path, capsys) -> None:
     half = synthetic.run(epochs=30, finished=False)
     explorer = half.path / "probes" / "explorer" / "explorer.html"
