@@ -187,7 +187,7 @@ ROWS: dict[str, Callable[[list[str], int], list[str]]] = {
 
 def other_rows(world: World, n: int, random: Random) -> Case:
     """Rows of ``metrics.csv`` missing, doubled, moved or of later epochs: what is called finished is whole."""
-    deed, at = list(ROWS)[n % len(ROWS)], n // len(ROWS) % 6
+    deed, at = list(ROWS)[n % len(ROWS)], n // len(ROWS) % 8
     world.interrupted()
     head, *rows = world.run.metrics_file.read_text().splitlines()
     world.run.metrics_file.write_text("\n".join([head, *ROWS[deed](rows, at)]) + "\n")
