@@ -4,7 +4,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
 =====================  =================================================================================================
 0                      done; every job of a sweep is finished
-1 (`FAILED`)           input that was refused, a network or a loss of yours that raised, a sweep with a failed job
+1 (`FAILED`)           refused input, a failed run (your own loss that raises, too), or a sweep with such a job
 2                      an option that Hydra or argparse does not know
 70 (`INTERNAL`)        an error of ours; the line names the file with the traceback
 75 (`BUSY`)            another process trains this run; try again later
