@@ -133,3 +133,11 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     """In the repository, where pages are read too; ``make docs`` checks those of the site."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
     assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
+
+
+def test_files_that_the_page_on_organisation_names_exist() -> None:
+    names = set(re.findall(r"`([\w/]+(?:/|\.(?:py|sh|yaml)))`", (ROOT / "docs" / "organisation.md").read_text()))
+    assert len(names) > 40
+    package = ROOT / "src" / "arith_erd"
+    folders = (ROOT, ROOT / "scripts", package, package / "models", package / "probes")
+    assert {name for name in names if not any((folder / name).exists() for folder in folders)} == set()

@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle, islice
 
 from arith_erd.errors import printable
 
@@ -23,24 +24,24 @@ CAUSES: dict[str, list[Cause]] = {
     "5 too large": inputs.TOO_LARGE,
     "6 any input": inputs.INPUTS,
 }
-PROCESSES: dict[str, list[Cause]] = {
-    "1 code of others": [code.in_the_current_folder],
-    "6 any input": [inputs.surroundings],
-}
-"""The sample in processes of their own, which takes seconds a case."""
+PROCESSES = [("1 code of others", code.in_the_current_folder, n) for n in range(10)]
+PROCESSES += [("6 any input", inputs.surroundings, n) for n in range(24)]
+"""All cases in processes of their own, which take seconds each."""
 
 
 def cases(causes: dict[str, list[Cause]], each: int) -> Iterator[tuple[str, Cause, int]]:
-    """``each`` cases of every cause, evenly from its generators."""
+    """``each`` cases of every cause, in turn from its generators; one that is listed twice gives twice as many."""
     for name, generators in causes.items():
-        for n in range(each):
-            yield name, generators[n % len(generators)], n // len(generators)
+        given = Counter[Cause]()
+        for cause in islice(cycle(generators), each):
+            yield name, cause, given[cause]
+            given[cause] += 1
 
 
 def run_all(number: int, seed: int = 0, only: str = "") -> list[tuple[str, Outcome]]:
     """Try at least ``number`` cases; the outcomes with their causes. What does not hold is said at once."""
-    outcomes, sample = [], number // 60
-    for name, cause, n in (*cases(CAUSES, -(-number // len(CAUSES))), *cases(PROCESSES, sample)):
+    outcomes: list[tuple[str, Outcome]] = []
+    for name, cause, n in (*cases(CAUSES, -(-number // len(CAUSES))), *PROCESSES):
         if name.startswith(only):
             outcomes.append((name, outcome := attempt(cause, n, seed)))
             if not outcome.held:

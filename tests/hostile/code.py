@@ -31,7 +31,6 @@ HYDRA = (  # what an experiment of somebody else says, and what the message name
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
     ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
     ("defaults: [{override /hydra/launcher: submitit_slurm}]", ""),
-    ("defaults: [{override /hydra/job_logging: stdout}]", ""),
     ("trust: [json]", "trust"),
     ("overwrite: true", "overwrite"),
     ("task: {_target_: os.system, command: touch CANARY}", "task"),

@@ -4,6 +4,7 @@ import builtins
 import errno
 import io
 import os
+import re
 import resource
 import shutil
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ THINGS: tuple[Callable[[Path], object], ...] = (
     lambda path: (path / "inside").mkdir(parents=True),
     lambda path: os.mkfifo(path),
     lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to(path),
     lambda path: path.write_bytes(b"\x7fELF\xff\xfe\x00\x80"),
     lambda path: path.write_text('{"a":' + "[" * 100_000),
     lambda path: path.write_text(f"{HEAD}\n1,0,1e999,1e999,1e999,1e999,1e999,1e999\n"),
@@ -39,11 +41,11 @@ THINGS: tuple[Callable[[Path], object], ...] = (
 )
 
 
-def spoil(path: Path, random: Random) -> None:
+def spoil(path: Path, n: int, random: Random) -> None:
     """Put something else in the place of a file, or flip a bit, cut a part off, drop, double or insert one."""
-    if not path.is_file() or random.random() < 0.6:
+    if not path.is_file() or n % 17 < len(THINGS):
         path.unlink(missing_ok=True)
-        random.choice(THINGS)(path)
+        THINGS[n % len(THINGS)](path)
         return
     data = path.read_bytes()
     at, length = random.randrange(len(data) + 1), random.randint(1, 300)
@@ -57,9 +59,9 @@ def spoil(path: Path, random: Random) -> None:
 
 def neighbour(world: World, n: int, random: Random) -> Case:
     """A damaged run beside the one that is wanted: a longer run, a sweep, a list and a report go on without it."""
-    asked, file, runs = ("longer", "sweep", "list", "report")[n % 4], random.choice(FILES), world.folder / "runs"
+    asked, file, runs = ("longer", "sweep", "list", "report")[n % 4], FILES[n % 5], world.folder / "runs"
     beside = shutil.copytree(world.run.path, runs / "beside") if asked in ("list", "report") else world.run.path
-    spoil(beside / file, random)
+    spoil(beside / file, n, random)
     yield Attack(f"{asked}, {file}", "finished" if asked == "list" else None, finishes=True)
     if asked == "longer":
         train(compose("train", [*WORDS, "trainer.max_epochs=5", f"runs_dir={runs}"]))
@@ -75,7 +77,7 @@ def failing_job(world: World, n: int, random: Random) -> Case:
     """One job of a sweep whose own directory is damaged: the other one finishes."""
     file = (*FILES, "previous.ckpt", ".lock")[n % 7]
     world.interrupted()
-    spoil(world.file(file), random)
+    spoil(world.file(file), n, random)
     yield Attack(file, lines=4)
     try:
         world.type("-m", *WORDS[:-1], "seed='0-1','3'")
@@ -111,7 +113,7 @@ def refusing(name: str, number: int, skipped: int) -> Iterator[None]:
 def cannot_be_opened(world: World, n: int, random: Random) -> Case:
     """A file that cannot be opened for a while: the run resumes to the same bits, at once or when it can be read."""
     name = ("last.ckpt", "metrics.csv", "summary.json", "config.yaml", "previous.ckpt")[n % 5]
-    number, skipped = random.choice(NUMBERS), random.choice((0, 0, 1, 2))
+    number, skipped = NUMBERS[n % 7], random.choice((0, 0, 1, 2))
     if name != "summary.json":
         world.interrupted()
     files = {path: path.read_bytes() for path in world.run.path.rglob("*.*") if path.suffix in (".ckpt", ".json")}
@@ -128,9 +130,8 @@ def cannot_be_opened(world: World, n: int, random: Random) -> Case:
 def limited(world: World, n: int, random: Random) -> Case:
     """So many files can be open, or files be so large, and no more; later there is room."""
     kind, asked = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)[n % 2], ("resume", "report", "probe")[n % 3]
-    most = random.choice((0, 10, 500, 5000, 20_000, 60_000))
-    if kind == resource.RLIMIT_NOFILE:
-        most = max(map(int, os.listdir("/proc/self/fd"))) + random.randrange(12)
+    files, size = max(map(int, os.listdir("/proc/self/fd"))) + n // 6, (0, 10, 500, 5000, 20_000, 60_000)[n // 6 % 6]
+    most = files if kind == resource.RLIMIT_NOFILE else size
     if asked == "resume":
         world.interrupted()
     before = resource.getrlimit(kind)
@@ -148,28 +149,28 @@ def limited(world: World, n: int, random: Random) -> Case:
 
 
 class Ending(CrossEntropy):
-    """A loss that ends everything at its tenth call."""
+    """A loss that ends everything at one of its calls."""
 
-    calls: int
+    left: int
     error: type[BaseException]
 
     def forward(self, *arguments: Any) -> Any:
-        Ending.calls += 1
-        if Ending.calls > 9:
+        Ending.left -= 1
+        if Ending.left < 0:
             raise Ending.error
         return super().forward(*arguments)
 
 
-ERRORS = (StopIteration, SystemExit, GeneratorExit, MemoryError)
+ERRORS = (KeyError, SystemExit, StopIteration, GeneratorExit, MemoryError, RuntimeError)
 
 
 def ending_loss(world: World, n: int, random: Random) -> Case:
-    """A loss that raises what others take for an end: the run has not finished, and says so."""
+    """A loss that fails, or raises what others take for an end: the run has not finished, and says so."""
     trust_classes(Ending)
-    Ending.calls, Ending.error = 0, ERRORS[n % len(ERRORS)]
+    Ending.error, Ending.left = ERRORS[n % len(ERRORS)], 9 + n // len(ERRORS)
     target = f"model.loss._target_={Ending.__module__}.Ending"
     job = compose("train", [*WORDS, target, f"runs_dir={world.folder / 'runs'}"])
-    yield Attack(Ending.error.__name__, "")
+    yield Attack(f"{Ending.error.__name__} after {Ending.left}", "Ending" if n % len(ERRORS) == 0 else "")
     try:
         train(job)
     finally:
@@ -180,17 +181,17 @@ ROWS: dict[str, Callable[[list[str], int], list[str]]] = {
     "missing": lambda rows, at: [*rows[:at], *rows[at + 1 :]],
     "doubled": lambda rows, at: [*rows[:at], rows[at], *rows[at:]],
     "later": lambda rows, at: [*rows, f"9{rows[at]}"],
-    "another seed": lambda rows, at: [row.replace(",1,", ",7,", 1) for row in rows],
+    "another seed": lambda rows, at: [*rows[:at], re.sub(",[01],", ",7,", rows[at], count=1), *rows[at + 1 :]],
 }
 
 
 def other_rows(world: World, n: int, random: Random) -> Case:
     """Rows of ``metrics.csv`` missing, doubled, moved or of later epochs: what is called finished is whole."""
-    deed = list(ROWS)[n % len(ROWS)]
+    deed, at = list(ROWS)[n % len(ROWS)], n // len(ROWS) % 8
     world.interrupted()
     head, *rows = world.run.metrics_file.read_text().splitlines()
-    world.run.metrics_file.write_text("\n".join([head, *ROWS[deed](rows, random.randrange(len(rows)))]) + "\n")
-    yield Attack(deed)
+    world.run.metrics_file.write_text("\n".join([head, *ROWS[deed](rows, at)]) + "\n")
+    yield Attack(f"{deed}, {at}")
     world.resume_whole()
 
 

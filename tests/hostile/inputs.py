@@ -36,16 +36,16 @@ task=mod_add task.modulus=1000000007""".splitlines()
 
 
 def typed_sizes(world: World, n: int, random: Random) -> Case:
-    """Sizes that no machine holds, typed, alone and as a sweep."""
-    text = LARGE[n % len(LARGE)]
-    yield Attack(text, "", lines=3)
-    world.type(*["-m"] * (n // len(LARGE) % 2), "trainer.accelerator=cpu", "trainer.compile=false", *text.split())
+    """Sizes that no machine holds, typed alone, as a sweep, and as one job of it."""
+    text, how = LARGE[n % len(LARGE)], ("", "-m", "-m item=0")[n // len(LARGE) % 3]
+    yield Attack(f"{how} {text}", "", lines=3)
+    world.type(*how.split(), "trainer.accelerator=cpu", "trainer.compile=false", *text.split())
 
 
 def others_sizes(world: World, n: int, random: Random) -> Case:
     """The same in a run's ``config.yaml``."""
     key = ("task.bits", "model.net.d_model", "model.net.num_layers", "model.net.num_heads", "seed")[n % 5]
-    value = random.choice((4095, 4096, 10**9, 10**400, "0-999999999999", list(range(5000))))
+    value = (4095, 4096, 10**9, 10**400, "0-999999999999", list(range(5000)))[n % 6]
     world.configure(key, value)
     yield Attack(f"{key}={str(value)[:20]}", "")
     world.load()
@@ -53,17 +53,17 @@ def others_sizes(world: World, n: int, random: Random) -> Case:
 
 def another_size(world: World, n: int, random: Random) -> Case:
     """Files of another size: a terabyte that takes no room, a tensor of one number, a header without end."""
-    name = FILES[n % len(FILES)]
+    name, asked = FILES[n % 5], ("load", "report", "resume")[n % 3]
     world.interrupted()
     if name == "last.ckpt":
         tensors = {"pack.stacked.norm.weight": torch.zeros(1).expand(2, 10**12)}
         torch.save({**world.checkpoint, "state_dict": tensors}, world.run.checkpoint)
     else:
         texts = (b"", struct.pack("<Q", 2**62), struct.pack("<Q", 90_000) + b"[" * 90_000)
-        world.file(name).write_bytes(random.choice(texts))
+        world.file(name).write_bytes(texts[n // 15 % 3])
         os.truncate(world.file(name), random.choice((7, 2**31, 2**40)))
-    yield Attack(name)
-    random.choice((world.load, world.report, world.resume))()
+    yield Attack(f"{name}, {asked}")
+    getattr(world, asked)()
 
 
 # Cause 6
@@ -154,8 +154,9 @@ def any_value(world: World, n: int, random: Random) -> Case:
     else:
         text = json.dumps(tree, default=str) if name == "summary.json" else yaml.dump(tree, allow_unicode=True)
         world.file(name).write_text(text, errors="surrogatepass")
-    yield Attack(f"{name} {value}")
-    random.choice((world.load, world.report, world.resume) if name != "last.ckpt" else (world.resume,))()
+    asked = random.choice(("load", "report", "resume")) if name != "last.ckpt" else "resume"
+    yield Attack(f"{asked}, {name} {value}")
+    getattr(world, asked)()
 
 
 def any_file(world: World, n: int, random: Random) -> Case:
@@ -167,7 +168,7 @@ def any_file(world: World, n: int, random: Random) -> Case:
     path = world.file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_dir():
-        spoil(path, random)
+        spoil(path, n, random)
     yield Attack(f"{name}, {asked}")
     getattr(world, asked)()
 
@@ -185,8 +186,7 @@ IN_PROCESSES = (
 
 def surroundings(world: World, n: int, random: Random) -> Case:
     """Another locale, settings of other programs, limits of the system: in processes of their own."""
-    limits, environment = SURROUNDINGS[n % len(SURROUNDINGS)]
-    words = IN_PROCESSES[(n + n // len(SURROUNDINGS)) % 3]
+    (limits, environment), words = SURROUNDINGS[n % 8], IN_PROCESSES[n % 3]
     if "matplotlibrc" in limits:
         (world.folder / "here" / "matplotlibrc").write_bytes(b"axes.titlesize: \xff")
     yield Attack(f"{limits} {environment} {words[2]}")

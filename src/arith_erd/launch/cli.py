@@ -49,9 +49,11 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                 single = hydra_node.mode == RunMode.RUN
                 with signals_caught():  # again, for a job that a launcher runs in another process
                     try:
-                        if single:
-                            _require_single(composed, hydra_node)
-                        program(accept(config_name, composed, hydra_node, typed))
+                        with signals_caught():  # an exception that a signal has caused is no failure of the job
+                            if single:
+                                with refusals(config_name, typed):
+                                    _require_single(composed, hydra_node)
+                            program(accept(config_name, composed, hydra_node, typed))
                     except Preempted as stop:
                         if os.getpid() != home:  # else the program itself requeues, below
                             requeue(stop.signal)

@@ -29,8 +29,8 @@ from rich.text import Text
 from ..config.compose import accept, refusals, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
-from ..system.boundary import BUSY, FAILED, explain
-from ..system.signals import Preempted
+from ..system.boundary import BUSY, FAILED, explain, one_line_errors
+from ..system.signals import Preempted, signals_caught
 
 
 @dataclass
@@ -89,14 +89,15 @@ class CheckedSweeper(Sweeper):
         if self.config.get("fail_fast") is True and not here:
             raise UserError(f"fail_fast=true: {launcher} starts jobs at once; expected fail_fast=false")
         jobs = self._accepted(self._picked(arguments))
-        try:
-            (self._run_one_by_one if here else self._run_at_once)(jobs)
-        except Preempted:
-            if not here:
-                print(f"{launcher}: jobs that were submitted continue", file=sys.stderr)
-            raise
-        finally:
-            show(jobs)
+        with one_line_errors(), signals_caught():  # from here on a ValueError is no refusal of the configuration
+            try:
+                (self._run_one_by_one if here else self._run_at_once)(jobs)
+            except Preempted:
+                if not here:
+                    print(f"{launcher}: jobs that were submitted continue", file=sys.stderr)
+                raise
+            finally:
+                show(jobs)
         failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
         raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
 
@@ -132,7 +133,7 @@ class CheckedSweeper(Sweeper):
 
     def _accept(self, overrides: list[str]) -> Job | ProbeJob:
         config_name = self.config.hydra.job.config_name
-        with refusals(config_name, overrides):
+        with signals_caught(), refusals(config_name, overrides):
             own, hydra_node = without_hydra(self.hydra_context.config_loader.load_sweep_config(self.config, overrides))
             if hydra_node.sweeper.params and not self.params:
                 experiment = hydra_node.runtime.choices.get("experiment")
@@ -153,7 +154,8 @@ class CheckedSweeper(Sweeper):
     def _run_at_once(self, jobs: list[SweepJob]) -> None:
         """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
         try:
-            results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+            with signals_caught():
+                results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
             for job, result in zip(jobs, results, strict=True):
                 job.end(result)
         except Exception as error:

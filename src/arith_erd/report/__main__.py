@@ -45,13 +45,17 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
             if figure is not None:
                 path = new / "figures" / f"{about.name}.svg"
                 svgs[about.name] = svg = svg_of(figure, about.name)  # the same for the same data
-                path.write_text(svg)
+                path.write_text(svg, encoding="utf-8")
                 figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
                 save_png(figure, path.with_suffix(".png"))
-        (new / "claims.md").write_text(page.markdown(results, paper, named))
-        (new / "claims.csv").write_text(tables.spreadsheet(tables.claims_table(results, found, paper, named)))
-        (new / "runs.csv").write_text(tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"))
-        (new / "index.html").write_text(page.render(paper, found, results, svgs, named, out))
+        (new / "claims.md").write_text(page.markdown(results, paper, named), encoding="utf-8")
+        (new / "claims.csv").write_text(
+            tables.spreadsheet(tables.claims_table(results, found, paper, named)), encoding="utf-8"
+        )
+        (new / "runs.csv").write_text(
+            tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"), encoding="utf-8"
+        )
+        (new / "index.html").write_text(page.render(paper, found, results, svgs, named, out), encoding="utf-8")
         for name in svgs:
             for suffix in (".png", ".svg"):  # an earlier report may have left one
                 (out / "figures" / f"{name}{suffix}").unlink(missing_ok=True)

@@ -49,7 +49,9 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
 def probes() -> list[str]:
     """Every probe of trained networks: those are the ones that log to W&B."""
     files = sorted((CONF / "probe").glob("*.yaml"))
-    return [path.stem for path in files if "subjects" in yaml.safe_load(path.read_text()).get("needs", [])]
+    return [
+        path.stem for path in files if "subjects" in yaml.safe_load(path.read_text(encoding="utf-8")).get("needs", [])
+    ]
 
 
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:

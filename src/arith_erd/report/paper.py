@@ -120,7 +120,7 @@ class Paper(Closed):
 @cache
 def load_paper(path: Path = PAPER) -> Paper:
     """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
-    raw = yaml.safe_load(path.read_text())
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     sections = raw.pop("sections")
     claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]
     ids, heads = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}

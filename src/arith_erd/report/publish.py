@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print("\n".join(f"kept {name}" for name in keep(runs, options.results)))
         publish(options.results)
         for path, name, block in blocks(options.results):
-            if path.is_file() and (found := between(path.read_text(), name)):
+            if path.is_file() and (found := between(path.read_text(encoding="utf-8"), name)):
                 write_atomically(path, found.string[: found.start()] + block + found.string[found.end() :])
 
 

@@ -4,7 +4,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
 =====================  =================================================================================================
 0                      done; every job of a sweep is finished
-1 (`FAILED`)           input that was refused, a run that failed, or a sweep with such a job
+1 (`FAILED`)           refused input, a failed run (your own loss that raises, too), or a sweep with such a job
 2                      an option that Hydra or argparse does not know
 70 (`INTERNAL`)        an error of ours; the line names the file with the traceback
 75 (`BUSY`)            another process trains this run; try again later
@@ -26,6 +26,8 @@ from .lock import InUseError
 from .signals import Preempted, requeue, signals_caught
 
 FAILED = 1
+FAILURE = "failed: "
+"""How a note begins on an exception of code that is not ours; which code follows."""
 INTERNAL = 70
 """EX_SOFTWARE of sysexits.h."""
 BUSY = 75
@@ -39,14 +41,19 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is not None:
         safe = "files that were complete before are intact"
         return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("see ")]
-    where = notes[-1].removeprefix("see ") if notes else "no file"
+    noted, failure = (_notes(error, start) for start in ("see ", FAILURE))
+    where = noted[-1] if noted else "no file"
     with contextlib.suppress(OSError):
-        if not notes:
+        if not noted:
             descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 traceback.print_exception(error, file=file)
-    return f"internal error: {printable(first_line(error))}; the traceback is in {where}", INTERNAL
+    whose, status = (failure[-1], FAILED) if failure else ("internal error", INTERNAL)
+    return f"{whose}: {printable(first_line(error))}; the traceback is in {where}", status
+
+
+def _notes(error: Exception, start: str) -> list[str]:
+    return [note.removeprefix(start) for note in getattr(error, "__notes__", ()) if note.startswith(start)]
 
 
 @contextlib.contextmanager

@@ -88,9 +88,9 @@ def remove_partial_files(folder: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """`replacing`, for text."""
+    """`replacing`, for text, as UTF-8; half of a surrogate pair is escaped."""
     with replacing(path) as beside:
-        beside.write_text(text)
+        beside.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _flush(path: Path) -> None:

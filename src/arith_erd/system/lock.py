@@ -28,7 +28,7 @@ def holding(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder / ".lock", flags, 0o666)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
-    with os.fdopen(descriptor, "r+") as file:
+    with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -46,21 +46,20 @@ class Inbox:
     def caught(self) -> Iterator[None]:
         """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
-        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and `OTHERS` stay
+        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
         with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
-        it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place.
+        it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place. That
+        is all that a block within such a block does.
         """
-        if self.catching or not _in_main_thread():
-            yield  # the outer block catches them
+        if not _in_main_thread():
+            yield
             return
+        outermost, self.catching = not self.catching, True
         before: dict[signal.Signals, Any] = {}
-        for number in {*SIGNALS, *OTHERS}:
+        for number in SIGNALS if outermost else ():
             old = signal.getsignal(number)
-            if number in SIGNALS and (old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN)):
+            if old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN):
                 before[number] = signal.signal(number, self._receive)
-            elif number in OTHERS and callable(old):
-                before[number] = signal.signal(number, partial(self._put_off, old))
-        self.catching = True
         try:
             yield
         except Exception as error:
@@ -70,19 +69,26 @@ class Inbox:
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            self.received, self.catching = None, False
+            if outermost:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                self.received, self.catching = None, False
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within the block signals wait for the next `check`, or for the block's end; third-party handlers too."""
+        """Within the block signals wait for the next `check`, or for its end; so do those of third-party handlers."""
         if self.deferring or not _in_main_thread():
             yield  # the outer block checks
             return
         self.deferring = True
+        handlers = {number: signal.getsignal(number) for number in OTHERS}
+        others = {number: old for number, old in handlers.items() if callable(old) and old != self._receive}
+        for number, handler in others.items():
+            signal.signal(number, partial(self._put_off, handler))
         try:
             yield
         finally:
+            for number, handler in others.items():
+                signal.signal(number, handler)
             self.deferring = False
             self.check()  # also replaces Lightning's own SIGTERMException
 
@@ -109,9 +115,7 @@ class Inbox:
             raise Preempted(self.received)
 
     def _put_off(self, handler: Callable[[int, Any], object], number: int, frame: FrameType | None) -> None:
-        if not self.deferring:
-            handler(number, frame)
-        elif number != self.running:
+        if number != self.running:
             self.waiting.setdefault(number, partial(handler, number, frame))
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from ..errors import UserError
 from ..models.decoding import shift_right
 from ..runs import Row
+from ..system.boundary import FAILURE
 from .data import Batch
 from .pack import Pack
 from .recipe import change_rate
@@ -107,12 +108,20 @@ class LitPack(L.LightningModule):
 
     @contextmanager
     def _ending_refused(self) -> Iterator[None]:
-        """Own code within the block may raise what would end an epoch or the program quietly."""
+        """What own code raises within the block is a failure of that code, and ends no epoch or program quietly."""
         try:
             yield
         except (StopIteration, SystemExit, GeneratorExit) as error:
             raised = type(error).__name__
             raise UserError(f"step {self.global_step + 1}: the network or the loss raises {raised}") from error
+        except Exception as error:
+            kinds = (type(part) for part in (self.pack.stacked, self.pack.loss))
+            own = [
+                f"{kind.__module__}.{kind.__name__}" for kind in kinds if not kind.__module__.startswith("arith_erd.")
+            ]
+            if own:
+                error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
+            raise
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""

@@ -139,7 +139,7 @@ def errors_kept(run: Run) -> Iterator[None]:
             safe = "what was saved before is intact, and the same command resumes from there"
             raise UserError(f"{run.path}: cannot be written ({error.strerror}); {safe}") from error
     except Exception as error:
-        with suppress(OSError):  # the disk may be full
+        with suppress(OSError, ValueError):  # the disk may be full; the error itself comes first
             run.path.mkdir(parents=True, exist_ok=True)
             text = f"{error}\n" if isinstance(error, UserError) else traceback.format_exc()
             write_atomically(run.error, text)

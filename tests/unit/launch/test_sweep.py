@@ -17,9 +17,11 @@ import pytest
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
+from arith_erd.launch.sweep import CheckedSweeper
 from arith_erd.runs import Run
 from arith_erd.system.boundary import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
+from arith_erd.system.signals import Preempted
 
 Job = Callable[[TrainJob], None]
 
@@ -133,11 +135,30 @@ def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
     assert table(capsys.readouterr().out) == expected
 
 
+def test_error_of_a_launcher_is_no_refusal_of_the_configuration(command, monkeypatch, capsys):
+    def launch(*_: object) -> None:
+        raise ValueError("a fault of the launcher")
+
+    monkeypatch.setattr(CheckedSweeper, "_run_one_by_one", launch)
+    assert command(finish, "-m", "seed=0,1") == INTERNAL
+    (line,) = capsys.readouterr().err.splitlines()
+    file = re.fullmatch(r"error: internal error: ValueError: a fault of the launcher; the traceback is in (.*)", line)
+    assert "in launch" in Path(file[1]).read_text()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_signal_ends_the_whole_sweep(command, ran, capsys, number):
+def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
+    """Even if somebody's clean-up raises another exception in the place of ours."""
+
     def run(job: TrainJob) -> None:
-        if job.seeds == (1,):
-            os.kill(os.getpid(), number)
+        try:
+            if job.seeds == (1,):
+                os.kill(os.getpid(), number)
+        except Preempted:
+            if replaced:
+                raise ValueError("half-made") from None
+            raise
         finish(job)
 
     assert command(run, "-m", "seed=0,1,2") == 128 + number

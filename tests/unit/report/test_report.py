@@ -66,6 +66,15 @@ def test_tokens_that_were_never_learnt_are_named_under_their_experiment(syntheti
     assert len(line) < 5000
 
 
+def test_report_is_the_same_in_a_locale_without_unicode(synthetic, tmp_path: Path, cli) -> None:
+    synthetic.run(epochs=30)
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    made = cli("-P", "-m", "arith_erd.report", str(synthetic.root), f"--out={tmp_path / 'report'}", **locale)
+    assert (made.returncode, made.stderr) == (0, "")
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "≠" in page
+
+
 def test_half_finished_and_damaged_runs_are_reported_and_explorers_linked(synthetic, tmp_path: Path, capsys) -> None:
     half = synthetic.run(epochs=30, finished=False)
     explorer = half.path / "probes" / "explorer" / "explorer.html"

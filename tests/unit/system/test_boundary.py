@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from arith_erd.system.boundary import FAILED, FAILURE, INTERNAL, explain
+
 PRINTS = """
 import sys
 from arith_erd.system.boundary import program
@@ -30,3 +32,12 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
     environment = {"PYTHONIOENCODING": "ascii", "PATH": ""}
     result = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
     assert (result.stdout, result.stderr) == ("\\xfc" * 10 + "\n", "\\xfc\n")
+
+
+def test_error_of_own_code_is_a_failure_that_names_the_code():
+    error = KeyError("margin")
+    assert explain(error)[1] == INTERNAL
+    error.add_note(f"{FAILURE}step 5: my_package.losses.Margin")
+    error.add_note("see error.txt")
+    line = "step 5: my_package.losses.Margin: KeyError: 'margin'; the traceback is in error.txt"
+    assert explain(error) == (line, FAILED)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from arith_erd.system import signals
+from arith_erd.system import boundary, signals
 from arith_erd.system.signals import Preempted, check, deferred, signals_caught
 from tests.behaviour.interruption import Listener
 
@@ -72,16 +72,23 @@ def test_job_code_cannot_catch_the_interrupt(stopped):
     stopped(work)
 
 
-def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(stopped):
+def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, capsys):
     """Hydra's clean-up raises one when a signal strikes while it composes."""
+    requeued = []
+    monkeypatch.setattr(boundary, "requeue", requeued.append)
 
+    @boundary.program()
     def work():
         try:
             send(signal.SIGTERM)
         finally:
-            raise AttributeError("half-made")
+            raise ValueError("half-made")
 
-    stopped(work)
+    with pytest.raises(Preempted) as stop:
+        work()
+    assert stop.value.code == 143
+    assert requeued == [signal.SIGTERM]
+    assert capsys.readouterr().err == "SIGTERM: stopped; the same command continues from here\n"
 
 
 def test_signal_that_was_ignored_stays_ignored():
@@ -123,8 +130,17 @@ each_other = pytest.mark.parametrize("other", signals.OTHERS)
 
 
 @each_other
-def test_third_party_handler_runs_between_steps_and_training_continues(listener, other):
-    with signals_caught(), deferred():
+@pytest.mark.parametrize("installed", ["before", "within", "alone"])
+def test_third_party_handler_runs_between_steps_and_training_continues(listener, other, installed):
+    """Installed before our signals are caught or while they are; or nobody catches them, as in a script of Python."""
+    with contextlib.ExitStack() as blocks:
+        if installed != "alone":
+            blocks.enter_context(signals_caught())
+        if installed == "within":
+            signal.signal(other, later := Listener())
+            blocks.callback(signal.signal, other, listener)
+            listener = later
+        blocks.enter_context(deferred())
         send(other)
         assert signals.asked()
         assert not listener.heard
