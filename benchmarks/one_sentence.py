@@ -108,10 +108,7 @@ def score(found: pd.DataFrame) -> pd.DataFrame:
 def with_errors(found: pd.DataFrame) -> pd.DataFrame:
     """The rows, and ``slope_error``: how far each slope is from place value."""
     slopes = found[found["measure"].isin(["slope_operands", "slope_prefix"])]
-    right = [
-        place_value(row.place, row.bit, row.measure == "slope_operands")  # type: ignore[arg-type]
-        for row in slopes.itertuples()
-    ]
+    right = [place_value(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
     return pd.concat([found, slopes.assign(measure="slope_error", value=(slopes["value"] - right).abs())])
 
 
