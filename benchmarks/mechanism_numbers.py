@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 from cards import of, read, seeds, span  # beside this file
-from one_sentence import COUNTED, GRADED, TRANSFORMER, score
+from one_sentence import COUNTED, GRADED, TRANSFORMER, score, with_errors
 from scipy.stats import binomtest
 
 from arith_erd.probes.path_patching import relative_effects
@@ -209,7 +209,7 @@ def verdict(networks: pd.DataFrame, model: str) -> str:
     criteria = TRANSFORMER if model == "transformer" else GRADED
     refuted = {one for one in criteria if missed(networks, one).mean() >= 0.5}
     clauses = [name for name, several in CLAUSES.items() if refuted & {*several}] if model == "transformer" else refuted
-    return f"refuted ({', '.join(sorted(clauses))})" if refuted else "partly confirmed"
+    return f"not confirmed, and refuted in: {', '.join(sorted(clauses))}" if refuted else "partly confirmed"
 
 
 def one_sentence() -> Facts:
@@ -230,6 +230,17 @@ def one_sentence() -> Facts:
             chosen = of_model[of_model["measure"] == measure]
             last = chosen["layer"].isna() | (chosen["layer"] == chosen["layer"].max())
             found[f"os_{key}_{model}"] = span(chosen[last].groupby("seed")["value"].mean(), ".0%")
+        if model == "transformer":
+            slopes = with_errors(of_model).query("measure == 'slope_error'")
+            for name in ("operands", "prefix"):
+                of_name = slopes[(slopes["expected"] > 0) == (name == "operands")]
+                found[f"os_slope_{name}"] = span(of_name.groupby("seed")["value"].max())
+            higher = slopes[slopes["bit"] > 2].groupby("seed")["value"].max()
+            found["os_slope_higher"] = f"{(higher <= TRANSFORMER['slopes'][3]).sum()} of {len(higher)}"
+            control = with_errors(rows[(rows["network"] == "local_remainder") & rows["bit"].isin(COUNTED)])
+            control = control.query("measure == 'slope_error'").groupby("bit")["value"].max()
+            found |= {"os_slope_control": f"{control.max():.2f}", "os_slope_control_bit": f"{control.idxmax():.0f}"}
+            found["os_slope_control_higher"] = f"{control[control.index > 2].max():.2f}"
         rule = "local_remainder" if model == "transformer" else "graded_carry"
         found[f"os_threshold_{model}"] = span(of_model.loc[of_model["measure"] == f"threshold_{rule}", "value"])
     return found

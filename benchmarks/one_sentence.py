@@ -106,10 +106,11 @@ def score(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_errors(found: pd.DataFrame) -> pd.DataFrame:
-    """The rows, and ``slope_error``: how far each slope is from place value."""
+    """The rows, and ``slope_error``: how far each slope is from place value, which is ``expected``."""
     slopes = found[found["measure"].isin(["slope_operands", "slope_prefix"])]
     right = [place_value(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
-    return pd.concat([found, slopes.assign(measure="slope_error", value=(slopes["value"] - right).abs())])
+    errors = slopes.assign(measure="slope_error", value=(slopes["value"] - right).abs(), expected=right)
+    return pd.concat([found, errors])
 
 
 PANELS = {
@@ -120,6 +121,9 @@ PANELS = {
 }
 
 
+MEASURES = {"weights": "slope_", "reads": "swap_", "answers": "ones"}
+
+
 def figures(found: pd.DataFrame, folder: Path) -> None:
     """Weights by place, who reads the carry, and answers against c: ``one-sentence-*.png``."""
     found = found.assign(seed=found["network"] + found["seed"].astype(str))
@@ -128,12 +132,12 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
         "reads": ("position t, or all earlier ones, read another run in layers 1 to l", draw_swaps),
         "answers": ("answers of bit t against c, where a_t = b_t = 0", draw_answers),
     }
-    swaps = found["measure"].str.startswith("swap_")
+    found = found[found["layer"].notna() | ~found["measure"].str.startswith("swap_")]
     found = found.assign(flipped=found["value"], positions=found["measure"].str.removeprefix("swap_"))
     for name, (text, draw_panel) in draw.items():
         figure = canvas(15, 4.2)
         for ax, (title, networks) in zip(figure.subplots(1, 4, sharey=True), PANELS.items(), strict=True):
-            rows = found[found["network"].isin(networks) & (swaps if name == "reads" else ~swaps)]
+            rows = found[found["network"].isin(networks) & found["measure"].str.match(MEASURES[name])]
             tidy(ax)
             draw_panel(ax, rows)
             headline(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
