@@ -219,9 +219,8 @@ def one_sentence() -> Facts:
         networks = counted(scores, model)
         whole = (networks["missed"] == "").sum()
         found[f"os_n_{model}"] = str(len(fresh(scores, model)))
-        form = "the sentence" if model == "transformer" else "the graded form expected of nanoGPT"
         found[f"os_found_{model}"] = (
-            f"{whole} of {len(networks)} {name} meet every criterion: {form} is {verdict(networks, model)}"
+            f"{whole} of {len(networks)} {name} meet every criterion: {verdict(networks, model)}"
         )
         of_model = rows[(rows["network"] == model) & rows["seed"].isin(networks["seed"]) & rows["bit"].isin(COUNTED)]
         for key, measure in (
@@ -229,12 +228,19 @@ def one_sentence() -> Facts:
         ):  # fmt: skip
             chosen = of_model[of_model["measure"] == measure]
             last = chosen["layer"].isna() | (chosen["layer"] == chosen["layer"].max())
-            found[f"os_{key}_{model}"] = span(chosen[last].groupby("seed")["value"].mean(), ".0%")
+            found[f"os_{key}_{model}"] = span(
+                chosen[last].groupby("seed")["value"].mean(), ".0%" if key == "form" else ".1%"
+            )
         if model == "transformer":
             slopes = with_errors(of_model).query("measure == 'slope_error'")
             for name in ("operands", "prefix"):
                 of_name = slopes[(slopes["expected"] > 0) == (name == "operands")]
                 found[f"os_slope_{name}"] = span(of_name.groupby("seed")["value"].max())
+            raw = of_model.groupby(["measure", "seed"])["value"].agg(lambda x: x.abs().sum())
+            found["os_prefix_weight"] = span(raw["slope_prefix"] / raw["slope_operands"])
+            met = {one: len(networks) - missed(networks, one).sum() for one in TRANSFORMER}
+            found |= {f"os_met_{one}": f"{count} of {len(networks)}" for one, count in met.items()}
+            found["os_number_form"] = f"{(networks['graded_form'] >= 0.5).sum()} of {len(networks)}"
             higher = slopes[slopes["bit"] > 2].groupby("seed")["value"].max()
             found["os_slope_higher"] = f"{(higher <= TRANSFORMER['slopes'][3]).sum()} of {len(higher)}"
             control = with_errors(rows[(rows["network"] == "local_remainder") & rows["bit"].isin(COUNTED)])
@@ -261,9 +267,9 @@ def sentence_tables() -> Facts:
             of_network = of_network.assign(agreement=of_network["graded_agreement"])
         cells = []
         for name in columns:
-            form = ".2f" if name == "slopes" else ".1%" if name == "swap_earlier" else ".0%"
+            form = ".2f" if name == "slopes" else ".1%" if name.startswith("swap") else ".0%"
             cells.append(span(of_network[name], form) if of_network[name].notna().any() else "")
-        met = f"{(of_network['missed'] == '').sum()}" if trained or network == "authors" else ""
+        met = (of_network["missed"] == "").sum()
         label = shown.get(network, f"control, `{network}`")
         lines.append(f"| {label} | {len(of_network)} | " + " | ".join(cells) + f" | {met} |")
     table = "\n".join(lines)
@@ -294,7 +300,7 @@ def more_tables() -> Facts:
         whole = of_network.groupby("place")["whole"].first() / unit
         named = {
             f"layer {site.split('.')[1]}, {'cross' if 'cross' in site else 'self'}, head {head}": effects
-            for (site, head), effects in wide.loc[wide.abs().max(axis=1).nlargest(4).index].iterrows()
+            for (site, head), effects in wide.loc[wide.abs().max(axis=1).nlargest(2).index].iterrows()
         }
         for name, effects in (named | {"all 96 heads, added up": wide.sum(), "the whole network": whole}).items():
             lines.append(f"| {network} | {name} | " + " | ".join(f"{x:.2f}" for x in effects) + " |")
