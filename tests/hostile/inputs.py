@@ -105,7 +105,7 @@ def command(world: World, n: int, random: Random) -> Case:
     yield Attack(f"{name} {text}", "", lines=3)
     if name in ("train", "probe"):
         tiny = [*WORDS[:-1], "trainer.max_epochs=1"] if name == "train" else []
-        world.type(*tiny, *text.split(), main=main)
+        world.type(*text.split(), *tiny, main=main)  # options first: argparse takes no positional words after them
     else:
         typed(main, *text.split())
 

@@ -205,7 +205,7 @@ def attempt(cause: Cause, n: int, seed: int = 0) -> Outcome:
                 except BaseException as error:  # whatever it is, it is a finding
                     raised = f"raised {type(error).__name__}: {error}"
         said, lines = output.getvalue() + errors.getvalue(), errors.getvalue().splitlines()
-        written = [path.read_text(errors="replace") for path in (folder / "report").glob("*.*")]
+        written = [path.read_text(errors="replace") for path in (folder / "report").glob("*.*") if path.is_file()]
         wrong = {
             raised: bool(raised),
             "it shows the environment": SECRET in "".join([said, *written]),
