@@ -175,7 +175,7 @@ def any_file(world: World, n: int, random: Random) -> Case:
 
 LATIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
 NOWHERE = dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), "/proc/nowhere")
-LIMITS = r"test -f matplotlibrc|ulimit -n 12|ulimit -v 400000|ulimit -f 0|exec >&-|exec >/dev/full"
+LIMITS = r"test -f matplotlibrc|ulimit -n 12|ulimit -v 800000|ulimit -f 0|exec >&-|exec >/dev/full"
 SURROUNDINGS = [*((limit, {}) for limit in LIMITS.split("|")), (":", LATIN), (":", NOWHERE)]
 IN_PROCESSES = (
     ("-P", "-m", "arith_erd.report", "../runs", "--out=../report"),
