@@ -273,7 +273,8 @@ def calibration() -> Facts:
 
 
 def mechanism() -> Facts:
-    from mechanism_numbers import mechanism, one_sentence  # beside this file
+    from mechanism_numbers import mechanism  # beside this file
+    from sentence_numbers import one_sentence
 
     return mechanism() | one_sentence()
 
@@ -293,7 +294,7 @@ def facts() -> Facts:
 def tables() -> Facts:
     """Every generated table of the pages on mechanisms, by the name of its marks."""
     from cards import read, tables  # beside this file
-    from mechanism_numbers import sentence_tables
+    from sentence_numbers import sentence_tables
 
     return tables(read(RESULTS / "mechanism-cards.csv")) | sentence_tables()
 

@@ -122,3 +122,12 @@ class Erase(Intervention):
 
     def change(self, x: Tensor, batch: Batch) -> Tensor:
         return self.eraser(x.flatten(1)).view_as(x)
+
+
+def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
+    """For mean ablation by token: means (P, V, C) of activations (N, P, C) by the token (N, P) there; 0 without any."""
+    means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
+    for position in range(x.shape[1]):
+        for token in tokens[:, position].unique():
+            means[position, token] = x[tokens[:, position] == token, position].mean(0)
+    return means

@@ -8,11 +8,10 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from torch import Tensor
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.interventions import Replace
+from ..interp.interventions import Replace, token_means
 from ..interp.sites import layers
 from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
 from .probe import Probe
@@ -49,7 +48,10 @@ class EncoderTable(Probe):
         for subject in self.subjects:
             logits, cache = subject.run_with_cache(examples, [self.site])
             trained = ~subject.split(examples) if subject.split else np.ones(len(examples), dtype=bool)
-            table, vectors = mean_by_token(cache[self.site], examples.prompt, trained)
+            x, prompt = cache[self.site], torch.as_tensor(examples.prompt, device=cache[self.site].device)
+            means = token_means(x[trained], prompt[trained], self.task.vocab_size)  # (P, V, C)
+            table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
+            vectors = sum(len(column.unique()) for column in prompt.T)
             replaced = subject.run(examples, [Replace(self.site, None, table)])
             for name, found in (("own", logits), ("table", replaced)):
                 right = found.argmax(-1).cpu() == completion  # (N, m)
@@ -73,18 +75,3 @@ class EncoderTable(Probe):
         question(figure, self.task.name, "is the encoder a table?", rows)
         legend_below(figure)
         return figure
-
-
-def mean_by_token(x: Tensor, prompt: np.ndarray, counted: np.ndarray) -> tuple[Tensor, int]:
-    """Activations (N, P, C) -> their means over the ``counted`` examples with the same token there; and how many.
-
-    A token that no counted example has there gets the mean over all examples.
-    """
-    table, vectors = x.clone(), 0
-    for position, tokens in enumerate(prompt.T):
-        for token in np.unique(tokens):
-            here = torch.from_numpy(tokens == token)
-            seen = here & torch.from_numpy(counted)
-            table[here, position] = x[seen if seen.any() else here, position].mean(0)
-            vectors += 1
-    return table, vectors

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import token_means
 from arith_erd.mechanism.place_value import Columns, Inputs, agreements, slopes
 from arith_erd.mechanism.same_prefix import swap_inputs, swaps
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
-from arith_erd.probes.encoder_table import EncoderTable, mean_by_token
+from arith_erd.probes.encoder_table import EncoderTable
 from arith_erd.probes.path_patching import PathPatching
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.tasks import Add, Mul, Sub, Task
@@ -129,15 +130,15 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         assert whole.groupby("positions")["flipped"].mean()["earlier"] == flips["earlier"]
 
 
-def test_a_table_of_what_each_token_gives_is_the_encoder_itself_if_nothing_is_mixed() -> None:
-    prompt = Add().examples().prompt
-    position = np.arange(prompt.shape[1])
-    own = torch.tensor(100.0 * position + prompt)[..., None]
-    table, vectors = mean_by_token(own, prompt, np.ones(len(prompt), dtype=bool))
-    assert vectors == 29
-    assert torch.allclose(table, own)
-    mixed = own + torch.tensor(prompt[:, ::-1].copy())[..., None]
-    assert not torch.allclose(mean_by_token(mixed, prompt, np.ones(len(prompt), dtype=bool))[0], mixed)
+def test_the_means_by_token_are_the_encoder_itself_if_nothing_is_mixed() -> None:
+    prompt = torch.as_tensor(Add().examples().prompt)
+    places = torch.arange(prompt.shape[1])
+    own = (100.0 * places + prompt)[..., None]
+    means = token_means(own, prompt, VOCAB_SIZE)
+    assert torch.allclose(means[places, prompt], own)
+    assert (means != 0).sum() == 29
+    mixed = own + prompt.flip(1)[..., None]
+    assert not torch.allclose(token_means(mixed, prompt, VOCAB_SIZE)[places, prompt], mixed)
 
 
 def test_probes_ask_for_the_parts_that_they_need() -> None:

@@ -16,6 +16,7 @@ from ...models.transformer import FeedForward, Transformer
 from ...tasks import Examples, Task
 from ..causal_model import CausalModel
 from ..hooked import Hooked
+from ..interventions import token_means
 from ..sites import layers, residual_stream
 
 
@@ -109,9 +110,9 @@ def _statistics(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     decoder = [site for site in stream if site.startswith("dec.")]
     _, cache = model.run_with_cache(fit, [*encoder[-1:], *decoder])
     if encoder:
-        tokens = nn.functional.one_hot(torch.as_tensor(fit.prompt), model.task.vocab_size).float()  # (N, P, V)
-        total = torch.einsum("npv,npc->pvc", tokens, cache[encoder[-1]])
-        found[f"tokens.{encoder[-1]}"] = total / tokens.sum(0)[..., None].clamp(min=1)
+        found[f"tokens.{encoder[-1]}"] = token_means(
+            cache[encoder[-1]], torch.as_tensor(fit.prompt), model.task.vocab_size
+        )
     solvers = [torch.linalg.pinv(_regressors(model.task, fit, p), rcond=1e-9)[1:3] for p in range(model.task.width)]
     for site in decoder:
         slopes = torch.stack([solver @ cache[site][:, p].double() for p, solver in enumerate(solvers)], dim=1)
