@@ -58,6 +58,7 @@ def in_the_current_folder(world: World, n: int, random: Random) -> Case:
     process("-P", "-m", program, "../runs", *["--out=../report"] * (n % 2))
 
 
+ADD = "arith_erd.tasks.Add"
 ELASTIC = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 
 
@@ -66,7 +67,6 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
     touch, path = f"touch {canary}", str(canary)
     decode = "${oc.decode:'{_target_: os.mkdir, path: " + path + "}'}"
     program = {"entrypoint": "touch", "args": [path], "env": {}, "stdout": None, "stderr": None, "local_rank_id": 0}
-    add = "arith_erd.tasks.Add"
     return {
         "os.system": {"_target_": "os.system", "command": touch},
         "builtins.eval": {"_target_": "builtins.eval", "_args_": [f"open({path!r}, 'w')"]},
@@ -79,9 +79,9 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
         "torch starts programs": {"_target_": ELASTIC, **program},
         "torch writes files": {"_target_": "torch.PyTorchFileWriter", "_args_": [path]},
         "torch.load": {"_target_": "torch.load", "f": path, "weights_only": False},
-        "nested in lists": {"_target_": add, "bits": [[{"_target_": "os.mkdir", "path": path}]]},
-        "decoded from text": {"_target_": add, "bits": decode},
-        "the environment": {"_target_": add, "prompt_order": "${oc.env:SECRET}"},
+        "nested in lists": {"_target_": ADD, "bits": [[{"_target_": "os.mkdir", "path": path}]]},
+        "decoded from text": {"_target_": ADD, "bits": decode},
+        "the environment": {"_target_": ADD, "prompt_order": "${oc.env:SECRET}"},
         "a target that is a list": {"_target_": ["os.system"], "command": touch},
         "dots and no name": {"_target_": "arith_erd..tasks.Add"},
         "a dunder": {"_target_": "arith_erd.tasks.Add.__init__.__globals__"},
@@ -94,7 +94,8 @@ def others_class(world: World, n: int, random: Random) -> Case:
     place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
     world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
     world.configure(place, {"name": "x", **node})
-    yield Attack(f"{name} in {place}", "")
+    built = place != "model.optimizer" or node["_target_"] != ADD  # loading makes no optimizer: it stays text
+    yield Attack(f"{name} in {place}", "" if built else None)
     world.load()
 
 

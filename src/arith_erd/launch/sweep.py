@@ -29,7 +29,7 @@ from rich.text import Text
 from ..config.compose import accept, refusals, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
-from ..system.boundary import BUSY, FAILED, explain, one_line_errors
+from ..system.boundary import BUSY, FAILED, FAILURE, explain, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
 
@@ -154,8 +154,12 @@ class CheckedSweeper(Sweeper):
     def _run_at_once(self, jobs: list[SweepJob]) -> None:
         """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
         try:
-            with signals_caught():
-                results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+            try:
+                with signals_caught():
+                    results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+            except Exception as error:
+                error.add_note(f"{FAILURE}hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}")
+                raise
             for job, result in zip(jobs, results, strict=True):
                 job.end(result)
         except Exception as error:

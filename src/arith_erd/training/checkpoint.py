@@ -7,6 +7,7 @@ their first epochs bit for bit. A schedule has the number of epochs in its own o
 
 import errno
 import io
+import math
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -192,9 +193,11 @@ def epochs_in(checkpoint: Path, module: LitPack, device: torch.device) -> int | 
         theirs, own = (
             {name: x.shape for name, x in state.items()} for state in (saved["state_dict"], module.state_dict())
         )
-        epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
-        (optimizer,) = saved["optimizer_states"]
-        return epochs if intact and theirs == own and _fits(optimizer, module, device) else None
+        fit, (optimizer,) = saved["loops"]["fit_loop"], saved["optimizer_states"]
+        epochs = int(fit["epoch_progress"]["current"]["processed"])
+        steps = fit["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]["step"]["total"]["completed"]
+        intact &= theirs == own and _are_counts(saved["loops"], saved["global_step"]) and steps == saved["global_step"]
+        return epochs if intact and _fits(optimizer, module, device) else None
     except (OSError, MemoryError) as error:
         if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
             return None
@@ -204,22 +207,46 @@ def epochs_in(checkpoint: Path, module: LitPack, device: torch.device) -> int | 
         return None
 
 
-def _fits(saved: dict[str, Any], module: LitPack, device: torch.device) -> bool:
-    """Whether each tensor in the state of an optimizer has the shape of its parameter: fused kernels do not check.
+def _are_counts(node: Any, most: int) -> bool:
+    """Whether Lightning's progress, a tree of dictionaries, holds counts alone, of no more than the steps taken."""
+    if isinstance(node, dict):
+        return all(_are_counts(child, most) for child in node.values())
+    return isinstance(node, int) and 0 <= node <= most
 
-    A step on one parameter shows which tensors are single numbers instead.
+
+def _fits(saved: dict[str, Any], module: LitPack, device: torch.device) -> bool:
+    """Whether an optimizer can go on from a state: its steps, fused ones above all, do not check what they find.
+
+    A step on one parameter shows what a state holds; its tensors are shaped like the parameter, or numbers.
     """
     tried = torch.nn.Parameter(torch.zeros(2, 3, device=device))
     tried.grad = torch.zeros_like(tried)
     optimizer = module.optimizer([{"params": [tried]}])
     optimizer.step(lambda: 0.0)
-    numbers = {name for name, x in optimizer.state[tried].items() if isinstance(x, torch.Tensor) and x.dim() == 0}
+    expected = optimizer.state[tried]
     places = (place for group in saved["param_groups"] for place in group["params"])
     shapes = (parameter.shape for group in module.parameter_groups() for parameter in group["params"])
     shape = dict(zip(places, shapes, strict=True))
-    return all(
-        x.shape == () if name in numbers else x.shape == shape[place] and is_plain(x) and x.is_contiguous()
+
+    def tensor_fits(name: str, x: torch.Tensor, place: int) -> bool:
+        number = name in expected and expected[name].dim() == 0
+        return x.shape == () if number else x.shape == shape[place] and is_plain(x) and x.is_contiguous()
+
+    return all(_alike(group, optimizer.defaults) for group in saved["param_groups"]) and all(
+        _alike(state, expected)
+        and all(tensor_fits(name, x, place) for name, x in state.items() if isinstance(x, torch.Tensor))
         for place, state in saved["state"].items()
-        for name, x in state.items()
-        if isinstance(x, torch.Tensor)
     )
+
+
+def _alike(value: Any, expected: Any) -> bool:
+    """Whether a value is of the kind of another one; a dictionary may have more keys, and switches may be unset."""
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(name in value and _alike(value[name], x) for name, x in expected.items())
+    if isinstance(expected, tuple | list):
+        return isinstance(value, tuple | list) and [type(x) for x in value] == [type(x) for x in expected]
+    if expected is None or isinstance(expected, bool):
+        return value is None or isinstance(value, bool)
+    if isinstance(expected, int | float):
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, type(expected))
