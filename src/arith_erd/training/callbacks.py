@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ..errors import UserError
 from ..loggers import Logger
 from ..runs import NOTHING, Keep, Row, Run
 from ..runs.epochs import append_tokens, begin_tokens
@@ -61,6 +62,9 @@ class KeepRows(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds, epoch = self.seconds, trainer.current_epoch + 1
+        if not pl_module.rows:  # a damaged checkpoint can say that the evaluation is over
+            fault = f"resuming from it ends epoch {epoch} without an evaluation; delete it to start again"
+            raise UserError(f"{self.run.checkpoint}: {fault}")
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_tokens(self.run.tokens_file, pl_module.tokens)
         self.run.append_metrics(rows)

@@ -193,10 +193,9 @@ def epochs_in(checkpoint: Path, module: LitPack, device: torch.device) -> int | 
         theirs, own = (
             {name: x.shape for name, x in state.items()} for state in (saved["state_dict"], module.state_dict())
         )
-        fit, (optimizer,) = saved["loops"]["fit_loop"], saved["optimizer_states"]
-        epochs = int(fit["epoch_progress"]["current"]["processed"])
-        steps = fit["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]["step"]["total"]["completed"]
-        intact &= theirs == own and _are_counts(saved["loops"], saved["global_step"]) and steps == saved["global_step"]
+        epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+        (optimizer,) = saved["optimizer_states"]
+        intact &= theirs == own and _are_counts(saved["loops"], saved["global_step"])
         return epochs if intact and _fits(optimizer, module, device) else None
     except (OSError, MemoryError) as error:
         if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
