@@ -26,7 +26,7 @@ lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-docs: .venv/.installed-docs ## build the documentation into site/; a broken link fails (ARGS=--help: mkdocs' options)
+docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_model: the authors' weights in the explorer)
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
 	@echo 'site/index.html'
 

@@ -60,7 +60,7 @@ def verdict(networks: pd.DataFrame, model: str) -> str:
 
 def one_sentence() -> Facts:
     rows, scores = pd.read_csv(RESULTS / "one-sentence.csv"), sentence()
-    found: Facts = {}
+    found = {f"running_sum_{seen}": span(running_sums()[:, :, seen]) for seen in ("untrained", "inputs")}
     for model, name in (("transformer", "Transformers"), ("nanogpt", "nanoGPTs")):
         networks = counted(scores, model)
         whole = (networks["missed"] == "").sum()
@@ -96,6 +96,11 @@ def one_sentence() -> Facts:
         rule = "local_remainder" if model == "transformer" else "graded_carry"
         found[f"os_threshold_{model}"] = span(of_model.loc[of_model["measure"] == f"threshold_{rule}", "value"])
     return found
+
+
+def running_sums() -> pd.Series:
+    """R² of the best layer by network, seed, what the regression sees, and bit."""
+    return pd.read_csv(RESULTS / "running-sum.csv").groupby(["network", "seed", "seen", "bit"])["r2"].max()
 
 
 def sentence_tables() -> Facts:
@@ -153,15 +158,17 @@ def more_tables() -> Facts:
     assert len(wide) == 96
     found = {"heads": "\n".join(lines)}
     rows = pd.read_csv(RESULTS / "multiplication.csv")
-    lines = ["| network | agreement, by bit | threshold, by bit | own | earlier | vectors |",
-             "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    sums = running_sums()
+    lines = ["| network | agreement, by bit | threshold, by bit | own | earlier | vectors | running sum |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for (network, seed), of_network in rows.groupby(["network", "seed"], sort=False):
         last = of_network["layer"].isna() | (of_network["layer"] == of_network["layer"].max())
         by_name = of_network[last].groupby("measure")["value"]
         cells = [span(by_name.get_group("agreement_local_remainder"), ".0%"),
                  span(by_name.get_group("threshold_local_remainder")),
                  span(by_name.get_group("swap_own"), ".0%"), span(by_name.get_group("swap_earlier"), ".0%"),
-                 span(by_name.get_group("vectors"), ".0%") if "vectors" in by_name.groups else ""]  # fmt: skip
-        name = "authors" if network == "authors" else f"{network}, seed {seed}"
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+                 span(by_name.get_group("vectors"), ".0%") if "vectors" in by_name.groups else "",
+                 span(sums[network, seed, "trained"])]  # fmt: skip
+        name = {"transformer": "Transformer", "nanogpt": "nanoGPT"}[network]
+        lines.append(f"| {name}, seed {seed} | " + " | ".join(cells) + " |")
     return found | {"multiplication": "\n".join(lines)}
