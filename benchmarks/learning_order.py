@@ -1,12 +1,12 @@
-"""Which answer bit is learnt when? The epoch from which each token stays right, from ``tokens.csv`` of runs.
+"""Which answer bit is learnt when? The first epoch at which each token is right, from ``tokens.csv`` of runs.
 
     python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=56 seed=0-9
     python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=150 \
         task.prompt_order=plain task.completion_order=plain seed=0-9
     python benchmarks/learning_order.py results/learning-order.csv runs/add-*
 
-A token counts as learnt from the first epoch on at which its validation accuracy, given the right tokens before it, is
-at least 95%. Kendall's tau compares the order in which the bits of a network are learnt with their order of
+A token counts as learnt at the first epoch at which its validation accuracy, given the right tokens before it, is at
+least 95%. Kendall's tau compares the order in which the bits of a network are learnt with their order of
 significance: 1 if the lowest bit comes first, -1 if it comes last.
 """
 
