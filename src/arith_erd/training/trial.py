@@ -11,8 +11,8 @@ from .pack import Pack
 EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
 
 
-def try_step(job: Job, pack: Pack, data: TableData) -> None:
-    """Call the network and the loss of a pack on a few examples: on the CPU, eager, all replicas at once.
+def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
 
     Raises:
         UserError: if one of them fails, or gives another shape; if the network has a state besides its parameters, or
@@ -20,7 +20,7 @@ def try_step(job: Job, pack: Pack, data: TableData) -> None:
     """
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
     prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)
-    other = initialise(pack.make_network, pack.seeds[0] + 1)
+    other = initialise(pack.make_network, pack.seeds[0] ^ 1)
     if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
@@ -33,6 +33,9 @@ def try_step(job: Job, pack: Pack, data: TableData) -> None:
     for name, buffer in other.named_buffers():
         if not torch.equal(buffer, buffers[name]):
             raise net.fault(f"draws or changes its buffer {name}; expected parameters for what is not constant")
+    if activation is not None:
+        with loss.blamed():
+            pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
 
     def losses(rows: Tensor | slice = slice(None)) -> Tensor:
         given = (logits, completion, activation, targets[0] if targets else None)

@@ -73,7 +73,8 @@ def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[st
     data = TableData(TASK, RandomSplit(), seeds, 4, made)
     pack = Pack(Toy, seeds, loss=made)
     if made.site:
-        made.begin(len(seeds), pack.activation_shape(TASK.prompt_length, TASK.width), data.train[2].shape[1])
+        prompt, completion, targets = (x[:1].expand(len(seeds), 1, -1) for x in data.train)
+        made.begin(len(seeds), pack.trial(prompt, completion)[1].shape[2:], targets.shape[-1])
     return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
 
 

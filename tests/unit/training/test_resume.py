@@ -204,7 +204,7 @@ def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch, err
     def stops(self, *tensors):
         raise error
 
-    monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
+    monkeypatch.setattr("arith_erd.training.assemble.begin_loss", lambda *_: None)
     monkeypatch.setattr(CrossEntropy, "forward", stops)
     with pytest.raises(UserError, match=f"step 1: the network or the loss raises {error.__name__}"):
         train()
