@@ -18,24 +18,16 @@ from arith_erd.interp.loading import load_run
 from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.checkpoint import ResumePoint
-from tests.behaviour.interruption import assert_same, interrupt
+from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import FOUR_EPOCHS
-
-
-def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:
-    """Train until the power goes off in an epoch, before or after the callback has done its work."""
-    with monkeypatch.context() as patch:
-        interrupt(patch, callback, epoch, after)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train(*FOUR_EPOCHS, *overrides)
 
 
 @pytest.mark.parametrize(
     ("callback", "after"), [(KeepRows, False), (KeepRows, True), (ResumePoint, False), (ResumePoint, True)]
 )
-def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch, capsys, callback, after):
+def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, after):
     """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
-    power_cut(train, monkeypatch, callback, 3, after)
+    power_cut(train, callback, 3, after, *FOUR_EPOCHS)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS)
     started = 4 if callback is ResumePoint and after else 3
@@ -43,13 +35,13 @@ def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch
     assert_same(whole, resumed)
 
 
-def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
+def test_resuming_from_sparse_checkpoints(train, whole, capsys):
     """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4.
 
     The weights that were kept over time are those of a run that was never interrupted.
     """
     overrides = ("checkpoint.every_n_epochs=2", "checkpoint.keep=all")
-    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+    power_cut(train, KeepRows, 4, True, *FOUR_EPOCHS, *overrides)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS, *overrides)
     assert_same(whole, resumed)
@@ -72,8 +64,8 @@ def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(tr
     assert interrupted.kept_epochs(0) == [4]
 
 
-def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole, monkeypatch):
-    power_cut(train, monkeypatch, KeepRows, 1, True)
+def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole):
+    power_cut(train, KeepRows, 1, True, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -89,10 +81,7 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
 def half(tmp_path_factory, train_in) -> Path:
     """The folder of a run whose power went off in epoch 4, its rows written and its checkpoint not. For copying."""
     folder = tmp_path_factory.mktemp("half")
-    with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch, KeepRows, 4, after=True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train_in(folder, *FOUR_EPOCHS)
+    power_cut(partial(train_in, folder), KeepRows, 4, True, *FOUR_EPOCHS)
     return folder
 
 
@@ -161,10 +150,10 @@ def test_checkpoint_that_is_damaged_or_missing_falls_back_to_the_previous_one(
     assert out.count("resuming from epoch 3") == 1
 
 
-def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted, monkeypatch):
+def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted):
     """Fallen back, then interrupted at once: the good one is still there."""
     cut(interrupted.checkpoint)
-    power_cut(train, monkeypatch, KeepRows, 3, False)
+    power_cut(train, KeepRows, 3, False, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -240,14 +229,11 @@ def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted)
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == stamps
 
 
-def test_failed_job_does_not_affect_the_next_job(train, whole, monkeypatch):
+def test_failed_job_does_not_affect_the_next_job(train, whole):
     """The next comes to the same bits; handlers, environment and defaults are as before."""
     train("trainer.max_epochs=1")  # the first one imports, and sets what all share
     before = state_of_the_process()
-    with monkeypatch.context() as patch:
-        interrupt(patch, ResumePoint, epoch=1, after=False)
-        with pytest.raises(RuntimeError):
-            train("model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
+    power_cut(train, ResumePoint, 1, False, "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
     assert state_of_the_process() == before
     assert_same(whole, train(*FOUR_EPOCHS))
 

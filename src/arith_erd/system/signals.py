@@ -48,7 +48,7 @@ class Inbox:
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
         with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
         it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place. That
-        is all that a block within such a block does.
+        is all that a block within such a block does; the outermost one says that the process stops, and requeues it.
         """
         if not _in_main_thread():
             yield
@@ -60,11 +60,17 @@ class Inbox:
             if old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN):
                 before[number] = signal.signal(number, self._receive)
         try:
-            yield
-        except Exception as error:
-            if self.received is None:
-                raise
-            raise Preempted(self.received) from error
+            try:
+                yield
+            except Exception as error:
+                if self.received is None:
+                    raise
+                raise Preempted(self.received) from error
+        except Preempted as stop:
+            if outermost:
+                print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
+                requeue(stop.signal)
+            raise
         finally:
             for number, old in before.items():
                 signal.signal(number, old)

@@ -47,8 +47,8 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     if own.shape != (replicas,):
         raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
     learnt = [parameter for parameter in pack.stacked.parameters() if parameter.requires_grad]
-    reached = own.requires_grad and learnt and torch.autograd.grad(own.sum(), learnt, allow_unused=True)
-    if not reached or all(gradient is None for gradient in reached):
+    reached = torch.autograd.grad(own.sum(), learnt, allow_unused=True) if own.requires_grad and learnt else ()
+    if all(gradient is None for gradient in reached):
         raise loss.fault("does not depend on a parameter of the network that requires gradients; expected one at least")
     with torch.no_grad():
         for index in range(replicas):  # each with the rows of the others exchanged

@@ -31,20 +31,6 @@ def test_options_and_seeds_compose_hydra_once(compositions, overrides):
     assert len(compositions) == 1
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        *(["task.bits=99"], ["taks=mul"], ["task=foo"], ["experiment=fig1", "+seeds=3"], ["optimizer={lr: 1}"]),
-        *(["ablation=squeezed_encoder", "model=nanogpt"], ["data={x: 1}"], ["~seed"], ["seed=x", "scale=smoke"]),
-    ],
-    ids=" ".join,
-)
-def test_refused_run_composes_hydra_at_most_twice(compositions, overrides):
-    with pytest.raises(UserError):
-        compose("train", overrides)
-    assert len(compositions) <= 2
-
-
 def test_default_run_of_the_program_composes_hydra_once(compositions, main, tmp_path, monkeypatch):
     monkeypatch.setattr("arith_erd.training.train.train", lambda job: None)
     assert main("train.py", f"runs_dir={tmp_path}").returncode == 0

@@ -75,7 +75,7 @@ def test_job_code_cannot_catch_the_interrupt(stopped):
 def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, capsys):
     """Hydra's clean-up raises one when a signal strikes while it composes."""
     requeued = []
-    monkeypatch.setattr(boundary, "requeue", requeued.append)
+    monkeypatch.setattr(signals, "requeue", requeued.append)
 
     @boundary.program()
     def work():

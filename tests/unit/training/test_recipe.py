@@ -25,7 +25,7 @@ from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
 from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
-from tests.behaviour.interruption import assert_same, interrupt
+from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import TINY
 
 CPU = torch.device("cpu")
@@ -121,13 +121,10 @@ def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
     assert all(torch.equal(packed[name], value) for name, value in resumed.items())
 
 
-def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, monkeypatch, capsys):
+def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, capsys):
     recipe = ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value")
     overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *recipe)
-    with monkeypatch.context() as patch:
-        interrupt(patch, KeepRows, 2, True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train(*overrides)
+    power_cut(train, KeepRows, 2, True, *overrides)
     resumed = train(*overrides)
     assert "resuming from epoch 2" in capsys.readouterr().out
     assert_same(resumed, train_in(tmp_path / "whole", *overrides))
