@@ -58,6 +58,7 @@ OTHERS = (
     *("task=random_output task.seed=null", "task.seed=0", "split=vs_t split.fraction=0.5", "optimizer=sgdd"),
     *("optimizer=null", "optimizer=sgd model.optimizer.betas=[0,0]", "scheduler=cosine"),
     *("scheduler=step model.scheduler.interval=day", "model.scheduler=3"),
+    *("scheduler=step model.scheduler.step_size=2.5", "scheduler=step model.scheduler.gamma=0"),
     *("model.scheduler._target_=torch.optim.lr_scheduler.StepLR", "loss=mse"),
     *("loss=cross_entropy_and_value model.loss.weight=0", "loss=cross_entropy_and_value model.loss.site=3"),
     *("loss=cross_entropy_and_value model.loss.target=''", "overwrite=1", "trust=3", "trust=[a/b]"),

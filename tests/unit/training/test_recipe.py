@@ -236,11 +236,3 @@ def test_schedules_that_go_wrong_within_the_run_end_it_in_one_line(runs_dir, tar
     made = with_schedule(target, **arguments)
     with pytest.raises(UserError, match=message):
         train_pack(replace(made, runs_dir=runs_dir))
-
-
-@pytest.mark.parametrize("option", ["step_size=-3", "step_size=2.5", "gamma=-1", "gamma=0"])
-def test_options_of_a_step_that_mean_nothing_are_refused(option):
-    key, value = option.split("=")
-    group = {"_target_": STEP, "interval": "step", key: yaml.safe_load(value)}
-    with pytest.raises(UserError, match=rf"^model\.scheduler\.{option}: expected "):
-        Schedule.read(group)
