@@ -103,9 +103,7 @@ def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool =
     n = len(low)
     if n < MIN_FOR_MEDIAN:
         return None
-    depth = 1
-    while not whole_range and 1 - 2 * special.bdtr(depth, n, 0.5) >= MEDIAN_COVERAGE:
-        depth += 1
+    depth = 1 if whole_range else int(stats.binom.ppf((1 - MEDIAN_COVERAGE) / 2, n, 0.5))
     return float(low[depth - 1]), float(high[n - depth])
 
 

@@ -1,6 +1,8 @@
 """Shared by tests of interrupted runs: a simulated power cut, a third-party signal handler, bitwise comparison."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -42,6 +44,29 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, callback: type, epoch: int, after
             original(self, trainer, pl_module)
 
     monkeypatch.setattr(callback, "on_train_epoch_end", failing)
+
+
+def power_cut(train: Callable[..., Run], callback: type, epoch: int, after: bool, *overrides: str) -> None:
+    """Train until the power goes off in an epoch, before or after the callback has done its work."""
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, callback, epoch, after)
+        with pytest.raises(RuntimeError, match="the power went off"):
+            train(*overrides)
+
+
+@contextmanager
+def failing(owner: object, method: str, error: OSError, of: Callable[[Path], bool]) -> Iterator[None]:
+    """Within the block a method raises an error for some paths, its first argument."""
+    original = getattr(owner, method)
+
+    def fails(path, *arguments, **options):
+        if of(Path(str(path))):
+            raise error
+        return original(path, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, method, fails)
+        yield
 
 
 class Listener:

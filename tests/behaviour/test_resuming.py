@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import warnings
+from functools import partial
 from pathlib import Path
 
 import lightning as L
@@ -17,24 +18,16 @@ from arith_erd.interp.loading import load_run
 from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.checkpoint import ResumePoint
-from tests.behaviour.interruption import assert_same, interrupt
+from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import FOUR_EPOCHS
-
-
-def power_cut(train, monkeypatch, callback: type, epoch: int, after: bool, *overrides: str) -> None:
-    """Train until the power goes off in an epoch, before or after the callback has done its work."""
-    with monkeypatch.context() as patch:
-        interrupt(patch, callback, epoch, after)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train(*FOUR_EPOCHS, *overrides)
 
 
 @pytest.mark.parametrize(
     ("callback", "after"), [(KeepRows, False), (KeepRows, True), (ResumePoint, False), (ResumePoint, True)]
 )
-def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch, capsys, callback, after):
+def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, after):
     """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
-    power_cut(train, monkeypatch, callback, 3, after)
+    power_cut(train, callback, 3, after, *FOUR_EPOCHS)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS)
     started = 4 if callback is ResumePoint and after else 3
@@ -42,13 +35,13 @@ def test_interrupted_then_resumed_equals_uninterrupted(train, whole, monkeypatch
     assert_same(whole, resumed)
 
 
-def test_resuming_from_sparse_checkpoints(train, whole, monkeypatch, capsys):
+def test_resuming_from_sparse_checkpoints(train, whole, capsys):
     """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4.
 
     The weights that were kept over time are those of a run that was never interrupted.
     """
     overrides = ("checkpoint.every_n_epochs=2", "checkpoint.keep=all")
-    power_cut(train, monkeypatch, KeepRows, 4, True, *overrides)
+    power_cut(train, KeepRows, 4, True, *FOUR_EPOCHS, *overrides)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS, *overrides)
     assert_same(whole, resumed)
@@ -71,8 +64,8 @@ def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(tr
     assert interrupted.kept_epochs(0) == [4]
 
 
-def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole, monkeypatch):
-    power_cut(train, monkeypatch, KeepRows, 1, True)
+def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole):
+    power_cut(train, KeepRows, 1, True, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -88,10 +81,7 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
 def half(tmp_path_factory, train_in) -> Path:
     """The folder of a run whose power went off in epoch 4, its rows written and its checkpoint not. For copying."""
     folder = tmp_path_factory.mktemp("half")
-    with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch, KeepRows, 4, after=True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train_in(folder, *FOUR_EPOCHS)
+    power_cut(partial(train_in, folder), KeepRows, 4, True, *FOUR_EPOCHS)
     return folder
 
 
@@ -114,26 +104,56 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit])
-def test_damaged_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, damage):
+def crafted(path, craft) -> None:
+    saved = torch.load(path, weights_only=True)
+    craft(saved)
+    torch.save(saved, path)
+
+
+def no_moments(saved) -> None:
+    """Lightning would go on with new ones, to another end."""
+    saved["optimizer_states"] = []
+
+
+def a_short_moment(saved) -> None:
+    """A fused kernel would write behind its end."""
+    saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+
+
+def a_moment_of_one_number(saved) -> None:
+    """Of the right shape, but each place is the same number in memory."""
+    moments = saved["optimizer_states"][0]["state"][0]
+    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
+
+
+def moments_in_another_order(saved) -> None:
+    places = saved["optimizer_states"][0]["param_groups"][0]["params"]
+    places[0], places[-1] = places[-1], places[0]
+
+
+def more_epochs_than_steps(saved) -> None:
+    saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"] = 10**40
+
+
+CRAFTS = (no_moments, a_short_moment, a_moment_of_one_number, moments_in_another_order, more_epochs_than_steps)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, Path.unlink, *(partial(crafted, craft=craft) for craft in CRAFTS)])
+def test_checkpoint_that_is_damaged_or_missing_falls_back_to_the_previous_one(
+    train, whole, interrupted, capsys, damage
+):
+    """It is missing where a process was killed between two renames."""
     damage(interrupted.checkpoint)
-    capsys.readouterr()
     assert_same(whole, train(*FOUR_EPOCHS))
-    lines = capsys.readouterr().out.splitlines()
-    assert sum("last.ckpt: damaged; the run resumes from the previous checkpoint" in line for line in lines) == 1
-    assert sum("resuming from epoch 3" in line for line in lines) == 1
+    out = capsys.readouterr().out
+    assert out.count("last.ckpt: damaged; the run resumes from the previous checkpoint") == (damage is not Path.unlink)
+    assert out.count("resuming from epoch 3") == 1
 
 
-def test_run_killed_between_two_renames_resumes(train, whole, interrupted, capsys):
-    interrupted.checkpoint.unlink()
-    assert_same(whole, train(*FOUR_EPOCHS))
-    assert "resuming from epoch 3" in capsys.readouterr().out
-
-
-def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted, monkeypatch):
+def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted):
     """Fallen back, then interrupted at once: the good one is still there."""
     cut(interrupted.checkpoint)
-    power_cut(train, monkeypatch, KeepRows, 3, False)
+    power_cut(train, KeepRows, 3, False, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -181,64 +201,11 @@ def test_failed_save_leaves_both_checkpoints_unchanged(train, whole, interrupted
     assert not interrupted.previous_checkpoint.exists()
 
 
-def no_moments(saved) -> None:
-    """Lightning would go on with new ones, to another end."""
-    saved["optimizer_states"] = []
-
-
-def a_short_moment(saved) -> None:
-    """A fused kernel would write behind its end."""
-    saved["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
-
-
-def a_moment_of_one_number(saved) -> None:
-    """Of the right shape, but each place is the same number in memory."""
-    moments = saved["optimizer_states"][0]["state"][0]
-    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
-
-
-def moments_in_another_order(saved) -> None:
-    places = saved["optimizer_states"][0]["param_groups"][0]["params"]
-    places[0], places[-1] = places[-1], places[0]
-
-
-@pytest.mark.parametrize("craft", [no_moments, a_short_moment, a_moment_of_one_number, moments_in_another_order])
-def test_crafted_checkpoint_falls_back_to_the_previous_one(train, whole, interrupted, capsys, craft):
-    saved = torch.load(interrupted.checkpoint, weights_only=True)
-    craft(saved)
-    torch.save(saved, interrupted.checkpoint)
-    assert_same(train(*FOUR_EPOCHS), whole)
-    assert "resumes from the previous checkpoint" in capsys.readouterr().out
-
-
-def test_checkpoint_of_more_epochs_than_can_be_counted_is_refused(train, interrupted):
-    saved = torch.load(interrupted.checkpoint, weights_only=True)
-    saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"] = 10**40
-    torch.save(saved, interrupted.checkpoint)
-    with pytest.raises(UserError, match=r"metrics\.csv lacks epoch 5; delete last\.ckpt to start again"):
-        train(*FOUR_EPOCHS)
-
-
-def test_run_computed_under_two_conditions_says_so(train, whole, interrupted, monkeypatch, capsys):
-    assert whole.summary()["varied"] == []
-    (part,) = whole.summary()["parts"]
-    assert part["from_step"] == 0
-    assert part["compiled"] is False
-    monkeypatch.setattr("arith_erd.training.finish.device_name", lambda device: "another CPU, 7 threads")
-    summary = train(*FOUR_EPOCHS).summary()
-    assert summary["varied"] == ["device"]
-    assert [part["from_step"] for part in summary["parts"]] == [0, 9]
-    changed = f"trained in 2 parts (device {part['device']}, then another CPU, 7 threads): equal to a run in one part"
-    assert f"{changed} up to rounding only\n" in capsys.readouterr().out
-
-
-def test_checkpoint_of_a_version_that_recorded_no_conditions_resumes(train, whole, interrupted):
-    saved = torch.load(interrupted.checkpoint, weights_only=True)
-    del saved["callbacks"]["Conditions"]
-    torch.save(saved, interrupted.checkpoint)
-    run = train(*FOUR_EPOCHS)
-    assert_same(whole, run)
-    assert [len(part) > 1 for part in run.summary()["parts"]] == [False, True]
+def test_checkpoint_of_a_version_that_recorded_the_conditions_of_each_part_resumes(train, whole, interrupted, capfd):
+    parts = {"parts": [{"from_step": 0, "compiled": False, "device": "another CPU"}]}
+    crafted(interrupted.checkpoint, lambda saved: saved["callbacks"].update(Conditions=parts))
+    assert_same(whole, train(*FOUR_EPOCHS))
+    assert "Conditions" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize("before", ["", "no epochs\nno epochs\n"])
@@ -262,14 +229,11 @@ def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted)
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == stamps
 
 
-def test_failed_job_does_not_affect_the_next_job(train, whole, monkeypatch):
+def test_failed_job_does_not_affect_the_next_job(train, whole):
     """The next comes to the same bits; handlers, environment and defaults are as before."""
     train("trainer.max_epochs=1")  # the first one imports, and sets what all share
     before = state_of_the_process()
-    with monkeypatch.context() as patch:
-        interrupt(patch, ResumePoint, epoch=1, after=False)
-        with pytest.raises(RuntimeError):
-            train("model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
+    power_cut(train, ResumePoint, 1, False, "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
     assert state_of_the_process() == before
     assert_same(whole, train(*FOUR_EPOCHS))
 

@@ -102,17 +102,6 @@ def test_logged_rate_is_that_of_the_epoch_after_a_stop_in_its_validation(train, 
     assert stopped == logged
 
 
-@pytest.mark.slow
-def test_run_stopped_repeatedly_still_finishes(train, whole, monkeypatch):
-    """In every step of two epochs but their last ones, then in their validations."""
-    for epoch in (1, 3):
-        for hook, batch in (("on_train_batch_end", 0), ("on_train_batch_end", 1), ("on_validation_batch_end", 0)):
-            with monkeypatch.context() as patch:
-                signalled(patch, epoch, hook, batch)
-                stop(train)
-    assert_same(whole, train(*FOUR_EPOCHS))
-
-
 @pytest.mark.parametrize("overrides", [("checkpoint.every_n_epochs=3",), ("trainer.stop_at=0.0",)], ids=" ".join)
 def test_signal_after_the_last_epoch_still_writes_the_summary(train, monkeypatch, capsys, overrides):
     with monkeypatch.context() as patch:

@@ -97,11 +97,9 @@ def accept(
 def resolve(composed: DictConfig) -> dict[str, Any]:
     """A composed configuration as plain dictionaries, interpolations resolved."""
     try:
-        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        return _plain(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
 
 
 @contextmanager
@@ -132,9 +130,8 @@ def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
     return {*known, *RECIPE}  # groups that are no key of their own
 
 
-def _plain(composed: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(composed)
-    assert isinstance(plain, dict)
+def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
+    plain: Any = OmegaConf.to_container(composed, resolve=resolve, throw_on_missing=resolve)
     return {str(key): value for key, value in plain.items()}
 
 

@@ -18,7 +18,7 @@ from ..config.compose import CONF, ConfigName, accept, refusals
 from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
-from ..system.signals import Preempted, requeue, signals_caught
+from ..system.signals import signals_caught
 from . import sweep
 
 Program = Callable[[Any], None]
@@ -40,28 +40,22 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
             OmegaConf.register_new_resolver("options", options, replace=True)  # for the help texts in ``conf/``
-            home = os.getpid()
             raised: list[Exception] = []
             typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
             def job(composed: DictConfig) -> None:
                 hydra_node = cast(DictConfig, HydraConfig.get())
                 single = hydra_node.mode == RunMode.RUN
-                with signals_caught():  # again, for a job that a launcher runs in another process
-                    try:
-                        with signals_caught():  # an exception that a signal has caused is no failure of the job
-                            if single:
-                                with refusals(config_name, typed):
-                                    _require_single(composed, hydra_node)
-                            program(accept(config_name, composed, hydra_node, typed))
-                    except Preempted as stop:
-                        if os.getpid() != home:  # else the program itself requeues, below
-                            requeue(stop.signal)
-                        raise
-                    except Exception as error:
-                        if not single:
-                            raise  # to the sweep
-                        raised.append(error)  # else Hydra would announce it
+                try:
+                    with signals_caught():  # also in the process of a launcher
+                        if single:
+                            with refusals(config_name, typed):
+                                _require_single(composed, hydra_node)
+                        program(accept(config_name, composed, hydra_node, typed))
+                except Exception as error:
+                    if not single:
+                        raise  # to the sweep
+                    raised.append(error)  # else Hydra would announce it
 
             with whole_program():
                 with guarded(), refusals(config_name, typed):

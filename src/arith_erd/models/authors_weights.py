@@ -1,20 +1,20 @@
 """The authors' trained models: their state dict, under their names, as our `Transformer`.
 
 ``decoder_layers.0.cross_attn.W_q.weight`` is our ``decoder.0.cross_attention.sublayer.query.weight``.
-Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the buffers' shapes
-are used: they show the lengths of prompt and answer that a model was made for.
+Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the shapes of the
+positions are used: they show the lengths of prompt and answer that a model was made for.
 """
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ..errors import UserError
 from ..tasks import Task
 from .transformer import Transformer
-from .weights import is_plain, read_state
+from .weights import checked_state, read_state
 
 MAX_LAYERS = 64  # an untrusted file can name any number of layers
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
@@ -59,34 +59,22 @@ def load_official(path: str | Path, task: Task) -> Transformer:
 
     The file is read as tensors only, so that no code in it can run. Of the task only the lengths of prompt and answer
     can be checked, so addition and random output are indistinguishable. Anything but such a state dict is a
-    `UserError`, which lists every missing, foreign or misshapen key.
+    `UserError`, which names the keys that are missing, foreign or misshapen.
     """
     state = read_state(Path(path), "a PyTorch state dict")
+    state.pop("nopeak_mask", None)
     d_model = _width(state)
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
-    shape = (task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
+    make = partial(Transformer, task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
     with torch.device("meta"):  # allocates no memory until the weights are known to fit
-        network = Transformer(*shape, vocab_size=task.vocab_size)
-    names = {name: official_name(name) for name in network.state_dict()}
-    expected = {names[name]: tensor.shape for name, tensor in network.state_dict().items()} | {
+        shapes = {name: tensor.shape for name, tensor in make(vocab_size=task.vocab_size).state_dict().items()}
+    positions = {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
         "dec_positional_encoding.pe": torch.Size((1, task.width + 1, d_model)),
-        "nopeak_mask": torch.Size((1, task.width, task.width)),
     }
-    problems = {
-        "missing": [key for key in expected if key not in state],
-        "foreign": [key for key in state if key not in expected],
-        "no floating-point numbers": [key for key in names.values() if key in state and not is_plain(state[key])],
-        "wrong shape": [
-            f"{key} {tuple(state[key].shape)} instead of {tuple(shape)}"
-            for key, shape in expected.items()
-            if key in state and state[key].shape != shape
-        ],
-    }
-    if any(problems.values()):
-        listed = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in problems.items() if keys)
-        wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
-        raise UserError(f"checkpoint={path}: not {wanted}: {listed}")
-    network = Transformer(*shape, vocab_size=task.vocab_size)
-    network.load_state_dict({name: state[key] for name, key in names.items()})
+    expected = {official_name(name): shape for name, shape in shapes.items()} | positions
+    wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
+    state = checked_state(state, expected, f"checkpoint={path}", wanted)
+    network = make(vocab_size=task.vocab_size)
+    network.load_state_dict({name: state[official_name(name)] for name in shapes})
     return network.eval()

@@ -24,25 +24,22 @@ def initialise(make_network: Callable[[], Network], seed: int) -> Network:
 
 
 def load_tensors(path: Path) -> Any:
-    """The tensors and plain values in a PyTorch file, on the CPU. No code in it is run.
+    """The tensors and plain values in a file of safetensors or PyTorch, on the CPU. No code in it is run.
 
     Raises:
         OSError: if it cannot be read, or is not a regular file.
         Exception: any, if it is damaged or holds more than tensors and plain values.
     """
-    _require_regular(path)
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+        raise OSError(f"{path} is not a regular file")
+    if path.suffix == ".safetensors":
+        return load_file(path)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
                 raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
-
-
-def _require_regular(path: Path) -> None:
-    """Refuse pipes, which would block, and folders."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path} is not a regular file")
 
 
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
@@ -52,8 +49,7 @@ def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
         UserError: if it cannot be read, is damaged, or is not what was ``expected``.
     """
     try:
-        _require_regular(path)
-        state = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        state = load_tensors(path)
     except OSError as error:
         raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # damaged bytes can make an unpickler raise anything

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from ..errors import UserError, excerpt, first_line, printable
 from .lock import InUseError
-from .signals import Preempted, requeue, signals_caught
+from .signals import signals_caught
 
 FAILED = 1
 FAILURE = "failed: "
@@ -60,13 +60,7 @@ def _notes(error: Exception, start: str) -> list[str]:
 def program() -> Iterator[None]:
     """The block is a whole program: exceptions become one line, and signals end it as `signals` says."""
     with one_line_errors(), signals_caught():
-        try:
-            with signals_caught():  # again: an exception that a signal has caused is a stop too
-                yield
-        except Preempted as stop:
-            print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
-            requeue(stop.signal)
-            raise
+        yield
 
 
 @contextlib.contextmanager

@@ -39,7 +39,6 @@ class Inbox:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None  # for us
         self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for the next `check`, by signal
-        self.running: int | None = None  # signal whose third-party handler is running
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
@@ -49,7 +48,7 @@ class Inbox:
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
         with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
         it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place. That
-        is all that a block within such a block does.
+        is all that a block within such a block does; the outermost one says that the process stops, and requeues it.
         """
         if not _in_main_thread():
             yield
@@ -61,11 +60,17 @@ class Inbox:
             if old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN):
                 before[number] = signal.signal(number, self._receive)
         try:
-            yield
-        except Exception as error:
-            if self.received is None:
-                raise
-            raise Preempted(self.received) from error
+            try:
+                yield
+            except Exception as error:
+                if self.received is None:
+                    raise
+                raise Preempted(self.received) from error
+        except Preempted as stop:
+            if outermost:
+                print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
+                requeue(stop.signal)
+            raise
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
@@ -100,23 +105,19 @@ class Inbox:
         """Call the third-party handlers that wait; then raise `Preempted` if a signal was for us."""
         if not _in_main_thread():
             return
-        while self.waiting and self.running is None:
-            self.running, handler = self.waiting.popitem()
+        while self.waiting:
+            _, handler = self.waiting.popitem()
+            signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
             try:
                 handler()
             except SystemExit:
                 self.received = None  # the program ends here anyway, and the job may be back in the queue
                 raise
-            finally:
-                self.running = None
-                if self.received is not None:
-                    self._leave_in(GRACE)
         if self.received is not None:
             raise Preempted(self.received)
 
     def _put_off(self, handler: Callable[[int, Any], object], number: int, frame: FrameType | None) -> None:
-        if number != self.running:
-            self.waiting.setdefault(number, partial(handler, number, frame))
+        self.waiting[number] = partial(handler, number, frame)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -124,19 +125,14 @@ class Inbox:
                 _exit_immediately()
             return
         self.received = signal.Signals(number)
-        if self.running is not None:
-            return
-        self._leave_in(GRACE)
+        signal.signal(signal.SIGALRM, self._leave)
+        signal.setitimer(signal.ITIMER_REAL, GRACE)
         if not self.deferring:
             self.check()
 
-    def _leave_in(self, seconds: float) -> None:
-        signal.signal(signal.SIGALRM, self._leave)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
     def _leave(self, *_: object) -> None:
         """End a process stuck in a long step, or waiting for a server; files are atomic, so none is half-written."""
-        if self.running is None and self.received is not None:
+        if self.received is not None:
             requeue(self.received)
             os._exit(128 + self.received)
 

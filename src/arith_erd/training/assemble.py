@@ -22,7 +22,7 @@ from .data import TableData
 from .module import LitPack
 from .pack import Pack
 from .recipe import optimizer_of, schedule_of
-from .trial import try_step
+from .trial import begin_loss
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
@@ -40,12 +40,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(Path(default_cache_dir())))
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
-    if pack.loss.site is not None:
-        with job.model.net.blamed():
-            shape = pack.activation_shape(job.task.prompt_length, job.task.width)
-        with job.model.loss.blamed():
-            pack.loss.begin(len(job.seeds), shape, data.train[2].shape[1] if len(data.train) > 2 else 0)
-    try_step(job, pack, data)
+    begin_loss(job, pack, data)
     optimizer = optimizer_of(job, device)
     schedule = schedule_of(job, data, optimizer)
     interval = job.model.scheduler.interval if job.model.scheduler else "step"

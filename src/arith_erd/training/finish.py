@@ -1,19 +1,13 @@
-"""The end of a run: final weights, one evaluation that decodes, and the summary that makes it finished.
+"""The end of a run: final weights, one evaluation that decodes, and the summary that makes it finished."""
 
-The summary says under which conditions each part of the run was computed. A run that is resumed under other conditions
-is correct, but equals an uninterrupted one only up to rounding.
-"""
-
-import json
 from collections import Counter
-from typing import Any
 
 import lightning as L
 import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
-from ..errors import UserError, printable
+from ..errors import UserError
 from ..models.decoding import answers, forced
 from ..models.network import Network
 from ..runs import Row, Run, epochs_to
@@ -22,47 +16,6 @@ from ..system.files import replacing
 from ..system.machine import device_name, versions
 from .data import TableData
 from .pack import Pack
-
-
-class Conditions(L.Callback):
-    """Keeps in every checkpoint the parts in which a run was computed, and the conditions of each.
-
-    ``now`` are those of this process: all that can change the last digits, beside the configuration. ``parts`` are in
-    order, as ``{"from_step": 41, "compiled": False, "device": "AMD EPYC, 2 threads", ...}``.
-    """
-
-    def __init__(self) -> None:
-        self.now: dict[str, Any] = {}
-        self.parts: list[dict[str, Any]] = []
-
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # also where no step is left
-        device = device_name(trainer.strategy.root_device)
-        self.now = {"compiled": pl_module.pack.compiled, "device": device, **versions()}
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        step = trainer.global_step
-        if not self.parts and step:  # a checkpoint of a version that kept no conditions
-            self.parts.append({"from_step": 0})
-        if not self.parts or {**self.parts[-1], "from_step": None} != {**self.now, "from_step": None}:
-            self.parts.append({"from_step": step, **self.now})
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"parts": self.parts}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raises TypeError or ValueError for a state that cannot go into ``summary.json``."""
-        self.parts = [dict(part) for part in json.loads(json.dumps(state_dict["parts"]))]
-
-    @property
-    def varied(self) -> list[str]:
-        """The names of the conditions that changed between two parts, as far as they were recorded."""
-        return [name for name in self.now if len({str(part[name]) for part in self.parts if name in part}) > 1]
-
-    def describe(self) -> str:
-        """One line for people: what changed."""
-        changes = [f"{name} " + ", then ".join(str(part.get(name, "?")) for part in self.parts) for name in self.varied]
-        parts = printable(f"{len(self.parts)} parts ({'; '.join(changes)})")
-        return f"trained in {parts}: equal to a run in one part up to rounding only"
 
 
 def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> None:
@@ -123,8 +76,8 @@ def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts
     return [(right, n, most / n) for right, most in zip(hits.tolist(), commonest, strict=True)]
 
 
-def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], conditions: Conditions) -> None:
-    """Write ``summary.json``."""
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row]) -> None:
+    """Write ``summary.json``; its device and versions are those of the process that finishes the run."""
     rows = run.metrics()
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
@@ -134,10 +87,8 @@ def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], conditio
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
             "train_flops": 6 * parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
-            "device": conditions.now["device"],
-            "versions": {name: value for name, value in conditions.now.items() if name not in ("compiled", "device")},
-            "varied": conditions.varied,
-            "parts": conditions.parts,
+            "device": device_name(pack.replica_keys.device),
+            "versions": versions(),
             "seeds": summaries,
         }
     )

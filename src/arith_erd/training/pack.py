@@ -208,16 +208,6 @@ class Pack(nn.Module):
         own = owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
         return by_position[:, -own:].flatten(2)
 
-    def activation_shape(self, prompt_length: int, answer_length: int) -> tuple[int, ...]:
-        """(T, F) of what the loss reads of one example. It runs on the ``meta`` device and computes nothing."""
-        (skeleton,) = self._skeleton
-        with torch.device("meta"), torch.no_grad():
-            prompt, answer_in = (torch.zeros(1, n, dtype=torch.int64) for n in (prompt_length, answer_length))
-            skeleton.eval()(prompt, answer_in)
-            activation = self._activation(prompt, answer_in)
-        assert activation is not None
-        return tuple(activation.shape[1:])
-
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""
         return {name: stack[index].detach().cpu().clone() for name, stack in self.stacked.named_parameters()}

@@ -18,7 +18,7 @@ from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
 from .checkpoint import ResumePoint, continue_shorter, find_checkpoint
-from .finish import Conditions, describe, finish, parameters, require_whole, save_weights, summarise
+from .finish import describe, finish, parameters, require_whole, save_weights, summarise
 from .memory import capacity, memory_errors_explained, require_room
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
@@ -65,10 +65,10 @@ def train_pack(job: Job) -> None:
     run.require_plain()
     logger = job.logger.build(Logger)
     rows = KeepRows(run, logger, job.task.answer_names, job.checkpoint.keep)
-    conditions, stop_at = Conditions(), job.trainer.stop_at
+    stop_at = job.trainer.stop_at
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
     resume_point = ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
-    trainer = make_trainer(job.trainer, [conditions, *stopping, rows, EpochProgress(), resume_point])
+    trainer = make_trainer(job.trainer, [*stopping, rows, EpochProgress(), resume_point])
     device = trainer.strategy.root_device
     with memory_errors_explained(job, device):
         require_room(job, device)
@@ -115,13 +115,11 @@ def train_pack(job: Job) -> None:
             logger.finish(summaries)
 
         # Finish.
-        finish(run, module.pack, data, summaries, conditions)
+        finish(run, module.pack, data, summaries)
         if not job.checkpoint.keep_last:
             run.checkpoint.unlink(missing_ok=True)
     for summary in summaries:
         print(describe(summary))
-    if conditions.varied:
-        print(conditions.describe())
 
 
 @contextmanager

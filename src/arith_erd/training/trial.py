@@ -4,8 +4,6 @@ import torch
 from torch import Tensor
 
 from ..config.job import Job
-from ..models.decoding import shift_right
-from ..models.dropout import set_dropout_keys
 from ..models.weights import initialise
 from .data import TableData
 from .pack import Pack
@@ -13,55 +11,34 @@ from .pack import Pack
 EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
 
 
-def try_step(job: Job, pack: Pack, data: TableData) -> None:
-    """Call the network and the loss of a pack on a few examples: on the CPU, eager, all replicas at once.
+def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
 
     Raises:
-        UserError: if one of them fails, or gives another shape or no numbers; if the network has a state besides its
-            parameters; if one of them draws random numbers; or if the loss of one replica depends on another.
+        UserError: if one of them fails, or gives another shape; if the network has a state besides its parameters, or
+            the loss does not reach these; or if the loss of a replica depends on more than the replica.
     """
-    replicas = len(pack.seeds)
+    net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
     prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)
-    _try_network(job, pack, prompt[0], completion[0])
-    net = job.model.net
-    with net.blamed(), torch.no_grad():
+    other = initialise(pack.make_network, pack.seeds[0] ^ 1)
+    if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
+        accepted = "parameters under one name each, and buffers with persistent=False"
+        raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
+    with net.blamed():  # vmap refuses random numbers
         logits, activation = pack.trial(prompt, completion)
     expected = (*completion.shape, job.task.vocab_size)
     if logits.shape != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
-    _try_loss(job, pack, [logits, completion, activation, targets[0] if targets else None])
-
-
-def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> None:
-    """Call the network of one seed: prompt (B, P), completion (B, m)."""
-    net = job.model.net
-    network, other = (initialise(pack.make_network, seed) for seed in (0, 1))
-    if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise net.fault("has no parameters that require gradients; expected some to train")
-    if more := sorted(network.state_dict().keys() - dict(network.named_parameters())):
-        accepted = "parameters under one name each, and buffers with persistent=False"
-        raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
-    set_dropout_keys(network, pack.replica_keys[0])
-    buffers = dict(network.named_buffers())
+    buffers = dict(pack.stacked.named_buffers())
     for name, buffer in other.named_buffers():
         if not torch.equal(buffer, buffers[name]):
-            raise net.fault(f"draws its buffer {name}; expected parameters for what differs between seeds")
-    before, versions = torch.get_rng_state(), {name: buffer._version for name, buffer in buffers.items()}
-    with net.blamed(), torch.no_grad():
-        network(prompt, shift_right(completion))
-    if not torch.equal(before, torch.get_rng_state()):
-        raise net.fault("draws random numbers; expected those of arith_erd.models.dropout.Dropout alone")
-    for name, buffer in network.named_buffers():
-        if buffer is not buffers.get(name) or buffer._version != versions[name]:
-            raise net.fault(f"changes its buffer {name}; expected buffers that stay as they are")
-
-
-def _try_loss(job: Job, pack: Pack, given: list[Tensor | None]) -> None:
-    """Call the loss on what the replicas gave; and, for each of them, with the rows of the others exchanged."""
-    loss, replicas = job.model.loss, len(pack.seeds)
-    computed = [x.requires_grad_() for x in (given[0], given[2]) if x is not None]  # logits and activation
+            raise net.fault(f"draws or changes its buffer {name}; expected parameters for what is not constant")
+    if activation is not None:
+        with loss.blamed():
+            pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
 
     def losses(rows: Tensor | slice = slice(None)) -> Tensor:
+        given = (logits, completion, activation, targets[0] if targets else None)
         with loss.blamed():
             result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given))
             return result
@@ -69,15 +46,14 @@ def _try_loss(job: Job, pack: Pack, given: list[Tensor | None]) -> None:
     own = losses()
     if own.shape != (replicas,):
         raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
-    if not own.isfinite().all():
-        raise loss.fault(f"gives {own.detach()[~own.isfinite()][0].item()} at the first step; expected a finite number")
-    if not own.requires_grad or all(g is None for g in torch.autograd.grad(own.sum(), computed, allow_unused=True)):
-        raise loss.fault("does not depend on what the network computes; expected a loss that can be minimised")
+    learnt = [parameter for parameter in pack.stacked.parameters() if parameter.requires_grad]
+    reached = torch.autograd.grad(own.sum(), learnt, allow_unused=True) if own.requires_grad and learnt else ()
+    if all(gradient is None for gradient in reached):
+        raise loss.fault("does not depend on a parameter of the network that requires gradients; expected one at least")
     with torch.no_grad():
-        if not torch.equal(losses(), own):
-            raise loss.fault("gives another value at the second call; expected no randomness and no state")
-        for index in range(replicas if replicas > 1 else 0):
+        for index in range(replicas):  # each with the rows of the others exchanged
             rows = torch.arange(replicas).roll(1)
             rows[index] = index
-            if not torch.allclose(losses(rows)[index], own[index]):
-                raise loss.fault("gives each seed a loss that depends on other seeds; expected one on its own alone")
+            if not torch.allclose(losses(rows)[index], own[index], equal_nan=True):
+                accepted = "expected one of its own tensors alone"
+                raise loss.fault(f"depends for each seed on other seeds, earlier calls or random numbers; {accepted}")

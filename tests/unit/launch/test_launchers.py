@@ -39,5 +39,5 @@ def test_submitting_where_there_is_no_slurm_is_one_line(cli, runs_dir):
     pytest.importorskip("submitit", reason=PLUGINS["slurm"])
     result = cli("train.py", "-m", "hydra/launcher=slurm", f"runs_dir={runs_dir}", PATH="")
     assert result.returncode == 1
-    assert 'error: RuntimeError: Could not detect "srun"' in result.stderr
+    assert 'error: hydra/launcher=slurm: RuntimeError: Could not detect "srun"' in result.stderr
     assert "Traceback" not in result.stderr

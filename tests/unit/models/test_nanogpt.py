@@ -10,17 +10,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.models.decoding import shift_right
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from tests.unit.models.networks import ABLATIONS, M, P, count, make, tokens
-
-
-def test_ablated_nanogpts_lose_the_expected_parameters():
-    c, layers = 64, 6
-    full = count(NanoGPT(P, M))
-    sizes = {name: count(NanoGPT(P, M, **options)) for name, options in ABLATIONS.items() if name != "squeezed_encoder"}
-    assert sizes["one_head"] == full
-    assert full - sizes["no_positional_encoding"] == (P + M + 1) * c
-    assert full - sizes["no_attention"] == layers * (4 * c * c + c)
-    assert full - sizes["no_feed_forward"] == layers * (8 * c * c + c)
+from tests.unit.models.networks import ABLATIONS, M, P, make, tokens
 
 
 def test_nanogpt_is_initialised_like_gpt2():

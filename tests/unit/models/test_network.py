@@ -11,16 +11,22 @@ from tests.unit.models.networks import VARIANTS, M, P, count, make, tokens
 
 
 @pytest.mark.parametrize(
-    ("network", "task", "parameters"),
+    ("network", "task", "options", "parameters"),
     [
-        (Transformer, Add(), 701_381),
-        (Transformer, Mul(), 701_381),
-        (NanoGPT, Add(), 297_600),
-        (NanoGPT, Mul(), 297_984),
+        (Transformer, Add(), {}, 701_381),
+        (Transformer, Mul(), {}, 701_381),
+        (NanoGPT, Add(), {}, 297_600),
+        (NanoGPT, Mul(), {}, 297_984),
+        (Transformer, Add(), {"encoder": False}, 401_477),
+        (Transformer, Add(), {"attention": False}, 401_861),
+        (Transformer, Add(), {"feed_forward": False}, 302_789),
+        (NanoGPT, Add(), {"attention": False}, 198_912),
+        (NanoGPT, Add(), {"feed_forward": False}, 100_608),
+        (NanoGPT, Add(), {"positional_encoding": False}, 296_064),
     ],
 )
-def test_number_of_parameters(network, task, parameters):
-    assert count(network(task.prompt_length, task.width)) == parameters
+def test_number_of_parameters(network, task, options, parameters):
+    assert count(network(task.prompt_length, task.width, **options)) == parameters
 
 
 @pytest.mark.parametrize("network", [Transformer, NanoGPT])

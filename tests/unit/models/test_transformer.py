@@ -9,23 +9,7 @@ from torch.nn import functional as F
 
 from arith_erd.models import Transformer
 from arith_erd.models.decoding import shift_right
-from tests.unit.models.networks import ABLATIONS, M, P, count, make, tokens
-
-
-def test_ablated_transformers_lose_the_expected_parameters():
-    c, layers = 64, 6
-    linear, norm = c * c + c, 2 * c
-    attention, feed_forward = 4 * linear, (c * 4 * c + 4 * c) + (4 * c * c + c)
-    full = count(Transformer(P, M))
-    sizes = {name: count(Transformer(P, M, **options)) for name, options in ABLATIONS.items()}
-    assert sizes["one_head"] == sizes["no_positional_encoding"] == full
-    assert full - sizes["squeezed_encoder"] == layers * (attention + feed_forward + 2 * norm)
-    assert full - sizes["no_attention"] == layers * 3 * attention  # the norms stay
-    assert full - sizes["no_feed_forward"] == layers * 2 * (feed_forward + norm)
-    assert sizes["d_model_32"] < full / 3
-
-
-# Against torch.nn's own Transformer
+from tests.unit.models.networks import ABLATIONS, P, make, tokens
 
 
 def positions(length: int, d_model: int) -> torch.Tensor:
@@ -91,12 +75,3 @@ def test_transformer_equals_torch_layers_with_the_same_weights(name):
     expected = torch_transformer(network, options, prompt, answer_in)
     torch.testing.assert_close(network(prompt, answer_in), expected, atol=1e-5, rtol=1e-5)
     assert expected.std() > 0.1
-
-
-def test_transformer_without_positions_ignores_the_prompts_order():
-    prompt, completion = tokens()
-    answer_in = shift_right(completion)
-    for options, lost in (({"positional_encoding": False}, True), ({}, False)):
-        network = make(Transformer, options)
-        difference = (network(prompt.flip(1), answer_in) - network(prompt, answer_in)).abs().max()
-        assert (difference < 1e-5) == lost

@@ -75,7 +75,7 @@ def test_job_code_cannot_catch_the_interrupt(stopped):
 def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, capsys):
     """Hydra's clean-up raises one when a signal strikes while it composes."""
     requeued = []
-    monkeypatch.setattr(boundary, "requeue", requeued.append)
+    monkeypatch.setattr(signals, "requeue", requeued.append)
 
     @boundary.program()
     def work():
@@ -91,24 +91,16 @@ def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, 
     assert capsys.readouterr().err == "SIGTERM: stopped; the same command continues from here\n"
 
 
-def test_signal_that_was_ignored_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None], ids=["ignored", "heard by another"])
+def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, handler):
+    before = signal.signal(number, handler)
     try:
         with signals_caught():
-            send(signal.SIGINT)
+            assert signal.getsignal(number) is handler
+            send(number)
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_sigusr1_stays_with_who_listens_already():
-    heard = []
-    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append("submitit"))
-    try:
-        with signals_caught():
-            send(signal.SIGUSR1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert heard == ["submitit"]
+        signal.signal(number, before)
 
 
 # Another's handler
@@ -164,27 +156,6 @@ def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours)
     assert listener.heard == [signal.SIGUSR2]
 
 
-def test_third_party_handler_is_left_alone(listener, stopped):
-    """While it puts the job back into the queue, say: not by an alarm, not by its own signal once more."""
-
-    def busy():
-        listener.work = lambda: None
-        send(signal.SIGTERM)
-        send(signal.SIGUSR2)
-        send(signal.SIGUSR1)  # has its turn when this one is done
-        time.sleep(0.3)
-
-    def work():
-        listener.work = busy
-        with deferred():
-            send(signal.SIGUSR2)
-            check()
-            pytest.fail("went on")
-
-    stopped(work)
-    assert listener.heard == [signal.SIGUSR2, signal.SIGUSR1]
-
-
 @pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
 def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
     def ends():
@@ -203,30 +174,20 @@ def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
     assert raised.value is error
 
 
-# Blocks in blocks, second signals, long steps
-
-
-def test_step_longer_than_the_grace_period_is_abandoned(cli, monkeypatch):
-    code = """
-import os, signal, time
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], -signal.SIGINT)],  # what a shell shows as 130
+    ids=["a step longer than the grace period", "a second interrupt"],
+)
+def test_program_does_not_wait_for_the_step(cli, sent, status):
+    code = f"""
+import os, time
 from arith_erd.system import signals
 signals.GRACE = 0.2
 with signals.signals_caught(), signals.deferred():
-    os.kill(os.getpid(), signal.SIGTERM)
+    for number in {[int(number) for number in sent]}:
+        os.kill(os.getpid(), number)
     time.sleep(30)
 """
     result = cli("-c", code, timeout=20)
-    assert result.returncode == 143
-    assert not result.stderr
-
-
-def test_second_interrupt_exits_immediately(cli):
-    code = """
-import os, signal, time
-from arith_erd.system import signals
-with signals.signals_caught(), signals.deferred():
-    os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(30)
-"""
-    assert cli("-c", code, timeout=20).returncode == -signal.SIGINT  # what a shell shows as 130
+    assert (result.returncode, result.stderr) == (status, "")

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch._inductor import config
 from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -72,12 +71,3 @@ def test_compiled_code_has_products_without_bias():
         _, (code,) = run_and_get_code(compiled, *given)
     assert "extern_kernels.mm(" in code
     assert "extern_kernels.addmm(" not in code
-
-
-@pytest.mark.parametrize(("said", "told"), [(None, True), (False, None), (True, None)])
-def test_options_are_equal_for_packs_that_share_code_and_leave_what_the_environment_says(said, told):
-    """Of TORCHINDUCTOR_VEC_ISA_OK, which Inductor's settings repeat; on a GPU the bias stays in the product."""
-    assert options(CPU, False) == options(CPU, False)
-    assert not any(isinstance(option, AddBiasLater) for option in options(CUDA, True).values())
-    with config.patch({"cpp.vec_isa_ok": said}):
-        assert options(CPU, False).get("cpp.vec_isa_ok") is told

@@ -2,7 +2,10 @@
 
 import builtins
 import errno
+import io
 import shutil
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from arith_erd.training.train import train as train_job
-from tests.behaviour.interruption import assert_same, interrupt, without_seconds
+from tests.behaviour.interruption import assert_same, failing, power_cut, without_seconds
 from tests.tiny import FOUR_EPOCHS, TINY
 
 # More epochs, and once more
@@ -48,17 +51,6 @@ def doubled_rows(run: Run) -> None:
     run.write_metrics(2 * run.metrics())
 
 
-@pytest.mark.parametrize("damage", [no_columns, doubled_rows])
-def test_damaged_shorter_run_is_left_out_and_named(train, whole, capsys, damage):
-    shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=3")
-    damage(shorter)
-    train(*FOUR_EPOCHS, "trainer.max_epochs=2")
-    assert_same(train(*FOUR_EPOCHS), whole)
-    out = capsys.readouterr().out
-    assert f"{shorter.path}: not continued (" in out
-    assert "which was trained for 2 epochs\n" in out
-
-
 @pytest.fixture
 def shorter(train) -> Run:
     """A finished run of two of the four epochs, with the weights of both."""
@@ -81,45 +73,47 @@ def test_longer_run_leaves_out_what_is_damaged_in_a_shorter_one_or_belongs_to_ot
     ]
 
 
-@pytest.mark.parametrize("name", ["weights/epoch=2/seed=1.safetensors", "tokens.csv", "last.ckpt"])
-def test_shorter_run_that_cannot_be_read_is_not_continued(train, whole, shorter, monkeypatch, capsys, name):
-    original = Path.read_bytes
+def unreadable(run: Run, name: str) -> AbstractContextManager[None]:
+    return failing(Path, "read_bytes", OSError(errno.EIO, "Input/output error"), lambda path: path == run.path / name)
 
-    def fails(self):
-        if self == shorter.path / name:
-            raise OSError(errno.EIO, "Input/output error", str(self))
-        return original(self)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fails)
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (no_columns, "metrics.csv"),
+        (doubled_rows, "metrics.csv has more than one row"),
+        *(
+            (partial(unreadable, name=name), f"{name}: cannot be read (Input/")
+            for name in ("weights/epoch=2/seed=1.safetensors", "tokens.csv", "last.ckpt")
+        ),
+    ],
+)
+def test_shorter_run_that_is_damaged_or_cannot_be_read_is_left_out_and_named(
+    train, whole, shorter, capsys, damage, fault
+):
+    """The next shorter one is continued."""
+    train(*FOUR_EPOCHS, "trainer.max_epochs=1")
+    with damage(shorter) or nullcontext():
         longer = train(*FOUR_EPOCHS)
-    assert f"{shorter.path}: not continued ({shorter.path / name}: cannot be read (Input/" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{shorter.path}: not continued (" in out
+    assert fault in out
+    assert "which was trained for 1 epochs\n" in out
     assert_same(longer, whole)
-    assert longer.kept_epochs(0) == []
+    assert 2 not in longer.kept_epochs(0)
 
 
-def test_disk_that_is_full_while_a_run_is_continued_is_one_line(train, whole, shorter, monkeypatch):
-    original = Path.write_bytes
-
-    def full(self, content):
-        if self.parent.name == "epoch=2":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return original(self, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
-            train(*FOUR_EPOCHS)
+def test_disk_that_is_full_while_a_run_is_continued_is_one_line(train, whole, shorter):
+    full = failing(Path, "write_bytes", OSError(errno.ENOSPC, "No space"), lambda path: path.parent.name == "epoch=2")
+    with full, pytest.raises(UserError, match=r"cannot be written \(No space\)"):
+        train(*FOUR_EPOCHS)
     assert_same(train(*FOUR_EPOCHS), whole)
 
 
-def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, monkeypatch, capsys):
+def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, capsys):
     old = train()
     (old.path / "mine").touch()
-    with monkeypatch.context() as patch:
-        interrupt(patch, ResumePoint, 1, True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train("overwrite=true")
+    power_cut(train, ResumePoint, 1, True, "overwrite=true")
     again = train("overwrite=true")
     out = capsys.readouterr().out
     assert "resuming from epoch 2" in out
@@ -153,44 +147,22 @@ def test_overwriting_that_was_killed_between_two_renames_replaces_every_pack(run
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
-def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one(train, whole, monkeypatch, number):
-    with monkeypatch.context() as patch:
-        interrupt(patch, ResumePoint, epoch=3, after=True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train(*FOUR_EPOCHS)
-    run = Run(compose("train", [*TINY, *FOUR_EPOCHS, f"runs_dir={whole.path.parent}"]).run.path)
-    files, original = [], builtins.open
-
-    def fails(file, *arguments, **options):
-        if str(file).endswith("last.ckpt"):
-            files.append(file)
-            raise OSError(number, "cannot")
-        return original(file, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(builtins, "open", fails)
-        patch.setattr("io.open", fails)
-        with pytest.raises(UserError, match=r"last\.ckpt: cannot be read \(cannot\); the same command tries again"):
-            train(*FOUR_EPOCHS)
-    assert files
-    assert run.name == whole.name
+def test_checkpoint_that_cannot_be_read_is_kept_and_not_replaced_by_an_older_one(train, whole, number):
+    power_cut(train, ResumePoint, 3, True, *FOUR_EPOCHS)
+    error = OSError(number, "cannot")
+    fails = [failing(owner, "open", error, lambda path: path.name == "last.ckpt") for owner in (builtins, io)]
+    said = r"last\.ckpt: cannot be read \(cannot\); the same command tries again"
+    with fails[0], fails[1], pytest.raises(UserError, match=said):
+        train(*FOUR_EPOCHS)
     assert_same(train(*FOUR_EPOCHS), whole)
 
 
-def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train, monkeypatch):
+def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train):
     run = train("checkpoint.keep_last=false")
     before = {path: path.read_bytes() for path in run.path.rglob("*.*") if path.name != "error.txt"}
-    original = Path.read_text
-
-    def fails(self, *arguments, **options):
-        if self == run.summary_file:
-            raise OSError(errno.EMFILE, "Too many open files", str(self))
-        return original(self, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", fails)
-        with pytest.raises(UserError, match=r"summary\.json: cannot be read \(Too many open files\); the same command"):
-            train("checkpoint.keep_last=false")
+    fails = failing(Path, "read_text", OSError(errno.EMFILE, "Too many files"), lambda path: path == run.summary_file)
+    with fails, pytest.raises(UserError, match=r"summary\.json: cannot be read \(Too many files\); the same command"):
+        train("checkpoint.keep_last=false")
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -204,7 +176,7 @@ def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch, err
     def stops(self, *tensors):
         raise error
 
-    monkeypatch.setattr("arith_erd.training.assemble.try_step", lambda *_: None)
+    monkeypatch.setattr("arith_erd.training.assemble.begin_loss", lambda *_: None)
     monkeypatch.setattr(CrossEntropy, "forward", stops)
     with pytest.raises(UserError, match=f"step 1: the network or the loss raises {error.__name__}"):
         train()

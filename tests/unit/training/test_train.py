@@ -20,8 +20,7 @@ from arith_erd.runs import Run
 from arith_erd.stats import stuck
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
-from arith_erd.training.pack import Pack
-from tests.behaviour.interruption import assert_same, interrupt, weights_of
+from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
 # Same run, same bits
@@ -61,33 +60,14 @@ def test_bar_moves_with_every_step_and_goes_on_where_a_run_was_interrupted(train
         original(self, bar, **fields)
 
     monkeypatch.setattr(Progress, "update", spy)
-    with monkeypatch.context() as power:
-        interrupt(power, ResumePoint, epoch=1, after=True)
-        with pytest.raises(RuntimeError):
-            train("trainer.max_epochs=2")
-    train("trainer.max_epochs=2")
+    power_cut(train, ResumePoint, 1, True)
+    train()
     first = [0, 1 / 3, 2 / 3, 1, 1]
     assert moves == pytest.approx([*first, *(1 + done for done in first)])
     assert re.search(r"epoch 2/2 .* loss \d\.\d{4}  train", terminal.file.getvalue())
 
 
 # What is trained on
-
-
-def test_each_step_has_its_own_dropout_and_evaluation_none(train, monkeypatch):
-    steps = []
-
-    def spied(original):
-        def spy(self, *tokens, step=None):
-            steps.append(step)
-            return original(self, *tokens, step)
-
-        return spy
-
-    monkeypatch.setattr(Pack, "losses", spied(Pack.losses))
-    monkeypatch.setattr(Pack, "forward", spied(Pack.forward))
-    train()
-    assert steps == [0, 1, 2, None, None, 3, 4, 5, None, None]
 
 
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
@@ -207,11 +187,9 @@ def test_each_replica_of_a_pack_stops_where_it_stops_alone(train, train_in, tmp_
             assert {**row, "seconds": 0} == pytest.approx({**own, "seconds": 0}, abs=1e-4)
         for row in rows[epochs:]:
             assert row | {"epoch": 0, "seconds": 0} == rows[epochs - 1] | {"epoch": 0, "seconds": 0}
-    with monkeypatch.context() as patch:
-        interrupt(patch, ResumePoint, epoch=2, after=True)
-        with pytest.raises(RuntimeError, match="the power went off"):
-            train_in(tmp_path / "interrupted", *options, "seed=0-1")
-    assert_same(pack, train_in(tmp_path / "interrupted", *options, "seed=0-1"))
+    again = partial(train_in, tmp_path / "interrupted")
+    power_cut(again, ResumePoint, 2, True, *options, "seed=0-1")
+    assert_same(pack, again(*options, "seed=0-1"))
 
 
 def test_run_stopped_by_stop_at_is_not_trained_further(train, monkeypatch):
