@@ -1,7 +1,7 @@
 """Which answer bit is learnt when? The first epoch at which each token is right, from ``tokens.csv`` of runs.
 
     python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=56 seed=0-9
-    python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=150 \
+    python train.py task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=150 \\
         task.prompt_order=plain task.completion_order=plain seed=0-9
     python benchmarks/learning_order.py results/learning-order.csv runs/add-*
 
@@ -46,7 +46,7 @@ def orders(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()

@@ -272,6 +272,19 @@ def calibration() -> Facts:
     }
 
 
+def learning_order() -> Facts:
+    """In which order the bits of a sum are learnt, by the order in which they are written."""
+    from learning_order import orders  # beside this file
+
+    table = pd.read_csv(RESULTS / "learning-order.csv")
+    found: Facts = {}
+    for order, row in orders(table).iterrows():
+        found[f"order_tau_{order}"] = f"{row['tau']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+        epochs = table[table["order"] == order].groupby("bit")["epoch"].median()
+        found[f"order_epochs_{order}"] = joined(f"{epoch:g}" for epoch in epochs)
+    return found
+
+
 def mechanism() -> Facts:
     from mechanism_numbers import mechanism  # beside this file
     from sentence_numbers import one_sentence
@@ -280,7 +293,8 @@ def mechanism() -> Facts:
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
-    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration, mechanism,
+    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration,
+    learning_order, mechanism,
 )  # fmt: skip
 PAGES = ("README.md", "docs/paper/article.md",
          *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "appendix")))  # fmt: skip
