@@ -62,7 +62,7 @@ def course_of(rows: pd.DataFrame) -> Course:
 
 
 def _distances(ax: Axes, rows: pd.DataFrame, limit: float) -> None:
-    tidy(ax, "x")
+    tidy(ax)
     names = list(rows.groupby("component")["value"].mean().sort_values().index)
     ax.plot(rows["value"], rows["component"].map(names.index), "o", color=BLUE, markersize=6, alpha=0.8)
     ax.axvline(limit, color=GREY, linewidth=1, linestyle=":")

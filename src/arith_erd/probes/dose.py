@@ -25,7 +25,6 @@ TITLES = {
     "leace": ("LEACE direction", "linear reading moved by delta"),
     "centroids": ("Class centroids", "mean of one sum to the next"),
     "das": ("Learned subspace", "rank 1 or 2"),
-    "whole": ("Whole activation", ""),
 }
 
 

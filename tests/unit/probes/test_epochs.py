@@ -29,7 +29,6 @@ SMALL = {
         *("probe.train=16", "probe.validation=8", "probe.test=8", "probe.steps=1", "probe.random=1"),
         *("probe.site=dec.1", "probe.variable=sum", "probe.rank=1"),
     ),
-    "transfer": ("probe.sample=8", "probe.site=dec.1", "probe.method=slope"),
 }
 
 
