@@ -120,7 +120,7 @@ class Trials:
     Attributes:
         read: the j tokens of the answer that count.
         source: activations (n, k, ...) of the source runs at the site; they run here unless they are given.
-        expected, unchanged, of_source: tokens (n, j): predicted ones, and right ones of the bases and of the sources.
+        expected, unchanged: tokens (n, j): the predicted ones, and the right ones of the bases.
     """
 
     def __init__(
@@ -137,10 +137,7 @@ class Trials:
         at_position(model, self.source, site, position)  # refuses a position that is not there
         self.read = tokens_read(model, site, position, self.source)
         self.expected = answer_tokens(model, data.expected(variable))[:, self.read]
-        self.unchanged, self.of_source = (
-            torch.as_tensor(examples.completion, device=model.device)[:, self.read]
-            for examples in (base, data.source_examples)
-        )
+        self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.read]
         inputs = model.inputs(base)
         if isinstance(model.network, Network):
             inputs = inputs[0], inputs[1][:, : max(self.read) + 1]
@@ -160,11 +157,6 @@ class Trials:
 
     def no_intervention(self) -> float:
         return balanced(self.resumed()[:, self.read].argmax(dim=-1), self.expected, self.unchanged)
-
-    def strength(self, subspace: Subspace | None) -> float:
-        """Share that change, of the answers that should change to the source's own answer; NaN if there are none."""
-        counted = (self.expected != self.unchanged) & (self.expected == self.of_source)
-        return float((self.tokens(subspace) == self.expected)[counted].double().mean())
 
 
 def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:

@@ -53,9 +53,8 @@ class Found:
     ``train, validation, iia`` are balanced accuracies (`interchange.balanced`) on each set, iia on test pairs;
     ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged. ``chosen``
     marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of axes along which
-    real activations vary; if span <= rank, every subspace is the whole space. Of the test answers that should change to
-    the source's own answer, ``strength`` and ``strength_full`` are the shares that do, with the subspace and with the
-    whole activation. ``controls`` are those of `Search.controls` and, for the chosen rank, of `Search.searches`.
+    real activations vary; if span <= rank, every subspace is the whole space. ``controls`` are those of
+    `Search.controls` and, for the chosen rank, of `Search.searches`.
     """
 
     rank: int
@@ -67,8 +66,6 @@ class Found:
     iia: float
     no_intervention: float
     full_patch: float
-    strength: float
-    strength_full: float
     controls: dict[str, float] = field(default_factory=dict)
 
 
@@ -120,8 +117,6 @@ class Search(Alignment):
                 iia=test.accuracy(subspace),
                 no_intervention=test.no_intervention(),
                 full_patch=test.accuracy(None),
-                strength=test.strength(subspace),
-                strength_full=test.strength(None),
                 controls=self.controls(sets[2], variable, subspace)
                 | (self.searches(variable, rank) if rank == best else {}),
             )

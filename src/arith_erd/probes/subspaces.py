@@ -57,7 +57,7 @@ class Subspaces(Probe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", "strength", "strength_full", *CONTROLS),
+        *("no_intervention", "full_patch", *CONTROLS),
     )
 
     def __init__(
