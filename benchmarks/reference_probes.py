@@ -50,7 +50,6 @@ def dose(model: Hooked, adder: CausalModel, expected: float) -> Row:
     """What follows a dose, of the best site."""
     sites = [f"{stack}.{layer}" for stack in ("enc", "dec") for layer in range(1, 7)]
     by_site = pd.DataFrame(doses(model, adder, sites, ["slope"], [1, 8, 64], 64, fitted=1024, random=1))
-    by_site = by_site[by_site["prefix"] == "target"]
     best = by_site.groupby("site")["answer"].mean().idxmax()
     followed = by_site[by_site["site"] == best]["answer"]
     return "dose", "", 64, followed.min(), followed.max(), expected

@@ -38,8 +38,8 @@ def doses(
 ) -> Iterator[dict[str, Any]]:
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
-    Greedy decoding gives a + b + delta if and only if each of its tokens is the likeliest after those before it. So
-    with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
+    The runs get the tokens of a + b + delta as their prefix: greedy decoding gives that number if and only if each of
+    its tokens is the likeliest after those before it.
 
     Args:
         methods: ``slope``, ``leace`` (`reading`), ``centroids``, or ``das``: the way between centroids, as far as it
@@ -49,9 +49,8 @@ def doses(
         random: moves of the same length in random directions, as controls.
 
     Yields:
-        ``site, method, prefix, delta, n``; ``answer`` and ``tokens``: shares of whole answers and of tokens that are
-        those of a + b + delta; ``no_intervention``, ``no_intervention_tokens``: the same of runs that are not moved;
-        ``random``: whole answers after random moves.
+        ``site, method, delta, n``; ``answer``: the share of answers that are a + b + delta; ``no_intervention``: the
+        same of runs that are not moved; ``random``: after random moves.
     """
     task, every = causal_model.task, causal_model.examples
     chosen = np.random.default_rng(seed).choice(task.size, size=min(fitted, task.size), replace=False)
@@ -75,22 +74,15 @@ def doses(
             base = np.random.default_rng(seed + delta).choice(possible, size=size, replace=False)
             of = every.answer[base]
             target = completions[example_of[of + delta]]
-            for prefix, answers in (("target", target), ("own", completions[base])):
-                resumed = model.resume_from(site, (prompts[base], shift_right(answers)))
-                own = resumed().argmax(-1) == target
-                for method in methods:
-                    step = paths[method][of + delta] - paths[method][of]
-                    steps = [step, *(_same_length(step, seed + i) for i in range(random))]
-                    moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
-                    right, *controls = (resumed([move]).argmax(-1) == target for move in moves)
-                    where = {"site": site, "method": method, "prefix": prefix, "delta": delta, "n": size}
-                    yield where | {
-                        "answer": _whole(right),
-                        "tokens": float(right.double().mean()),
-                        "no_intervention": _whole(own),
-                        "no_intervention_tokens": float(own.double().mean()),
-                        "random": float(np.mean([_whole(control) for control in controls])),
-                    }
+            resumed = model.resume_from(site, (prompts[base], shift_right(target)))
+            unmoved = _right(resumed(), target)
+            for method in methods:
+                step = paths[method][of + delta] - paths[method][of]
+                steps = [step, *(_same_length(step, seed + i) for i in range(random))]
+                moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
+                moved, *controls = (_right(resumed([move]), target) for move in moves)
+                measured = {"answer": moved, "no_intervention": unmoved, "random": float(np.mean(controls))}
+                yield {"site": site, "method": method, "delta": delta, "n": size} | measured
 
 
 def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
@@ -133,5 +125,6 @@ def _same_length(step: Tensor, seed: int) -> Tensor:
     return step.norm(dim=1, keepdim=True) * random / random.norm()
 
 
-def _whole(right: Tensor) -> float:
-    return float(right.all(dim=1).double().mean())
+def _right(logits: Tensor, target: Tensor) -> float:
+    """The share of whole answers that are the target's tokens (n, m)."""
+    return float((logits.argmax(-1) == target).all(dim=1).double().mean())

@@ -223,10 +223,9 @@ def effects(
     is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
 
     Yields:
-        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped, flipped_by_all``: the
-        shares of answers that change, the latter with all positions replaced; ``iia_*``: the share that the interchange
-        of a variable predicts, or ``none`` (the base's own answer), or ``token`` (that of the prompt's token at the
-        position; NaN outside the encoder).
+        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped``: the share of
+        answers that change; ``iia_*``: the share that the interchange of a variable predicts, or ``none`` (the base's
+        own answer), or ``token`` (that of the prompt's token at the position; NaN outside the encoder).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
     base = rng.integers(task.size, size=sample)
@@ -248,11 +247,9 @@ def effects(
         for site, x in finite_cache(model, others, sites).items():
             encoder = len(tokens_read(model, site, 0, x)) > 1
             answers = range(task.width) if t is None else [digit(task, t)]
-            by_all = runs[site]([Interchange(site, None, None, x)]).argmax(-1) != before
             for place in range(x.shape[1]) if encoder else answers:
                 tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
-                right = {"flipped": tokens != before, "flipped_by_all": by_all}
-                right |= {f"iia_{v}": tokens == of for v, of in said.items()}
+                right = {"flipped": tokens != before} | {f"iia_{v}": tokens == of for v, of in said.items()}
                 if encoder:
                     right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
                 shares = {key: of[counted].double().mean(0) for key, of in right.items()}
