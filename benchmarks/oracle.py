@@ -17,7 +17,7 @@ know the Python API and the columns of a card. What DIR/work holds already is no
     claims             claims.csv by the report from results/runs and results/older, all exact          1
     calibration        24 networks of mechanism-calibration-fresh.csv, within rounding                  10
     reference_probes   reference-probes.csv, within rounding                                            10
-    cards              our networks of seed 0, the authors' with --authors FILE, within rounding        3 a card
+    cards              our networks of seed 0, the authors' with --authors FILE, within rounding        1 a card
 """
 
 import argparse

@@ -29,7 +29,7 @@ EFFECT = 0.5
 FOLLOWED = 0.01
 """Share of answers that wrong prefixes have to change before a bit counts as one that follows its prefix."""
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
-NO_VERDICT = "the known algorithms are for addition, so only prefixes and prompt positions were measured"
+NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ALL = "all"  # a position that stands for all of them
