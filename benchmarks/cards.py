@@ -3,8 +3,9 @@
     python benchmarks/cards.py results/mechanism-cards.csv authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
 A folder is what the probe wrote, with ``rows.csv``. Its seeds replace those of the same network in the table, so
-several folders, one for each seed, can have the same name. Subspaces stay if the folder has none. Then every table
-between markers in ``docs/found/appendix.md`` is written anew; without folders, only these are. A test compares them.
+several folders, one for each seed, can have the same name. Then every table between markers in
+``docs/found/appendix.md`` is written anew; without folders, only these are. A test compares them. Tables of patches and
+of steering beyond the natural range are from ``card-evidence.csv`` beside the table.
 """
 
 import argparse
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from arith_erd.mechanism.card import EFFECT
-
-PAGE = Path(__file__).parents[1] / "docs" / "found" / "appendix.md"
+RESULTS = Path(__file__).parents[1] / "results"
+PAGE = RESULTS.parent / "docs" / "found" / "appendix.md"
+EVIDENCE = "card-evidence.csv"
+CHANGED = 0.5  # smallest share of patched answers that change, that counts as an effect
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
 BITS = range(2, 8)
@@ -71,9 +73,15 @@ LATER = {
 }
 
 
-def read(path: Path) -> pd.DataFrame:
-    """The table, with "" where a column does not apply to a row."""
-    return pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False)
+def read(*paths: Path) -> pd.DataFrame:
+    """The tables together, with "" where a column does not apply to a row."""
+    read = [pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False) for path in paths]
+    return pd.concat([one.reindex(columns=COLUMNS, fill_value="") for one in read], ignore_index=True)
+
+
+def published() -> pd.DataFrame:
+    """All rows of cards in ``results/``, those of older cards included."""
+    return read(RESULTS / "mechanism-cards.csv", RESULTS / EVIDENCE)
 
 
 def span(values: Iterable[float], form: str = ".2f") -> str:
@@ -169,14 +177,14 @@ def by_layer(rows: pd.DataFrame) -> str:
 
 
 def first_site(patched: pd.DataFrame, bit: int) -> str:
-    """The first attention after which a bit changes with the carry, as in `Evidence.appears`; empty for none.
+    """The first attention after which a bit changes with the carry; empty for none.
 
     Args:
         patched: interchanges of one network.
     """
     shares = patched[patched["position"] == str(bit)].set_index(["component", "site"])["value"]
     held = (shares.get(("carry", site), 0.0) - shares.get(("neither", site), 0.0) for site in ATTENTIONS)
-    return next((site for site, share in zip(ATTENTIONS, held, strict=True) if share >= EFFECT), "")
+    return next((site for site, share in zip(ATTENTIONS, held, strict=True) if share >= CHANGED), "")
 
 
 def by_site(rows: pd.DataFrame) -> str:
@@ -206,20 +214,16 @@ def main() -> None:
     rows = read(options.table)
     for card in options.cards:
         name, _, folder = card.partition("=")
-        new = read(Path(folder) / "rows.csv").assign(network=name)[COLUMNS]
+        new = read(Path(folder) / "rows.csv").assign(network=name)
         old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
-        if not new["test"].eq("subspace").any():  # made with probe.steps=0
-            old &= ~rows["test"].str.startswith("subspace")
         rows = pd.concat([rows[~old], new], ignore_index=True).sort_values(["network", "seed"], kind="stable")
     if options.cards:
         # No number of the page is of these, and they are a fifth of the table.
-        unused = (rows["test"] == "steering") & (rows["component"] == "value_of_remainder")
-        unused |= rows["network"].isin(LATER) & (rows["site"] != "") & ~rows["test"].isin(["beyond_range", "flips"])
-        rows = rows[~unused]
+        unused = (rows["component"] == "value_of_remainder") | rows["network"].isin(LATER)
+        rows = rows[~(unused & (rows["test"] == "steering"))].drop(columns=["control", "dose"])
         rows.to_csv(options.table, index=False, float_format="%.6g")
-        rows = read(options.table)
     text = PAGE.read_text()
-    for name, table in tables(rows).items():
+    for name, table in tables(read(options.table, options.table.with_name(EVIDENCE))).items():
         text = re.sub(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.S)
     PAGE.write_text(text)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-from cards import of, read, seeds, span  # beside this file
+from cards import of, published, seeds, span  # beside this file
 from scipy.stats import binomtest
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -14,7 +14,7 @@ Facts = dict[str, str]
 
 
 def mechanism() -> Facts:
-    rows = read(RESULTS / "mechanism-cards.csv")
+    rows = published()
     return prefixes(rows) | doses(rows) | patches(rows) | subspaces(rows) | values() | training() | calibration()
 
 
@@ -158,5 +158,5 @@ def calibration() -> Facts:
         "calibration_decoys": str(sizes["erd_decoy"]),
         "calibration_post_hoc": str(sizes["local_remainder"]),
         "calibration_untrained": str(sizes["NanoGPT"]),
-        "calibration_seeds": str(seeds(read(RESULTS / "mechanism-cards.csv"), "transformer")),
+        "calibration_seeds": str(seeds(published(), "transformer")),
     }

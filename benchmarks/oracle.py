@@ -17,7 +17,7 @@ know the Python API and the columns of a card. What DIR/work holds already is no
     claims             claims.csv by the report from results/runs and results/older, all exact          1
     calibration        24 networks of mechanism-calibration-fresh.csv, within rounding                  10
     reference_probes   reference-probes.csv, within rounding                                            10
-    cards              our networks of seed 0, the authors' with --authors FILE, within rounding        3 a card
+    cards              our networks of seed 0, the authors' with --authors FILE, within rounding        1 a card
 """
 
 import argparse
@@ -87,7 +87,7 @@ def of_card(path: Path, network: str = "") -> Values:
             continue
         if row["test"] == "verdict":
             found["verdict"] = row["component"]
-        parts = [row["test"], row["component"], row["control"], row["dose"], row["site"], row["position"]]
+        parts = [row["test"], row["component"], row["site"], row["position"]]
         found[" ".join(part for part in parts if part)] = row["value"]
     return found
 
@@ -212,7 +212,7 @@ def record_claims(work: Path, options: argparse.Namespace) -> Values:
 
 def record_calibration(work: Path, _: argparse.Namespace) -> Values:
     found: Values = {}
-    sizes = ["probe=mechanism", "probe.pairs=128", "probe.moved=128", "probe.steps=0"]
+    sizes = ["probe=mechanism", "probe.pairs=128", "probe.moved=128"]
     for name, seed in CALIBRATED:
         card = probed(work / f"{name}-{seed}", *sizes, f"reference={name}", f"seed={seed}")[0]
         for key, value in of_card(card).items():

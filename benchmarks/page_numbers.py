@@ -307,10 +307,10 @@ def facts() -> Facts:
 
 def tables() -> Facts:
     """Every generated table of the pages on mechanisms, by the name of its marks."""
-    from cards import read, tables  # beside this file
+    from cards import published, tables  # beside this file
     from sentence_numbers import sentence_tables
 
-    return tables(read(RESULTS / "mechanism-cards.csv")) | sentence_tables()
+    return tables(published()) | sentence_tables()
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:

@@ -1,15 +1,13 @@
-"""What wrong prefixes, shifted sums and transferred sums do to networks written by hand, beside what they should do.
+"""What wrong prefixes and shifted sums do to networks written by hand, beside what they should do.
 
     python benchmarks/reference_probes.py results/reference-probes.csv --seed 0
 
 A row is a network, a test and a stratum; ``expected`` is what the algorithm does, ``least`` and ``most`` are over the
-positions (flip), the doses (dose) or the sites (transfer).
+positions (flip) or the doses (dose).
 
     flip       every pair, r_(t-1) inverted, t = 1 .. 7: the share of answers at t that change
     dose       64 pairs, all positions of a site steered along the least-squares direction of the sum by 1, 8 and 64:
                whole answers that become a + b + delta, of the best site
-    transfer   50 pairs of runs, the least-squares direction of the sum at position t put at t' of another run: the
-               balanced share of answers with bit t' of that sum, the mean over all t and t'; 0.5: nothing happens
 """
 
 import argparse
@@ -22,7 +20,7 @@ import torch
 
 from arith_erd.bits import ONE, ZERO
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.dose import doses, transfers
+from arith_erd.interp.dose import doses
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.prefixes import Sample, strata
 from arith_erd.models.references import reference
@@ -30,7 +28,7 @@ from arith_erd.tasks import Add
 
 COLUMNS = ("network", "seed", "test", "stratum", "n", "least", "most", "expected")
 FLIPS = {"erd": (0, 0), "lookahead_carry": (0, 0), "prefix_carry": (1, 0), "prefix_carry_decoy": (1, 0)}
-VALUES = {"erd": (1, 1), "lookahead_carry": (0, 0.5), "prefix_carry": (0, 0.5), "prefix_carry_decoy": (0, 0.5)}
+DOSES = {"erd": 1, "lookahead_carry": 0, "prefix_carry": 0, "prefix_carry_decoy": 0}
 Row = tuple[str, str, int, float, float, float]
 
 
@@ -48,17 +46,13 @@ def flips(model: Hooked, adder: CausalModel, expected: tuple[float, float]) -> I
         yield "flip", stratum, int(strata(sample, 1)[stratum].sum()), min(shares), max(shares), wanted
 
 
-def values(model: Hooked, adder: CausalModel, expected: tuple[float, float]) -> Iterator[Row]:
-    """Of the best site, what follows a dose and what follows a transfer."""
+def dose(model: Hooked, adder: CausalModel, expected: float) -> Row:
+    """What follows a dose, of the best site."""
     sites = [f"{stack}.{layer}" for stack in ("enc", "dec") for layer in range(1, 7)]
     by_site = pd.DataFrame(doses(model, adder, sites, ["slope"], [1, 8, 64], 64, fitted=1024, random=1))
-    by_site = by_site[by_site["prefix"] == "target"]
     best = by_site.groupby("site")["answer"].mean().idxmax()
     followed = by_site[by_site["site"] == best]["answer"]
-    yield "dose", "", 64, followed.min(), followed.max(), expected[0]
-    moved = pd.DataFrame(transfers(model, adder, sites[6:], ["slope"], 50))
-    means = moved[moved["pair"] == "other"].groupby("site")["iia"].mean()
-    yield "transfer", "", 50, round(means.min(), 4), round(means.max(), 4), expected[1]
+    return "dose", "", 64, followed.min(), followed.max(), expected
 
 
 def main() -> None:
@@ -71,10 +65,9 @@ def main() -> None:
     rows: list[tuple[object, ...]] = []
     for name in FLIPS:
         model = Hooked(reference(name, given.seed).network, task=adder.task)
-        for measure, expected in ((flips, FLIPS[name]), (values, VALUES[name])):
-            for row in measure(model, adder, expected):
-                print(name, *row, flush=True)
-                rows.append((name, given.seed, *row))
+        for row in (*flips(model, adder, FLIPS[name]), dose(model, adder, DOSES[name])):
+            print(name, *row, flush=True)
+            rows.append((name, given.seed, *row))
     pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(given.out, index=False)
 
 

@@ -7,12 +7,12 @@ import pandas as pd
 
 from arith_erd.plots.mechanism import QUESTIONS
 
-COLUMNS = ["seed", "test", "component", "control", "dose", "site", "position", "value"]
+COLUMNS = ["seed", "test", "component", "site", "position", "value"]
 
 
-def bit(position: int, changed: float | None, follows: list[str], carry: str | None) -> dict[str, Any]:
+def bit(position: int, changed: float | None, follows: list[str]) -> dict[str, Any]:
     prefix = {"follows_prefix": changed, "needs_prefix": None if changed is None else 0.0}
-    return {"position": position, **prefix, "follows": follows, "appears": {"carry": carry}}
+    return {"position": position, **prefix, "follows": follows}
 
 
 def seed_card(seed: int = 0) -> dict[str, Any]:
@@ -25,12 +25,7 @@ def seed_card(seed: int = 0) -> dict[str, Any]:
         "distances": {"erd": 3.0, "mixed": 1.5},
         "accuracy": 0.875,
         "reasons": ["no algorithm is near"],
-        "evidence": [],
-        "bits": [
-            bit(1, 0.0, [], None),
-            bit(2, 0.25, ["carry"], "dec.2"),
-            bit(3, 0.5, ["carry"], "dec.1"),
-        ],
+        "bits": [bit(1, 0.0, []), bit(2, 0.25, ["carry"]), bit(3, 0.5, ["carry"])],
     }
 
 
@@ -39,8 +34,8 @@ def whole(*seeds: dict[str, Any], **more: Any) -> str:
 
 
 def table(*seeds: int) -> pd.DataFrame:
-    rows = [(seed, "verdict", "none", "", "", "", "all", 1.5) for seed in seeds]
+    rows = [(seed, "verdict", "none", "", "all", 1.5) for seed in seeds]
     for seed in seeds:
-        rows += [(seed, "signature", name, "", "", "", str(t), 0.5) for name in QUESTIONS for t in range(1, 4)]
-        rows += [(seed, "interchange", "carry", "", "", f"dec.{n}", "2", 0.5) for n in (1, 2)]
+        rows += [(seed, "distance", name, "", "all", x) for name, x in seed_card()["distances"].items()]
+        rows += [(seed, "signature", name, "", str(t), 0.5) for name in QUESTIONS for t in range(1, 4)]
     return pd.DataFrame(rows, columns=COLUMNS)

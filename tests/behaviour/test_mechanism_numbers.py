@@ -10,7 +10,7 @@ from tests.behaviour.pages import RESULTS, cards
 
 def test_own_claims_are_those_of_the_cards() -> None:
     """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
-    rows = cards()["read"](RESULTS / "mechanism-cards.csv")
+    rows = cards()["published"]()
     for claim in yaml.safe_load((RESULTS / "found.yaml").read_text())["claims"]:
         card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
         card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]

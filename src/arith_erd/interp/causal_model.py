@@ -125,10 +125,6 @@ class CausalModel:
         columns = [self.interchange(base, source, variable, t)[:, t] for t in range(self.task.width)]
         return np.stack(columns, axis=1)
 
-    def extended(self, variables: Mapping[str, Function]) -> "CausalModel":
-        """The same model with more variables, which may depend on any of its own, and on the output."""
-        return CausalModel(self.task, self._functions | dict(variables), self.output)
-
     def co_parents(self, variable: str) -> tuple[str, ...]:
         """The variables that act on the answer together with this one, as ``xor`` does with ``carry``.
 
@@ -140,6 +136,11 @@ class CausalModel:
                 below.add(name)
                 (direct if variable in shared else further).update(parents)
         return tuple(name for name in self.variables if name in direct - {variable} | (further - below))
+
+    @property
+    def adds(self) -> bool:
+        """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
+        return {"xor", "carry"} <= {*self.variables}
 
     @cached_property
     def value(self) -> str:

@@ -5,7 +5,6 @@ that no input leads to (Makelov et al., 2023).
 """
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -57,40 +56,22 @@ def fit_das(
     if not 1 <= rank <= alignment.x.rank:
         accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
-    return alignment.fit(train, validation, variable, alignment.starts(variable, rank), rank, steps, batch, seed)
+    return alignment.fit(train, validation, variable, rank, steps, batch, seed)
 
 
 class Alignment:
     """Searches at a site and position of a network, in the span of its activations of ``rows`` (N,).
 
     Attributes:
-        natural: the activations (N, d); all positions concatenated if ``position`` is None.
-        x: the same whitened, of the first ``spanned`` rows.
+        x: these activations (N, d), whitened; all positions concatenated if ``position`` is None.
+        read: the tokens of the answer that judge an interchange here.
     """
 
-    def __init__(
-        self,
-        model: Hooked,
-        causal_model: CausalModel,
-        site: str,
-        position: Position,
-        rows: Array,
-        spanned: int | None = None,
-    ) -> None:
+    def __init__(self, model: Hooked, causal_model: CausalModel, site: str, position: Position, rows: Array) -> None:
         self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
-        self.natural = self.activations(rows)
-        self.rows, self.x = rows[:spanned], whiten(self.natural[:spanned], SPREAD)
-
-    def activations(self, rows: Array) -> Tensor:
-        """Activations of rows (n,) as vectors (n, d)."""
-        x = finite_cache(self.model, self.causal_model.examples_at(rows), [self.site])[self.site]
-        return at_position(self.model, x, self.site, self.position)
-
-    @cached_property
-    def read(self) -> list[int]:
-        """The tokens of the answer that judge an interchange here."""
-        x = finite_cache(self.model, self.causal_model.examples_at(self.rows[:1]), [self.site])[self.site]
-        return tokens_read(self.model, self.site, self.position, x)
+        activations = finite_cache(model, causal_model.examples_at(rows), [site])[site]
+        self.rows, self.x = rows, whiten(at_position(model, activations, site, position), SPREAD)
+        self.read = tokens_read(model, site, position, activations)
 
     def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
         return Trials(self.model, data, self.site, self.position, variable)
@@ -100,7 +81,6 @@ class Alignment:
         train: CounterfactualDataset,
         validation: CounterfactualDataset,
         variable: str,
-        starts: list[Tensor],
         rank: int,
         steps: int,
         batch: int,
@@ -109,6 +89,7 @@ class Alignment:
         """Search from several starts. The subspace, maybe a start, that is best on the validation pairs."""
         parts = np.array_split(np.arange(len(train)), max(1, len(train) // batch))
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
+        starts = self.starts(variable, rank)
         found = [align(batches, self.x, rank, start, n, seed=seed) for start in starts for n in (steps, 0)]
         return max(found, key=judge.accuracy)
 

@@ -1,4 +1,4 @@
-"""Steer activations along a value: does the answer become a + b + delta, and does the value work at other positions?
+"""Steer activations along a value: does the answer become a + b + delta?
 
 A *path* (S, d) says where the activations of each value lie, up to a constant. ``path[s + delta] - path[s]`` is what to
 add to activations of the value s so that they stand for s + delta.
@@ -13,13 +13,12 @@ from torch import Tensor
 
 from ..models.decoding import shift_right
 from .causal_model import CausalModel
-from .counterfactuals import operand_pools
 from .das import SPREAD
 from .erasure import Whitened, leace, whiten
 from .hooked import Hooked
-from .interchange import balanced, finite_cache
-from .interventions import Interchange, Steer, Subspace
-from .search import SHARES, Search, SearchConfig
+from .interchange import finite_cache
+from .interventions import Steer
+from .search import Search, SearchConfig
 
 RANDOM = 5  # directions of the same length, as controls
 FITTED = 4096  # examples that paths are fitted on
@@ -34,14 +33,13 @@ def doses(
     sample: int,
     seed: int = 0,
     config: SearchConfig | None = None,
-    prefixes: Sequence[str] = ("target", "own"),
     fitted: int = FITTED,
     random: int = RANDOM,
 ) -> Iterator[dict[str, Any]]:
     """Move all positions of a site by delta units of the value, and read the whole answer.
 
-    Greedy decoding gives a + b + delta if and only if each of its tokens is the likeliest after those before it. So
-    with ``prefix=target`` the runs get the tokens of a + b + delta, and with ``prefix=own`` those of a + b.
+    The runs get the tokens of a + b + delta as their prefix: greedy decoding gives that number if and only if each of
+    its tokens is the likeliest after those before it.
 
     Args:
         methods: ``slope``, ``leace`` (`reading`), ``centroids``, or ``das``: the way between centroids, as far as it
@@ -51,9 +49,8 @@ def doses(
         random: moves of the same length in random directions, as controls.
 
     Yields:
-        ``site, method, prefix, delta, n``; ``answer`` and ``tokens``: shares of whole answers and of tokens that are
-        those of a + b + delta; ``no_intervention``, ``no_intervention_tokens``: the same of runs that are not moved;
-        ``random``: whole answers after random moves.
+        ``site, method, delta, n``; ``answer``: the share of answers that are a + b + delta; ``no_intervention``: the
+        same of runs that are not moved; ``random``: after random moves.
     """
     task, every = causal_model.task, causal_model.examples
     chosen = np.random.default_rng(seed).choice(task.size, size=min(fitted, task.size), replace=False)
@@ -77,75 +74,15 @@ def doses(
             base = np.random.default_rng(seed + delta).choice(possible, size=size, replace=False)
             of = every.answer[base]
             target = completions[example_of[of + delta]]
-            for prefix in prefixes:
-                answer_in = shift_right(target if prefix == "target" else completions[base])
-                resumed = model.resume_from(site, (prompts[base], answer_in))
-                own = resumed().argmax(-1) == target
-                for method in methods:
-                    step = paths[method][of + delta] - paths[method][of]
-                    steps = [step, *(_same_length(step, seed + i) for i in range(random))]
-                    moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
-                    right, *controls = (resumed([move]).argmax(-1) == target for move in moves)
-                    where = {"site": site, "method": method, "prefix": prefix, "delta": delta, "n": size}
-                    yield where | {
-                        "answer": _whole(right),
-                        "tokens": float(right.double().mean()),
-                        "no_intervention": _whole(own),
-                        "no_intervention_tokens": float(own.double().mean()),
-                        "random": float(np.mean([_whole(control) for control in controls])),
-                    }
-
-
-def transfers(
-    model: Hooked,
-    causal_model: CausalModel,
-    sites: Sequence[str],
-    methods: Sequence[str],
-    sample: int,
-    seed: int = 0,
-    config: SearchConfig | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Copy activations along position t's value directions to position t', within a run or from another.
-
-    A network that keeps one number at all positions then answers with bit t' of the copied value. The ``sample`` pairs
-    share no operand with those that subspaces are learned from. Methods: ``slope``, the direction of least squares at
-    t; ``das``, the subspace of rank 1 or 2 found at t; ``whole``, the whole activation.
-
-    Yields:
-        ``site, method, source`` (t), ``position`` (t'), ``pair`` (``same`` run or ``other``), ``n``; ``iia``: the
-        balanced accuracy (`interchange.balanced`) at token t' of the source's answer; ``no_intervention``: the same
-        without one.
-    """
-    learned, _, pool = operand_pools(causal_model.task, SHARES, np.random.default_rng(seed))
-    rng, positions = np.random.default_rng(seed), range(causal_model.task.width)
-    base, other = (causal_model.examples_at(pool[rng.integers(len(pool), size=sample)]) for _ in range(2))
-    fitted = causal_model.examples_at(learned)
-
-    def subspace(method: str, site: str, t: int, x: Tensor) -> Subspace | None:
-        if method == "das":
-            return Search(model, causal_model, site, t, config, seed).best(causal_model.value, (1, 2))
-        step = slope(whiten(x[:, t].flatten(1), SPREAD), torch.as_tensor(fitted.answer, device=x.device))
-        return Subspace((step / step.norm())[:, None]) if method == "slope" else None
-
-    for site in sites:
-        x, given = (finite_cache(model, examples, [site])[site] for examples in (fitted, other))
-        resumed = model.resume_from(site, base)
-        before, own = resumed().argmax(-1), finite_cache(model, base, [site])[site]
-        for method in methods:
-            for t in positions:
-                space = subspace(method, site, t, x)
-                for place in positions:
-                    for pair, source, examples in (("same", own, base), ("other", given, other)):
-                        tokens = resumed([Interchange(site, place, space, source[:, t])])[:, place].argmax(-1)
-                        said, unchanged = (
-                            torch.as_tensor(one.completion[:, place], device=model.device) for one in (examples, base)
-                        )
-                        where = {"site": site, "method": method, "source": t, "position": place, "pair": pair}
-                        yield where | {
-                            "n": sample,
-                            "iia": balanced(tokens, said, unchanged),
-                            "no_intervention": balanced(before[:, place], said, unchanged),
-                        }
+            resumed = model.resume_from(site, (prompts[base], shift_right(target)))
+            unmoved = _right(resumed(), target)
+            for method in methods:
+                step = paths[method][of + delta] - paths[method][of]
+                steps = [step, *(_same_length(step, seed + i) for i in range(random))]
+                moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
+                moved, *controls = (_right(resumed([move]), target) for move in moves)
+                measured = {"answer": moved, "no_intervention": unmoved, "random": float(np.mean(controls))}
+                yield {"site": site, "method": method, "delta": delta, "n": size} | measured
 
 
 def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
@@ -188,5 +125,6 @@ def _same_length(step: Tensor, seed: int) -> Tensor:
     return step.norm(dim=1, keepdim=True) * random / random.norm()
 
 
-def _whole(right: Tensor) -> float:
-    return float(right.all(dim=1).double().mean())
+def _right(logits: Tensor, target: Tensor) -> float:
+    """The share of whole answers that are the target's tokens (n, m)."""
+    return float((logits.argmax(-1) == target).all(dim=1).double().mean())

@@ -120,7 +120,7 @@ class Trials:
     Attributes:
         read: the j tokens of the answer that count.
         source: activations (n, k, ...) of the source runs at the site; they run here unless they are given.
-        expected, unchanged, of_source: tokens (n, j): predicted ones, and right ones of the bases and of the sources.
+        expected, unchanged: tokens (n, j): the predicted ones, and the right ones of the bases.
     """
 
     def __init__(
@@ -137,10 +137,7 @@ class Trials:
         at_position(model, self.source, site, position)  # refuses a position that is not there
         self.read = tokens_read(model, site, position, self.source)
         self.expected = answer_tokens(model, data.expected(variable))[:, self.read]
-        self.unchanged, self.of_source = (
-            torch.as_tensor(examples.completion, device=model.device)[:, self.read]
-            for examples in (base, data.source_examples)
-        )
+        self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.read]
         inputs = model.inputs(base)
         if isinstance(model.network, Network):
             inputs = inputs[0], inputs[1][:, : max(self.read) + 1]
@@ -160,11 +157,6 @@ class Trials:
 
     def no_intervention(self) -> float:
         return balanced(self.resumed()[:, self.read].argmax(dim=-1), self.expected, self.unchanged)
-
-    def strength(self, subspace: Subspace | None) -> float:
-        """Share that change, of the answers that should change to the source's own answer; NaN if there are none."""
-        counted = (self.expected != self.unchanged) & (self.expected == self.of_source)
-        return float((self.tokens(subspace) == self.expected)[counted].double().mean())
 
 
 def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
@@ -231,10 +223,9 @@ def effects(
     is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
 
     Yields:
-        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped, flipped_by_all``: the
-        shares of answers that change, the latter with all positions replaced; ``iia_*``: the share that the interchange
-        of a variable predicts, or ``none`` (the base's own answer), or ``token`` (that of the prompt's token at the
-        position; NaN outside the encoder).
+        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped``: the share of
+        answers that change; ``iia_*``: the share that the interchange of a variable predicts, or ``none`` (the base's
+        own answer), or ``token`` (that of the prompt's token at the position; NaN outside the encoder).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
     base = rng.integers(task.size, size=sample)
@@ -256,11 +247,9 @@ def effects(
         for site, x in finite_cache(model, others, sites).items():
             encoder = len(tokens_read(model, site, 0, x)) > 1
             answers = range(task.width) if t is None else [digit(task, t)]
-            by_all = runs[site]([Interchange(site, None, None, x)]).argmax(-1) != before
             for place in range(x.shape[1]) if encoder else answers:
                 tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
-                right = {"flipped": tokens != before, "flipped_by_all": by_all}
-                right |= {f"iia_{v}": tokens == of for v, of in said.items()}
+                right = {"flipped": tokens != before} | {f"iia_{v}": tokens == of for v, of in said.items()}
                 if encoder:
                     right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
                 shares = {key: of[counted].double().mean(0) for key, of in right.items()}

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import Array
 from ..errors import bad_value
 from ..models.references import reference, written_for
 from ..tasks import Add
@@ -54,9 +53,8 @@ class Found:
     ``train, validation, iia`` are balanced accuracies (`interchange.balanced`) on each set, iia on test pairs;
     ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged. ``chosen``
     marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of axes along which
-    real activations vary; if span <= rank, every subspace is the whole space. Of the test answers that should change to
-    the source's own answer, ``strength`` and ``strength_full`` are the shares that do, with the subspace and with the
-    whole activation. ``controls`` are those of `Search.controls` and, for the chosen rank, of `Search.searches`.
+    real activations vary; if span <= rank, every subspace is the whole space. ``controls`` are those of
+    `Search.controls` and, for the chosen rank, of `Search.searches`.
     """
 
     rank: int
@@ -68,20 +66,7 @@ class Found:
     iia: float
     no_intervention: float
     full_patch: float
-    strength: float
-    strength_full: float
     controls: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def best_control(self) -> float:
-        """The highest accuracy among random, sign-flipped and untrained subspaces."""
-        kinds = ("iia_random_max", "iia_flipped_max", "iia_untrained")
-        return float(np.nanmax([self.controls.get(name, math.nan) for name in kinds]))
-
-    @property
-    def decoy(self) -> float:
-        """The accuracy in a network that computes the answer otherwise; NaN if there is none."""
-        return self.controls.get("iia_decoy", math.nan)
 
 
 class Search(Alignment):
@@ -104,7 +89,7 @@ class Search(Alignment):
         self.pools = operand_pools(causal_model.task, SHARES, rng)
         sizes = (self.config.train, self.config.validation, self.config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
-        super().__init__(model, causal_model, site, position, np.concatenate(self.pools), spanned=len(self.pools[0]))
+        super().__init__(model, causal_model, site, position, self.pools[0])
 
     @cached_property
     def blank(self) -> "Search":
@@ -132,8 +117,6 @@ class Search(Alignment):
                 iia=test.accuracy(subspace),
                 no_intervention=test.no_intervention(),
                 full_patch=test.accuracy(None),
-                strength=test.strength(subspace),
-                strength_full=test.strength(None),
                 controls=self.controls(sets[2], variable, subspace)
                 | (self.searches(variable, rank) if rank == best else {}),
             )
@@ -148,20 +131,17 @@ class Search(Alignment):
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
         sets = self.pairs(variable)
-        subspace = self._searched(sets, variable, variable, min(rank, self.x.rank))
+        subspace = self._searched(sets, variable, min(rank, self.x.rank))
         return self.trials(sets[2], variable).accuracy(subspace)
 
     def controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
-        """Scores of interchanges that cannot transfer the variable, and distances to natural states.
+        """Scores of interchanges that cannot transfer the variable.
 
         ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real activations. ``iia_flipped`` (and
         ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
-        ``distance``, ``distance_natural``: of patched and of natural states to the nearest natural one.
         """
-        few, number = test.part(slice(self.config.controlled)), self.config.random
-        patched = subspace.exchange(self.activations(few.base), self.activations(few.source))
-        distance, own = natural_distances(self.natural, patched)
-        found, trials = {"distance": distance, "distance_natural": own}, self.trials(few, variable)
+        found, number = dict[str, float](), self.config.random
+        trials = self.trials(test.part(slice(self.config.controlled)), variable)
         for kind, others in (
             ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
             ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
@@ -175,29 +155,22 @@ class Search(Alignment):
         """Scores of searches that should fail.
 
         ``iia_untrained``: in an untrained network; ``iia_decoy``: in a network written by hand that computes the answer
-        from other variables, where there is one; ``train_arbitrary``: on the training pairs, for an arbitrary digit of
-        each example in the variable's place.
+        from other variables, where there is one.
         """
         found = {"iia_untrained": self.blank.score(variable, rank)}
         if written_for(self.causal_model.task) and variable in DECOYS:
             found["iia_decoy"] = in_decoy(variable, self.position, rank, self.config, self.seed)
-        sets = self.pairs(variable, arbitrarily=True)
-        labels = self._searched(sets, "label", variable, rank)
-        return found | {"train_arbitrary": self.trials(sets[0], "label").accuracy(labels)}
+        return found
 
-    def pairs(self, variable: str, arbitrarily: bool = False) -> list[CounterfactualDataset]:
-        """Training, validation and test pairs of a variable, or of an arbitrary digit of each example in its place."""
-        rng, causal_model = np.random.default_rng(self.seed + 1), self.causal_model
-        if arbitrarily:
-            causal_model, variable = arbitrary(causal_model, rng), "label"
-        digits = [digit(causal_model.task, token) for token in self.read]
+    def pairs(self, variable: str) -> list[CounterfactualDataset]:
+        """Training, validation and test pairs of a variable."""
+        rng, digits = np.random.default_rng(self.seed + 1), [digit(self.causal_model.task, t) for t in self.read]
         drawn = zip(self.bases, self.pools, strict=True)
-        return [balanced_pairs(causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
+        return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
 
-    def _searched(self, sets: Sequence[CounterfactualDataset], variable: str, start: str, rank: int) -> Subspace:
-        """The best subspace for a variable; searches start from the directions of the variable ``start``."""
-        starts, config = self.starts(start, rank), self.config
-        return self.fit(sets[0], sets[1], variable, starts, rank, config.steps, config.batch, self.seed)
+    def _searched(self, sets: Sequence[CounterfactualDataset], variable: str, rank: int) -> Subspace:
+        train, validation, _ = sets
+        return self.fit(train, validation, variable, rank, self.config.steps, self.config.batch, self.seed)
 
     def _ranked(
         self, sets: Sequence[CounterfactualDataset], variable: str, ranks: Sequence[int]
@@ -208,7 +181,7 @@ class Search(Alignment):
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        searched = {rank: self._searched(sets, variable, variable, rank) for rank in ranks if rank <= span}
+        searched = {rank: self._searched(sets, variable, rank) for rank in ranks if rank <= span}
         validation = self.trials(sets[1], variable)
         scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
         return searched, min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
@@ -219,24 +192,6 @@ def in_decoy(variable: str, position: Position, rank: int, config: SearchConfig,
     """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
     model = Hooked(reference(*DECOYS[variable]).network, task=Add())
     return Search(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
-
-
-def arbitrary(causal_model: CausalModel, rng: np.random.Generator) -> CausalModel:
-    """A causal model whose variable ``label`` is random: the answer's digits are its own plus the rest's."""
-    task, answer = causal_model.task, causal_model.table["answer"]
-    labels = rng.integers(task.base, size=answer.shape)
-
-    def row(operands: Array) -> Array:
-        return np.ravel_multi_index(tuple(operands.T), task.shape)
-
-    return CausalModel(
-        task,
-        {
-            "label": lambda operands: labels[row(operands)],
-            "rest": lambda operands: (answer - labels)[row(operands)],
-            "answer": lambda label, rest: (label + rest) % task.base,
-        },
-    )
 
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
@@ -279,15 +234,3 @@ def untrained(model: Hooked, seed: int) -> Hooked:
                 redraw()
     fresh.network.to(model.device)
     return fresh
-
-
-def natural_distances(natural: Tensor, states: Tensor) -> tuple[float, float]:
-    """Median distances of states (n, d), and of natural states (N, d), to the nearest other natural state.
-
-    The unit is the root mean squared deviation of natural states from their mean.
-    """
-    unit = (natural - natural.mean(dim=0)).square().sum(dim=1).mean().sqrt()
-    own = torch.cdist(natural[: len(states)], natural)
-    own.fill_diagonal_(torch.inf)
-    foreign = torch.cdist(states.to(natural), natural)
-    return float(foreign.amin(dim=1).median() / unit), float(own.amin(dim=1).median() / unit)

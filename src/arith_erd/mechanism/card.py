@@ -17,7 +17,6 @@ from ..seeds import format_seeds
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-    from .evidence import Evidence
     from .signature import Measured
     from .verdict import Verdict
 
@@ -26,11 +25,11 @@ NEAR = 1.0
 RIGHT = 0.95
 """Smallest share of right answers for a verdict other than ``none``."""
 EFFECT = 0.5
-"""Smallest informedness of a step, and smallest share of patched answers that change, that count as an effect."""
+"""Smallest informedness of a step that counts as an effect."""
 FOLLOWED = 0.01
 """Share of answers that wrong prefixes have to change before a bit counts as one that follows its prefix."""
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
-NO_VERDICT = "the known algorithms are for addition, so only prefixes and prompt positions were measured"
+NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ALL = "all"  # a position that stands for all of them
@@ -40,16 +39,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Row(NamedTuple):
-    """One number, from ``n`` examples."""
+    """One number of a card."""
 
     test: str
     component: str = ""
-    control: str = ""
-    dose: str = ""
     site: str = ""
     position: str = ALL
     value: float = math.nan
-    n: int = 1
 
 
 class _Frozen(BaseModel):
@@ -57,22 +53,20 @@ class _Frozen(BaseModel):
 
 
 class Bit(_Frozen):
-    """Bit t of the answer, t = ``position``; None where it was not measured.
+    """Bit t of the answer, t = ``position``: the steps that it follows (`STEERED`).
 
     ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
-    ``appears`` the first site at which a patched position, from a run where only this variable differs, changes the
-    bit.
+    None where they were not measured.
     """
 
     position: Annotated[int, Field(ge=0)]
     follows_prefix: Share | None
     needs_prefix: Share | None
     follows: tuple[Text, ...] = Field(validation_alias=AliasChoices("follows", "transmits"))
-    appears: dict[Text, Text | None]
 
 
 class NetworkCard(_Frozen):
-    """One network: its verdict with all distances, and what was measured beside it."""
+    """One network: its verdict with all distances, and how its bits respond."""
 
     seed: int
     network: Text
@@ -84,7 +78,6 @@ class NetworkCard(_Frozen):
     accuracy: Share
     calibrated: bool = False
     reasons: tuple[Text, ...]
-    evidence: tuple[Text, ...]
     bits: tuple[Bit, ...]
 
     def sentences(self) -> list[str]:
@@ -92,7 +85,7 @@ class NetworkCard(_Frozen):
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
-        return [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}.", *self.reasons, *self.evidence]
+        return [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}.", *self.reasons]
 
     def _verdict(self) -> str:
         if self.distance is None:
@@ -100,19 +93,21 @@ class NetworkCard(_Frozen):
         least, limit = min(self.distances.values()), f"the limit is {NEAR:g}"
         if self.verdict == "none" and least <= NEAR:
             return f"none, since the network answers only {self.accuracy:.1%} of the examples right"
+        name = "a mixture of two" if self.nearest == "mixed" else self.nearest
+        nearest = f"the nearest is {name} at {least:.2f}, {limit}"
         if self.verdict == "none":
             count = dict(enumerate(COUNTS)).get(len(self.distances), str(len(self.distances)))
-            return f"none of the {count} algorithms fits: the nearest is at {least:.2f}, {limit}"
+            return f"none of the {count} algorithms fits: {nearest}"
         if self.verdict == "undecided":
-            return f"undecided; the nearest algorithm, {self.nearest}, is at {least:.2f}, {limit}"
+            return f"undecided: {nearest}"
         name = self.nearest if self.verdict == "mixed" else self.verdict
         return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
 
     def _followed(self, name: str) -> str:
         return _numbered([bit.position for bit in self.bits if name in bit.follows])
 
-    def row(self, sites: Sequence[str]) -> dict[str, str]:
-        """The network's line of a table, with no empty cell; ``sites`` in the order in which they run."""
+    def row(self) -> dict[str, str]:
+        """The network's line of a table, with no empty cell."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
         return {
             "seed": str(self.seed),
@@ -122,7 +117,6 @@ class NetworkCard(_Frozen):
             "steering that answers follow": "; ".join(f"{name}: {self._followed(name)}" for name in STEERED),
             "a random prefix changes": _changed(self.bits, "follows_prefix"),
             "an ablated last token changes": _changed(self.bits, "needs_prefix"),
-            "the carry appears": _appears([bit.appears.get("carry") for bit in self.bits], sites),
         }
 
 
@@ -169,8 +163,8 @@ class Card(_Frozen):
             f"{self.seeds[0].network}: {self.verdict}{'' if self.calibrated else ', never checked on a known network'}"
         )
 
-    def table(self, sites: Sequence[str]) -> pd.DataFrame:
-        return pd.DataFrame([one.row(sites) for one in self.seeds])
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame([one.row() for one in self.seeds])
 
     def notes(self) -> list[str]:
         notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
@@ -184,16 +178,13 @@ class Card(_Frozen):
         return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
-def make_card(
-    model: "Hooked", found: "Measured", verdict: "Verdict", evidence: "Evidence", calibrated: bool
-) -> NetworkCard:
+def make_card(model: "Hooked", found: "Measured", verdict: "Verdict", calibrated: bool) -> NetworkCard:
     bits = [
         Bit(
             position=t,
             follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
             needs_prefix=number(found.components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if found.components[name][t] >= EFFECT),  # False for NaN
-            appears={name: evidence.appears(name, str(t)) for name in ("carry", "xor")},
         )
         for t in range(1, model.task.width)
     ]
@@ -208,7 +199,6 @@ def make_card(
         accuracy=round(found.accuracy, 5),
         calibrated=calibrated,
         reasons=tuple(verdict.reasons),
-        evidence=(*found.sentences(), *evidence.sentences()),
         bits=tuple(bits),
     )
 
@@ -226,15 +216,6 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
         return "no bit" if measured else "not measured"
     ends = dict.fromkeys(f"{100 * end(changed.values()):.0f}" for end in (min, max))
     return f"{_numbered(list(changed))} in {' to '.join(ends)}% of the answers"
-
-
-def _appears(first: Sequence[str | None], sites: Sequence[str]) -> str:
-    places = sorted(sites.index(site) for site in first if site in sites)
-    if not places:
-        return "nowhere"
-    late = len(first) - len(places)
-    nowhere = f", in {late} bit{'s' if late > 1 else ''} nowhere" if late else ""
-    return " to ".join(dict.fromkeys((sites[places[0]], sites[places[-1]]))) + nowhere
 
 
 def _numbered(positions: Sequence[int]) -> str:

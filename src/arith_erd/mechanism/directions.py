@@ -10,7 +10,7 @@ Each is scored by *informedness*: the share of answers that change where they sh
 change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from ..bits import Array, from_bits
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
-from ..interp.resumed import Resumed
 from ..interp.sites import residual_stream
 from .card import Row
 from .prefixes import Sample
@@ -28,9 +27,6 @@ from .prefixes import Sample
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
 STEERING = ("carry", *SUMS)
 APART = 4  # positions of the answer that are steered together
-CARRIES = np.arange(0, 4.25, 0.25)
-"""Carries that `steer_beyond` adds to a column with a total of 0, one after the other."""
-MOST_FLIPS = 4
 
 
 def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
@@ -132,14 +128,14 @@ def steer(
         steps = [inverted, noise, *(_step(delta * steered, value) for delta in shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            yield _scored(Row("steering", "carry", "", "", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
+            yield _scored(Row("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in SUMS.items():
             bits = np.concatenate([shifted_bits(sample, delta, stored) for delta in shifts])
             told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))
-                yield _scored(Row("steering", component, "", "", site, str(t)), *of_bit)
+                yield _scored(Row("steering", component, site, str(t)), *of_bit)
 
 
 def _step(weights: Array, direction: Tensor) -> Tensor:
@@ -154,43 +150,3 @@ def _scored(row: Row, should: Array, should_not: Array) -> tuple[Row, tuple[floa
 
 def share(changed: Array) -> float:
     return float(changed.mean()) if len(changed) else 0.0
-
-
-@torch.no_grad()
-def steer_beyond(
-    model: Hooked, at: Mapping[int, str], count: int = 512, fitted: int = 512, seed: int = 0
-) -> Iterator[Row]:
-    """Steer each bit t of ``at`` at its site of the decoder, beyond the carries of right answers.
-
-    ``beyond_range``, ``carry``: the share of answers that change if a carry of 1 becomes 2, and one of 0 becomes -1,
-    where the column's total stays between 0 and 3; ``total``: the same share where it leaves that range. ``flips``, of
-    the columns with a total of 0: the share whose answer flips 0, 1, 2, 3, and 4 or more times along `CARRIES`; a total
-    that is read as a number flips three times, a carry of two states once. Its control: the share that flips at all
-    along a random direction.
-    """
-    rng, adder = np.random.default_rng([seed, 2]), CausalModel(model.task)
-    fit, sample = Sample.draw(adder, fitted, rng), Sample.draw(adder, count, rng)
-    _, cache = model.run_with_cache(fit.examples, list(dict.fromkeys(at.values())))
-    for t, site in at.items():
-        direction = _solver(_regressors(fit, t))[1] @ cache[site][:, t].cpu().double()  # (C,), of one carry
-        other = torch.from_numpy(rng.standard_normal(len(direction)))
-        carry = sample.values["carry"][:, t]
-        total = sample.values["a_bit"][:, t] + sample.values["b_bit"][:, t] + carry
-        leaves = np.where(carry == 1, total == 3, total == 0)
-        beyond = _turns(model.resume_from(site, sample.examples), t, direction, [0 * carry, 2 * carry - 1]) > 0
-        empty = Sample.of(adder, sample.examples.operands[total == 0])
-        resumed, along = model.resume_from(site, empty.examples), [np.full(len(empty), x) for x in CARRIES]
-        flips = np.minimum(_turns(resumed, t, direction, along), MOST_FLIPS)
-        random = _turns(resumed, t, other / other.norm() * direction.norm(), along) > 0
-        shares = {("beyond_range", "carry", ""): beyond[~leaves], ("beyond_range", "total", ""): beyond[leaves]}
-        shares |= {("flips", str(number), ""): flips == number for number in range(MOST_FLIPS + 1)}
-        for key, which in (shares | {("flips", "any", "random"): random}).items():
-            yield Row(*key, site=site, position=str(t), value=share(which))
-
-
-def _turns(resumed: Resumed, t: int, direction: Tensor, carries: Sequence[np.ndarray]) -> Array:
-    """How often bit t (N,) changes along so many carries, each (N,), at position t."""
-    steps = [torch.from_numpy(number)[:, None] * direction for number in carries]
-    tokens = np.stack([resumed([Steer(resumed.site, t, step)])[:, t].argmax(dim=-1).cpu().numpy() for step in steps])
-    found: Array = (tokens[1:] != tokens[:-1]).sum(axis=0)
-    return found

@@ -41,7 +41,7 @@ class Columns:
     def __init__(self, task: Task) -> None:
         require_binary(task)
         self.task, self.model = task, CausalModel(task)
-        self.adds = {"xor", "carry"} <= {*self.model.variables}
+        self.adds = self.model.adds
         if not self.adds and "column_sum" not in self.model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 

@@ -24,8 +24,8 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add
-from .card import EFFECT, Row
-from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer, steer_beyond
+from .card import Row
+from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer
 from .prefixes import Sample, agreement, hypotheses, no_ties, read_prefixes, strata
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
@@ -56,9 +56,9 @@ Signature = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Measured:
-    """The signature of a network; ``accuracy`` is the share of examples right in all bits.
+    """The signature of a network.
 
-    ``steering`` are the scores at all sites, then bits that follow an inverted carry, steered beyond its range.
+    ``accuracy`` is the share of examples right in all bits; ``steering`` are the scores at all sites.
     """
 
     accuracy: float
@@ -70,13 +70,7 @@ class Measured:
         for component, of_bits in self.components.items():
             for t in np.flatnonzero(np.isfinite(of_bits)):
                 yield Row("signature", component, position=str(t), value=float(of_bits[t]))
-
-    def sentences(self) -> list[str]:
-        beyond = {row.position: row.value for row in self.steering if row[:2] == ("beyond_range", "carry")}
-        if not beyond:
-            return []
-        ends = dict.fromkeys(f"{end(beyond.values()):.0%}" for end in (min, max))
-        return [f"setting the carry to 2 or -1 changes {' to '.join(ends)} of the answers in bits {', '.join(beyond)}"]
+        yield from self.steering
 
 
 def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0) -> Measured:
@@ -93,17 +87,13 @@ def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0)
     accuracy = model.accuracy(sample.examples)
     if not isinstance(task, Add):
         return Measured(accuracy, components)
-    scores, at = list(steer(model, steered, steered, seed)), dict[int, str]()
+    scores = list(steer(model, steered, steered, seed))
     for component in STEERING:
         for t in told_apart(component, task.width):
-            of_bit = [(row, halves) for row, halves in scores if (row.component, row.position) == (component, str(t))]
+            halves = [both for row, both in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
-            best, (_, score) = max(of_bit, key=lambda one: one[1][0])
-            components[component][t] = score
-            if component == "carry" and score >= EFFECT and best.site.startswith("dec."):
-                at[t] = best.site
-    beyond = steer_beyond(model, at, steered, steered, seed)
-    return Measured(accuracy, components, [*(row for row, _ in scores), *beyond])
+            components[component][t] = max(halves, key=lambda both: both[0])[1]
+    return Measured(accuracy, components, [row for row, _ in scores])
 
 
 def told_apart(component: str, width: int) -> range:

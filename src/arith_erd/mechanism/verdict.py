@@ -47,7 +47,8 @@ class Verdict:
 
     def rows(self) -> list[Row]:
         rows = [Row("verdict", self.name, value=min(self.distances.values()))] if self.distances else []
-        return [*rows, *(Row("distance", name, value=distance) for name, distance in self.post_hoc.items())]
+        every = self.distances | self.post_hoc
+        return [*rows, *(Row("distance", name, value=distance) for name, distance in every.items())]
 
 
 def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:

@@ -4,20 +4,19 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from pydantic import Field
 from rich.progress import track
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from ..errors import UserError, bad_value
 from ..interp import erasure
-from ..interp.erasure import SINGLE, Eraser, Whitened, refit, whiten
+from ..interp.erasure import Eraser, Whitened, refit, whiten
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
@@ -72,10 +71,6 @@ class Amnesic(Probe):
 
     Args:
         concept, method: a name, a list of them, or None for all.
-        tolerance: principal axes that vary less than this, as a fraction of the most varied, hold rounding errors of
-            float32 and no data (see `whiten`). At 1e-12 they count as data: at ``dec.3`` of the authors' weights more
-            than 99.99% of the squared norm of the first INLP direction then lies in them, and the probe's error stays
-            at 0.267 after both iterations; in float64, without such axes, it is 0.39.
 
     Raises:
         UserError: for an unknown site, concept or method; the message lists the known ones.
@@ -96,7 +91,6 @@ class Amnesic(Probe):
         iterations: Positive = 2,
         controls: Positive = 100,
         seed: Natural = 0,
-        tolerance: Annotated[float, Field(ge=0, lt=1)] = SINGLE,
     ) -> None:
         self.subjects, self.task = subjects, subjects[0].task
         self.sites = chosen_sites(subjects, site)
@@ -105,7 +99,7 @@ class Amnesic(Probe):
         for name in self.concepts:
             if name not in known:
                 raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(known)}")
-        self.iterations, self.controls, self.seed, self.tolerance = iterations, controls, seed, tolerance
+        self.iterations, self.controls, self.seed = iterations, controls, seed
 
     def rows(self) -> Iterator[dict[str, Any]]:
         concepts = self.task.concepts(self.task.examples())
@@ -119,7 +113,7 @@ class Amnesic(Probe):
         """Erase every concept by every method at one site: the columns from ``concept`` on, without the baseline."""
         order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(site.x)))
         seen, unseen = order.chunk(2)
-        x, x_seen = whiten(site.x, self.tolerance), whiten(site.x[seen], self.tolerance)
+        x, x_seen = whiten(site.x), whiten(site.x[seen])
         accuracy, accuracy_unseen = site.accuracy(torch.arange(len(site.x))), site.accuracy(unseen)
         before = accuracy(site.x)
         erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
@@ -128,7 +122,7 @@ class Amnesic(Probe):
         for (concept, method), eraser in erasers.items():
             z, key = targets[concept], (concept, method)
             eraser_seen = METHODS[method](x_seen, z[seen], self.iterations)
-            errors = probe_error(z, refit(x, z)), probe_error(z, refit(x, z, eraser, self.tolerance))
+            errors = probe_error(z, refit(x, z)), probe_error(z, refit(x, z, eraser))
             after = accuracy(eraser(site.x)), accuracy_unseen(eraser_seen(site.x[unseen]))
             iterations = self.iterations if method == "inlp" else 1
             yield *key, iterations, eraser.rank, removed[key], *errors, before, *after, *controls[key]

@@ -25,7 +25,6 @@ TITLES = {
     "leace": ("LEACE direction", "linear reading moved by delta"),
     "centroids": ("Class centroids", "mean of one sum to the next"),
     "das": ("Learned subspace", "rank 1 or 2"),
-    "whole": ("Whole activation", ""),
 }
 
 
@@ -47,8 +46,7 @@ class Dose(Probe):
         UserError: for a site or method that is not there, or a task without a value.
     """
 
-    columns = ("seed", "site", "method", "prefix", "delta", "n", "answer", "tokens", "no_intervention",
-               "no_intervention_tokens", "random")  # fmt: skip
+    columns = ("seed", "site", "method", "delta", "n", "answer", "no_intervention", "random")
 
     def __init__(
         self,
@@ -74,16 +72,13 @@ class Dose(Probe):
             yield from ({"seed": subject.seed} | row for row in doses(subject, *arguments))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        shown = rows[rows["prefix"] == "target"]
-        means = shown.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
+        means = rows.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
-        shown = rows[rows["prefix"] == "target"]
-        return Course.of(shown, self.sheet("", shown), "answer", "site", "method", "answers that follow the dose")
+        return Course.of(rows, self.sheet("", rows), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        rows = rows[rows["prefix"] == "target"]
         methods = [name for name in TITLES if name in set(rows["method"])]
         figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
         for ax, method in zip(figure.subplots(1, len(methods), squeeze=False, sharey=True)[0], methods, strict=True):

@@ -22,11 +22,10 @@ class Interchange(Probe):
 
     A row is a site, a position of it, a family of pairs (`interp.counterfactuals.families`: ``carry`` is pairs that
     differ in the carry alone) and the ``answer`` token that is read: in the decoder the one that the position predicts,
-    in the encoder each. ``flipped`` is the share of the ``n`` answers that change, ``flipped_by_all`` that with every
-    position of the site replaced. Each variable of the causal model has ``iia_*`` (interchange-intervention accuracy),
-    the share of answers that it predicts. High ``iia_carry``: the position passed on only the carry into t. High
-    ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder: the
-    prompt's token.
+    in the encoder each. ``flipped`` is the share of the ``n`` answers that change. Each variable of the causal model
+    has ``iia_*`` (interchange-intervention accuracy), the share of answers that it predicts. High ``iia_carry``: the
+    position passed on only the carry into t. High ``iia_sum``: everything that determines bit t. High ``iia_none``:
+    nothing. High ``iia_token``, in the encoder: the prompt's token.
 
     Args:
         variable: of the task's causal model, a name or a list; None for all that predict different answers.
@@ -51,8 +50,7 @@ class Interchange(Probe):
         self.causal_model.require(self.variables, "probe.variable")
         self.families = families(self.causal_model, None if variable is None else self.variables)
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
-        where = ("seed", "site", "position", "family", "answer", "n")
-        self.columns = (*where, "flipped", "flipped_by_all", *self.measures[1:])
+        self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 
     def hypothesis(self, task: Any) -> CausalModel:
         """The causal model; a subclass may have its own."""

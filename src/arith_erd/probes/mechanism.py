@@ -9,9 +9,7 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.sites import residual_stream
-from ..mechanism.card import Card, NetworkCard, make_card
-from ..mechanism.evidence import gather
+from ..mechanism.card import NEAR, Card, NetworkCard, make_card
 from ..mechanism.prefixes import check_subjects
 from ..mechanism.signature import expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
@@ -33,24 +31,21 @@ class Mechanism(Probe):
     after trained networks had been seen, so the verdict cannot name them.
 
     The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
-    carry? A shifted sum? The card also shows what has no part in the verdict (`mechanism.evidence`).
+    carry? A shifted sum?
 
     A row is one number. ``test`` says where it comes from: ``verdict`` (the component is its name, the value the
-    distance to the nearest algorithm), ``distance``, ``accuracy``, ``signature`` (what the verdict depends on),
-    ``steering`` (the same by site, -1 to 1), ``beyond_range`` and ``flips`` (`mechanism.directions`), ``interchange``,
-    ``resample_ablation`` and ``position_wise_resampling`` (`mechanism.patching`), ``dose_response``, ``subspace``,
-    ``subspace_rank`` and ``subspace_distance``.
+    distance to the nearest algorithm), ``distance`` (to each), ``accuracy``, ``signature`` (what the verdict depends
+    on) and ``steering`` (by site, -1 to 1; `mechanism.directions`).
 
     Args:
         pairs: number of examples that get wrong prefixes.
-        moved: number of examples that are steered, and patched; as many others give the directions.
-        steps: of each search for a subspace; 0 leaves them out.
+        moved: number of examples that are steered; as many others give the directions.
 
     Raises:
         UserError: for another task or order, a network without the sites, or too few examples.
     """
 
-    columns = ("seed", "test", "component", "control", "dose", "site", "position", "value")
+    columns = ("seed", "test", "component", "site", "position", "value")
     across = ("position",)
 
     def __init__(
@@ -58,7 +53,6 @@ class Mechanism(Probe):
         subjects: Sequence[Hooked],
         pairs: Enough = 1024,
         moved: Enough = 512,
-        steps: Natural = 50,
         seed: Natural = 0,
     ) -> None:
         task = subjects[0].task
@@ -66,7 +60,7 @@ class Mechanism(Probe):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         check_subjects(subjects, "mechanism")
         self.subjects = subjects
-        self.pairs, self.moved, self.steps, self.seed = pairs, moved, steps, seed
+        self.pairs, self.moved, self.seed = pairs, moved, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.cards: list[NetworkCard] = []
 
@@ -75,10 +69,9 @@ class Mechanism(Probe):
         for subject in self.subjects:
             found = measure(subject, self.pairs, self.moved, self.seed)
             verdict = decide(found, self.expected)
-            evidence = gather(subject, self.moved, self.steps, self.seed)
             calibrated = is_calibrated(subject.network, subject.task)
-            self.cards.append(make_card(subject, found, verdict, evidence, calibrated))
-            for *values, _ in (*verdict.rows(), *found.rows(), *evidence.rows(), *found.steering):
+            self.cards.append(make_card(subject, found, verdict, calibrated))
+            for values in (*verdict.rows(), *found.rows()):
                 yield self.row(subject.seed, *values)
 
     @property
@@ -93,11 +86,12 @@ class Mechanism(Probe):
         return self.card.notes()
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self.card.table(residual_stream(self.subjects[0].sites))
+        return self.card.table()
 
     def course(self, rows: pd.DataFrame) -> Course:
         return course_of(rows)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         card = self.card
-        return draw_mechanism(rows, {one.seed: one.verdict for one in self.cards}, card.expected_rows(), card.title)
+        verdicts = {one.seed: one.verdict for one in self.cards}
+        return draw_mechanism(rows, verdicts, card.expected_rows(), NEAR, card.title)

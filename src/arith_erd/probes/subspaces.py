@@ -19,10 +19,7 @@ from ..plots.course import Course
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
 from .probe import Natural, Positive, Probe, listed
 
-CONTROLS = (
-    *("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),
-    *("train_arbitrary", "distance", "distance_natural"),
-)
+CONTROLS = (*("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),)
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
 SHOWN |= {"full_patch": "full patch"}
 BARS = {
@@ -45,8 +42,8 @@ class Subspaces(Probe):
     from. The other columns are those of `interp.search.Found`, `Search.controls` and `Search.searches`.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
-    a number is stored only if `probe=dose` and `probe=transfer` succeed too. ``sum_mod`` predicts the same bit; its
-    search starts from other directions.
+    a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
+    other directions.
 
     Args:
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
@@ -60,7 +57,7 @@ class Subspaces(Probe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", "strength", "strength_full", *CONTROLS),
+        *("no_intervention", "full_patch", *CONTROLS),
     )
 
     def __init__(

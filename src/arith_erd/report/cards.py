@@ -6,12 +6,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..errors import UNREADABLE, excerpt
-from ..mechanism.card import Card
+from ..mechanism.card import NEAR, Card
 from ..plots.mechanism import draw_mechanism
 from ..plots.style import plain_text
 
 MAX_SEEDS, MAX_NOTES = 20, 40  # of one card
-KEY = {"seed": int, "test": str, "component": str, "control": str, "dose": str, "site": str, "position": str}
+KEY = {"seed": int, "test": str, "component": str, "site": str, "position": str}
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,10 @@ class ShownCard:
         rows = rows[rows["seed"].isin([one.seed for one in shown.seeds])].drop_duplicates([*KEY], ignore_index=True)
         left = len(card.seeds) - len(shown.seeds)
         notes = [f"{left} more seeds are not shown"] if left else []
-        sites = [site for site in dict.fromkeys(rows["site"]) if site]
-        return cls(card.title, shown.table(sites), [*notes, *shown.notes()][:MAX_NOTES], shown, rows)
+        return cls(card.title, shown.table(), [*notes, *shown.notes()][:MAX_NOTES], shown, rows)
 
     def draw(self) -> Figure:
         """The figure that the probe drew, without what is left out."""
         verdicts = {one.seed: one.verdict for one in self.card.seeds}
         with plain_text():
-            return draw_mechanism(self.rows, verdicts, self.card.expected_rows(), self.title)
+            return draw_mechanism(self.rows, verdicts, self.card.expected_rows(), NEAR, self.title)

@@ -65,8 +65,6 @@ def test_a_task_of_ones_own_keeps_every_variable() -> None:
     model = CausalModel(Mine(3))
     assert {"parity", "twice"} < set(model.variables)
     assert model.values([[3, 5]], {"parity": [1]})["twice"].tolist() == [2]
-    extended = model.extended({"later": lambda answer: answer[:, 0]})
-    assert extended.values([[3, 4]])["later"].tolist() == [1]
 
 
 def total(a, b):

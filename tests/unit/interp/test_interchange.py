@@ -130,7 +130,6 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
     assert flipped.loc["same sum"].tolist() == [0, 0]
     assert (rows["iia_sum"] == 1).all()
-    assert (rows["flipped_by_all"] == rows["flipped"]).all()
     assert (rows["iia_none"] == 1 - rows["flipped"]).all()
     assert set(rows.loc[rows["family"] == "carry", "answer"]) == {1, 2, 3}  # no carry enters bit 0
 

@@ -93,7 +93,6 @@ def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
         ({"concept": "carry"}, r"probe\.concept=carry: .*value, completion_bits, .*carries"),
         ({"method": ["leace", "rlace"]}, r"rlace.*: expected inlp, mean_projection or leace"),
         ({"iterations": 0}, r"probe\.iterations=0: expected an integer of at least 1"),
-        ({"tolerance": "low"}, r"probe\.tolerance=low"),
     ],
 )
 def test_bad_options_are_refused_before_any_forward(options, message, monkeypatch):

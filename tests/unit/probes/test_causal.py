@@ -11,7 +11,6 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
 from arith_erd.probes.subspaces import Subspaces
-from arith_erd.probes.transfer import Transfer
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import measured, untrained
@@ -64,13 +63,11 @@ def test_hypothesis_of_ones_own_and_answers_written_highest_bit_first() -> None:
     assert rows["no_intervention"].between(0, 1).all()
 
 
-def test_dose_and_transfer_of_one_number() -> None:
+def test_dose_of_one_number() -> None:
     task = Add(4)
     model = Hooked(OneNumber(task), task=task)
     rows = measured(Dose([model], delta=[1, 4], sample=30))
     assert (rows["answer"] > 0.95).all()
-    rows = measured(Transfer([model], "dec.1", "slope", sample=40))
-    assert rows["iia"].mean() > 0.95
 
 
 @pytest.mark.parametrize("task", [Mul(3), ModAdd(3, modulus=5), Add(1, base=10)], ids=lambda t: f"{t.name}{t.base}")
@@ -96,8 +93,6 @@ ADD, RANDOM = Add(3), RandomOutput(3)
         (Dose, RANDOM, {}, r"task random_output has no variable that is the answer as a number"),
         (Dose, ADD, {"method": "probe"}, r"probe\.method=probe: expected slope, leace, centroids or das"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
-        (Transfer, ADD, {"site": "enc.1"}, r"probe\.site=enc\.1: expected sites of the decoder"),
-        (Transfer, RANDOM, {"site": "dec.1"}, r"task random_output has no variable"),
     ],
 )
 def test_bad_options_are_refused_before_any_forward(probe, task, options: dict[str, Any], message, monkeypatch) -> None:

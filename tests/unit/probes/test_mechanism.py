@@ -8,8 +8,6 @@ from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
-from arith_erd.mechanism.evidence import VARIABLES, Evidence
-from arith_erd.mechanism.patching import patch
 from arith_erd.models import NanoGPT
 from arith_erd.plots.mechanism import OVER_TRAINING
 from arith_erd.plots.sheet import tabulate
@@ -29,12 +27,8 @@ def untrained(task: Task, num_layers: int = 1) -> Hooked:
     return Hooked(network, task=task, name="untrained")
 
 
-def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
-    def only_patches(model: Hooked, *options: object) -> Evidence:
-        return Evidence(list(patch(model, count=28)))
-
-    monkeypatch.setattr("arith_erd.probes.mechanism.gather", only_patches)
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, steps=0)
+def test_card_of_a_reference_names_its_algorithm() -> None:
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64)
     rows = measured(probe)
     assert Card.from_json(probe.files()["card.json"]) == probe.card
     assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
@@ -42,25 +36,15 @@ def test_card_of_a_reference_names_its_algorithm(monkeypatch) -> None:
     assert card.accuracy == 1
     assert {name for bit in card.bits for name in bit.follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
-    assert all(bit.appears["carry"] for bit in card.bits)
     assert probe.notes()[0].startswith("seed 7: Verdict: the network computes as prefix_carry: the distance is 0.")
-    assert any("prompt positions hold no information about each other" in note for note in probe.notes())
+    assert set(probe.course(rows).table["line"]) == set(OVER_TRAINING.values())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
+    distances = rows[rows["test"] == "distance"].set_index("component")["value"]
+    assert distances.idxmin() == "prefix_carry"
+    assert distances.min() == rows["value"].iloc[0]
     page = tabulate(rows, probe.sheet("mechanism", rows))
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
-
-
-def test_card_shows_subspaces_beside_their_controls() -> None:
-    probe = Mechanism([untrained(Add(3))], pairs=64, moved=64, steps=1)
-    rows = measured(probe)
-    assert probe.card.verdict == "none"
-    followed = set(OVER_TRAINING.values()) - {"follow an inverted carry"}  # not measurable with three bits
-    assert set(probe.course(rows).table["line"]) == followed
-    searched = rows[rows["test"] == "subspace"]
-    found = searched.loc[searched["control"] == "", ["component", "position"]]
-    assert list(found.itertuples(index=False, name=None)) == [*((name, "2") for name in VARIABLES), ("sum", "all")]
-    assert {"random_max", "untrained", "full_patch", "arbitrary_labels"} <= set(searched["control"])
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:

@@ -24,7 +24,8 @@ from ..sites import residual_stream
 from .measure import Measured, measure
 
 SOURCES = Path(__file__).parent
-CARDS = Path(__file__).parents[4] / "results" / "mechanism-cards.csv"
+RESULTS = Path(__file__).parents[4] / "results"
+CARDS = "mechanism-cards.csv", "card-evidence.csv"
 PREFIXES = "found/appendix/#the-prefix-counts-by-place-value"
 PATCHES = "found/appendix/#patching-site-by-site"
 FOUND = {"invert": PREFIXES, "exchange": PATCHES, "off": PATCHES, "tokens": PATCHES, "steer": PREFIXES}
@@ -93,12 +94,13 @@ def _network(one: Measured) -> dict[str, Any]:
 
 
 def found(name: str, seed: int) -> dict[str, str]:
-    """A sentence by intervention, with numbers of ``results/mechanism-cards.csv``; none for a network not in there."""
+    """A sentence by intervention, with numbers of `CARDS` in ``results/``; none for a network not in there."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
     network = ours[1] if ours else "authors" if name == "add_model" else None
-    if network is None or not CARDS.is_file():
+    if network is None or not (RESULTS / CARDS[0]).is_file():
         return {}
-    cards = pd.read_csv(CARDS).query("network == @network and seed == @seed and control.isna()")
+    cards = pd.concat([pd.read_csv(RESULTS / name) for name in CARDS])
+    cards = cards.query("network == @network and seed == @seed and control.isna()")
     if cards.empty:
         return {}
     tests = dict(list(cards.groupby(["test", "component"], sort=False)["value"]))
