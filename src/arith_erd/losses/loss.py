@@ -1,6 +1,7 @@
 """The interface of losses, and the cross-entropy of the answer's tokens."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -8,6 +9,21 @@ from torch.nn import functional as F
 from ..bits import Array
 from ..errors import bad_value
 from ..tasks import Examples, Task
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A further run of a batch, in which each example takes part of a site from the example before it in the batch.
+
+    Args:
+        dims: coordinates that are taken, or with ``others`` all but those.
+        each: example i takes them at answer position ``i % m`` only; otherwise at all answer positions.
+    """
+
+    site: str
+    dims: tuple[int, ...]
+    each: bool = False
+    others: bool = False
 
 
 class Loss(nn.Module):
@@ -28,6 +44,13 @@ class Loss(nn.Module):
             UserError: if the task has no such numbers.
         """
         return None
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Further runs of each batch, whose logits `forward` gets as ``exchanged`` (R, E, B, m, V).
+
+        It is asked after `targets`. The pack of a loss that wants any is not compiled.
+        """
+        return ()
 
     def begin(self, replicas: int, activation: Sequence[int], targets: int) -> None:
         """Make parameters, if any: (R, ...) each. Called once, before the first step, if there is a `site`.

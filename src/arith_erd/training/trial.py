@@ -26,10 +26,13 @@ def try_step(job: Job, pack: Pack, data: TableData) -> None:
     net = job.model.net
     with net.blamed(), torch.no_grad():
         logits, activation = pack.trial(prompt, completion)
+    exchanged = None
+    if data.loss.exchanges():
+        logits, exchanged = logits[:, 0], logits[:, 1:]
     expected = (*completion.shape, job.task.vocab_size)
     if logits.shape != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
-    _try_loss(job, pack, [logits, completion, activation, targets[0] if targets else None])
+    _try_loss(job, pack, [logits, completion, activation, targets[0] if targets else None], exchanged)
 
 
 def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> None:
@@ -56,14 +59,15 @@ def _try_network(job: Job, pack: Pack, prompt: Tensor, completion: Tensor) -> No
             raise net.fault(f"changes its buffer {name}; expected buffers that stay as they are")
 
 
-def _try_loss(job: Job, pack: Pack, given: list[Tensor | None]) -> None:
+def _try_loss(job: Job, pack: Pack, given: list[Tensor | None], exchanged: Tensor | None = None) -> None:
     """Call the loss on what the replicas gave; and, for each of them, with the rows of the others exchanged."""
     loss, replicas = job.model.loss, len(pack.seeds)
     computed = [x.requires_grad_() for x in (given[0], given[2]) if x is not None]  # logits and activation
 
     def losses(rows: Tensor | slice = slice(None)) -> Tensor:
         with loss.blamed():
-            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given))
+            more = {} if exchanged is None else {"exchanged": exchanged[rows]}
+            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given), **more)
             return result
 
     own = losses()
