@@ -16,10 +16,10 @@ PACKAGE = "arith_erd"
 FLOORS = (
     {"errors", "bits", "stats"},
     {"tasks", "seeds", "system"},
-    {"splits", "models", "losses", "runs"},
+    {"splits", "models", "runs"},
     {"config", "plots"},
     {"interp", "launch", "loggers"},
-    {"mechanism"},
+    {"mechanism", "losses"},
     {"training", "probes"},
     {"report"},
     {"__init__"},  # the public names

@@ -138,14 +138,16 @@ def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
     given = dict(leaves(_plain(composed)))
+    own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
     for key, value in given.items():
-        if key in known or any(k.startswith(f"{key}.") for k in known):
+        if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
             continue
         ablation = choices.get("ablation")
         if key in dict(leaves(_option("ablation", ablation) or {})):
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
         raise no_such_key(key, known)
-    if missing := sorted(known.keys() - given.keys()):
+    there = {*given, *(group[:-1] for group in own if any(key.startswith(group) for key in given))}
+    if missing := sorted(known.keys() - there):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
 
 

@@ -141,6 +141,7 @@ SCHEDULER: Mapping[str, Any] = {"step_size": Count, "gamma": Positive}  # the re
 LOSS: Mapping[str, Any] = {
     "label_smoothing": Fraction,
     "weight": Positive,
+    "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
     "site": Annotated[str, accepts("the name of a site, as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
 }

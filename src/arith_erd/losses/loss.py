@@ -1,13 +1,30 @@
 """The interface of losses, and the cross-entropy of the answer's tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import Array
 from ..errors import bad_value
+from ..models.network import Network
 from ..tasks import Examples, Task
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A further run of a batch, in which each example takes part of a site from the example before it in the batch.
+
+    Args:
+        dims: coordinates that are taken, or with ``others`` all but those.
+        each: example i takes them at answer position ``i % m`` only; otherwise at all answer positions.
+    """
+
+    site: str
+    dims: tuple[int, ...]
+    each: bool = False
+    others: bool = False
 
 
 class Loss(nn.Module):
@@ -28,6 +45,22 @@ class Loss(nn.Module):
             UserError: if the task has no such numbers.
         """
         return None
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Further runs of each batch, whose logits `forward` gets as ``exchanged`` (R, E, B, m, V).
+
+        It is asked after `targets`. The pack of a loss that wants any is not compiled.
+        """
+        return ()
+
+    def report(self, network: Callable[[], Network], held_out: Array) -> Mapping[str, Sequence[float]]:
+        """Further rows of ``tokens.csv`` after an epoch, by name: an accuracy for each answer token.
+
+        Args:
+            network: makes the network of one replica, with its weights of this epoch.
+            held_out: rows, among all examples of the task, that are not trained on.
+        """
+        return {}
 
     def begin(self, replicas: int, activation: Sequence[int], targets: int) -> None:
         """Make parameters, if any: (R, ...) each. Called once, before the first step, if there is a `site`.

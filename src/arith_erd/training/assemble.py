@@ -32,7 +32,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     """
     settle_products()
     data = data or table_data(job)
-    compile = wants_compile(job, device, data.steps_per_epoch)
+    compile = not data.loss.exchanges() and wants_compile(job, device, data.steps_per_epoch)
     if compile:
         if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:  # code is loaded from there; by default its name can be guessed
             from torch._inductor.runtime.cache_dir_utils import default_cache_dir

@@ -77,6 +77,7 @@ class TableData(L.LightningDataModule):
         self.loss = loss or CrossEntropy()
         examples = task.examples()
         held_out = np.asarray(split(examples))
+        self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
         wanted = self.loss.targets(task, examples)  # (N, k) or None
         extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -164,3 +165,7 @@ class LitPack(L.LightningModule):
                 row |= {f"{split}_token_acc": found[0], f"{split}_seq_acc": found[1]}
                 self.tokens.append((epoch, seed, split, found[2:]))
             self.rows.append(row)
+        for index, seed in enumerate(self.pack.seeds):
+            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+            reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
+            self.tokens += [(epoch, seed, name, [*found]) for name, found in reported.items()]

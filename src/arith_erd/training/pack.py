@@ -16,8 +16,8 @@ from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
-from ..interp.sites import owned
-from ..losses import CrossEntropy, Loss
+from ..interp.sites import layers, owned
+from ..losses import CrossEntropy, Exchange, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, position_axis
@@ -33,6 +33,20 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
     path, _, leaf = name.rpartition(".")
     module = network.get_submodule(path)
     return (module._parameters if leaf in module._parameters else module._buffers), leaf
+
+
+def _taken(one: Exchange, output: Tensor, run: Tensor, module: nn.Module, answer: int) -> Tensor:
+    """What a site gives, with part of it from the example before in the batch; ``run`` is what it gave without."""
+    x, source = (t.movedim(position_axis(module), 1) for t in (output, run))  # (B, T, F)
+    if max(one.dims) >= x.shape[2]:
+        raise bad_value("model.loss.variables", f"dims to {max(one.dims)}", f"0 to {x.shape[2] - 1} at {one.site}")
+    where = torch.zeros(x.shape[2], dtype=torch.bool, device=x.device)
+    where[list(one.dims)] = True
+    places = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)  # among the answer's positions
+    examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
+    at = places == examples if one.each else (places >= 0).expand(x.shape[0], -1)  # (B, T)
+    taken = at[..., None] & (~where if one.others else where)
+    return torch.where(taken, source.roll(1, dims=0), x).movedim(1, position_axis(module))
 
 
 class Pack(nn.Module):
@@ -76,6 +90,12 @@ class Pack(nn.Module):
             if self.loss.site not in sites:
                 raise bad_value("model.loss.site", self.loss.site, " or ".join(sites))
             sites[self.loss.site].register_forward_hook(lambda module, inputs, output: self._read.append(output))
+        self._exchanges = tuple(self.loss.exchanges())
+        if self._exchanges:
+            known = [site for site in layers(self._skeleton[0].sites()) if not site.startswith("enc.")]
+            for one in self._exchanges:
+                if one.site not in known:
+                    raise bad_value("model.loss.variables", one.site, f"a site of {' or '.join(known)}")
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
         names = [*self._stack_places, *self._constant_places, *self._key_names]
         self._places = {name: _place(self._skeleton[0], name) for name in names}
@@ -165,7 +185,8 @@ class Pack(nn.Module):
         self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, completion: Tensor, targets: Tensor | None
     ) -> Tensor:
         logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion))
-        losses: Tensor = self.loss(logits, completion, activation, targets)
+        exchanged = {"exchanged": logits[:, 1:]} if self._exchanges else {}
+        losses: Tensor = self.loss(logits[:, 0] if exchanged else logits, completion, activation, targets, **exchanged)
         return losses
 
     def _replicas(
@@ -180,6 +201,8 @@ class Pack(nn.Module):
         ) -> tuple[Tensor, Tensor | None]:
             before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
             try:
+                if self._exchanges and skeleton.training:
+                    return self._exchanged(prompt, answer_in), self._activation(prompt, answer_in)
                 return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
             finally:
                 self._swap(before)
@@ -207,6 +230,32 @@ class Pack(nn.Module):
         by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
         own = owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
         return by_position[:, -own:].flatten(2)
+
+    def _exchanged(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        """Logits (1 + E, B, m, V) of a plain run, then of each run that the loss asks for."""
+        (skeleton,) = self._skeleton
+        sites, kept = skeleton.sites(), {}
+
+        def keep(site: str) -> Callable[..., None]:
+            return lambda module, inputs, output: kept.update({site: output})
+
+        def change(one: Exchange) -> Callable[..., Tensor]:
+            return lambda module, inputs, output: _taken(one, output, kept[one.site], module, answer_in.shape[1])
+
+        wanted = {one.site for one in self._exchanges}
+        handles = [sites[site].register_forward_hook(keep(site)) for site in wanted]
+        try:
+            logits = [skeleton(prompt, answer_in)]
+        finally:
+            for handle in handles:
+                handle.remove()
+        for one in self._exchanges:
+            handle = sites[one.site].register_forward_hook(change(one))
+            try:
+                logits.append(skeleton(prompt, answer_in))
+            finally:
+                handle.remove()
+        return torch.stack(logits)
 
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""

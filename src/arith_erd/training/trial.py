@@ -26,6 +26,9 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
     with net.blamed():  # vmap refuses random numbers
         logits, activation = pack.trial(prompt, completion)
+    exchanged = None
+    if data.loss.exchanges():
+        logits, exchanged = logits[:, 0], logits[:, 1:]
     expected = (*completion.shape, job.task.vocab_size)
     if logits.shape != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
@@ -40,7 +43,8 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     def losses(rows: Tensor | slice = slice(None)) -> Tensor:
         given = (logits, completion, activation, targets[0] if targets else None)
         with loss.blamed():
-            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given))
+            more = {} if exchanged is None else {"exchanged": exchanged[rows]}
+            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given), **more)
             return result
 
     own = losses()

@@ -106,7 +106,8 @@ def trained(recipe: tuple[str, str, str], seeds: tuple[int, ...], first: int, la
     return {name: value.detach().clone() for name, value in pack.named_parameters()}, whole.getvalue()
 
 
-RECIPES = [(optimizer, "warmup_cosine", LOSSES[-1]) for optimizer in OPTIMIZERS]
+RECIPES = [(optimizer, "warmup_cosine", LOSSES[1]) for optimizer in OPTIMIZERS]
+RECIPES += [("adam", "warmup_cosine", loss) for loss in LOSSES[2:]]
 RECIPES += [("adam", scheduler, loss) for scheduler in SCHEDULERS for loss in LOSSES[:1]]
 
 

@@ -1,0 +1,159 @@
+"""Interchange-intervention training: a network learns the task, and to compute it by given variables at given sites."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..bits import ZERO, Array, reorder
+from ..errors import bad_value
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..models.network import Network
+from ..tasks import Examples, Task
+from .loss import CrossEntropy, Exchange
+
+EXAMPLE = "{site: dec.1, dims: [0, 15]}"
+REPORTED = 512  # held-out examples on which interchanges are tried after each epoch
+
+
+class Interchange(CrossEntropy):
+    """`CrossEntropy`, and that of the answers which a causal model predicts after interchanges (Geiger et al., 2022).
+
+    Each example takes the mapped coordinates from the example before it in the batch, whose order is random. A variable
+    with a column for each digit is taken at position ``i % m`` by example i, and judged by the token there. A variable
+    that is one number is taken at all answer positions together, and judged by all tokens. With 3 + 5 and 1 + 4, the
+    carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
+
+    Args:
+        variables: variable of ``CausalModel(task)`` -> ``{site: dec.1, dims: [0, 15]}``, the decoder's layer, and the
+            first and the last coordinate of what it gives.
+        weight: of the mean over the variables of their cross-entropies.
+        strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
+            taken at all positions, and the answer must stay the base's.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Any] | None = None,
+        weight: float = 1.0,
+        strict: float = 0.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(label_smoothing)
+        if not isinstance(variables, Mapping) or not variables:
+            raise bad_value("model.loss.variables", variables, f"a variable at least, as {{carry: {EXAMPLE}}}")
+        self.variables = {name: _place(name, at) for name, at in variables.items()}
+        self.weight, self.strict = weight, strict
+        self.by_column: list[bool] = []
+
+    def targets(self, task: Task, examples: Examples) -> Array:
+        """The row of each example in `examples`, and the values of the variables, in the order of the tokens."""
+        model, self.task = CausalModel(task), task
+        model.require(self.variables, "model.loss.variables")
+        found = model.values(examples)
+        columns = [np.arange(len(examples.operands))[:, None]]
+        for number, name in enumerate(self.variables):
+            value = found[name]
+            by_column = value.ndim == 2
+            if value.shape[1:] not in ((), (task.width,)) or value.min() < 0:
+                accepted = "a variable with values from 0, one for each example or for each digit of its answer"
+                raise bad_value("model.loss.variables", name, accepted)
+            self.by_column.append(by_column)
+            shown = reorder(value, task.completion_order) if by_column else np.repeat(value[:, None], task.width, 1)
+            columns.append(shown)
+            table = torch.from_numpy(_labels(model, examples, value, name)).to(torch.int8)
+            self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
+        return np.concatenate(columns, axis=1).astype(float)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        own = [Exchange(*at, each=each) for at, each in zip(self.variables.values(), self.by_column, strict=True)]
+        if self.strict:
+            for site in dict.fromkeys(site for site, _ in self.variables.values()):
+                mapped = {one for where, dims in self.variables.values() if where == site for one in dims}
+                own.append(Exchange(site, tuple(sorted(mapped)), others=True))
+        return own
+
+    def forward(
+        self,
+        logits: Tensor,
+        completion: Tensor,
+        activation: Tensor | None = None,
+        targets: Tensor | None = None,
+        exchanged: Tensor | None = None,
+    ) -> Tensor:
+        assert targets is not None
+        assert exchanged is not None
+        total = super().forward(logits, completion)
+        row, width = targets[..., 0].long(), completion.shape[2]
+        batch = torch.arange(completion.shape[1], device=completion.device)
+        for number, each in enumerate(self.by_column):
+            value = targets[..., 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=1)  # (R, B, m)
+            table: Tensor = getattr(self, f"labels_{number}")
+            label = table[row[..., None], value, torch.arange(width, device=value.device)].long()  # (R, B, m)
+            given = exchanged[:, number]
+            if each:
+                given, label = given[:, batch, batch % width, None], label[:, batch, batch % width, None]
+            total = total + self.weight / len(self.by_column) * _mean(given, label)
+        rest = exchanged[:, len(self.by_column) :]
+        for number in range(rest.shape[1]):
+            total = total + self.strict / rest.shape[1] * _mean(rest[:, number], completion)
+        return total
+
+    @torch.no_grad()
+    def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
+        """By variable: how often each answer token is what an interchange between held-out examples predicts."""
+        rows = np.random.default_rng(0).permutation(held_out)[:REPORTED]
+        model, task, found = Hooked(network(), task=self.task), self.task, dict[str, list[float]]()
+        causal = CausalModel(task)
+        base = causal.examples_at(rows)
+        value = causal.values(causal.examples_at(np.roll(rows, 1)))
+        _, cache = model.run_with_cache(base, [site for site, _ in self.variables.values()])
+        for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
+            own, mixed = cache[site], cache[site].clone()
+            mixed[..., list(dims)] = own.roll(1, dims=0)[..., list(dims)]
+            if each:
+                runs = [model.run(base, [Replace(site, t, mixed)])[:, t].argmax(-1) for t in range(task.width)]
+                digits = causal.predict(base, causal.examples_at(np.roll(rows, 1)), name)
+            else:
+                runs = [*model.run(base, [Replace(site, None, mixed)]).argmax(-1).unbind(1)]
+                digits = causal.answers(causal.values(base, {name: value[name]}))
+            right = torch.stack(runs, 1).cpu().numpy() == reorder(digits, task.completion_order) + ZERO
+            found[name] = right.mean(axis=0).tolist()
+        return found
+
+
+def _mean(logits: Tensor, label: Tensor) -> Tensor:
+    losses = F.cross_entropy(logits.flatten(0, 2), label.flatten(), reduction="none")
+    return losses.view(len(label), -1).mean(dim=1)  # (R,)
+
+
+def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
+    """The site and the coordinates that a configuration gives for a variable."""
+    given = at if isinstance(at, Mapping) else {}
+    dims = given.get("dims")
+    ends = dims if isinstance(dims, Sequence) and all(type(end) is int for end in dims) else ()
+    if set(given) != {"site", "dims"} or len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
+        raise bad_value(f"model.loss.variables.{name}", at, EXAMPLE)
+    return str(given["site"]), tuple(range(ends[0], ends[1] + 1))
+
+
+def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
+    """Tokens (N, values, m) of the answers after the variable, or one column of it for its own token, is set."""
+    width, order = model.task.width, model.task.completion_order
+    tables = []
+    for new in range(int(value.max()) + 1):
+        if value.ndim == 1:
+            digits = model.answers(model.values(examples, {name: np.full_like(value, new)}))
+        else:
+            digits = np.empty((len(value), width), dtype=np.int64)
+            for column in range(width):
+                fixed = value.copy()
+                fixed[:, column] = new
+                digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
+        tables.append(reorder(digits, order) + ZERO)
+    return np.stack(tables, axis=1)

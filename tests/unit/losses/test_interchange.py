@@ -1,0 +1,106 @@
+"""Interchange-intervention training: labels, exchanges, and what a pack must not change."""
+
+import numpy as np
+import pytest
+import torch
+
+from arith_erd.bits import ZERO, reorder
+from arith_erd.errors import UserError
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.loading import load_pretrained
+from arith_erd.losses import Interchange
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.tasks import Add
+from arith_erd.training.pack import Pack
+
+TASK = Add(3)
+MAP = {"carry": {"site": "dec.1", "dims": [0, 3]}, "sum": {"site": "dec.1", "dims": [4, 6]}}
+
+
+def made(network: type, seeds: tuple[int, ...], variables=MAP, **options) -> tuple[Pack, list[torch.Tensor]]:
+    """A pack of small networks, and prompts, completions and targets of eight examples."""
+    loss, examples = Interchange(variables, **options), TASK.examples()
+    targets = torch.as_tensor(loss.targets(TASK, examples)).float()
+    pack = Pack(lambda: network(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=2), seeds, loss=loss)
+    rows = torch.arange(0, 64, 8) + torch.arange(8) // 2
+    tokens = torch.as_tensor(examples.prompt), torch.as_tensor(examples.completion)
+    return pack, [x[rows].expand(len(seeds), *x[rows].shape) for x in (*tokens, targets)]
+
+
+def test_labels_are_the_answers_that_the_causal_model_predicts():
+    loss, examples, model = Interchange(MAP), TASK.examples(), CausalModel(TASK)
+    targets = torch.as_tensor(loss.targets(TASK, examples)).long()
+    base, source = torch.randperm(64, generator=torch.Generator().manual_seed(0)), torch.arange(64)
+    sources = TASK.examples(*examples.operands[source].T)
+    for number, name in enumerate(MAP):
+        value = targets[source, 1 + 4 * number : 5 + 4 * number]
+        found = getattr(loss, f"labels_{number}")[base[:, None], value, torch.arange(4)]
+        bases = TASK.examples(*examples.operands[base].T)
+        digits = model.predict(bases, sources, name) if name == "carry" else model.interchange(bases, sources, name)
+        assert (found.numpy() == reorder(digits, TASK.completion_order) + ZERO).all()
+
+
+@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+def test_losses_alone_equal_those_in_a_pack(network):
+    pack, given = made(network, (3, 5), strict=0.5)
+    together = pack.losses(*given[:2], 7, given[2])
+    for index, seed in enumerate((3, 5)):
+        alone, own = made(network, (seed,), strict=0.5)
+        torch.testing.assert_close(alone.losses(*own[:2], 7, own[2])[0], together[index])
+
+
+@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(network):
+    whole = {"sum": {"site": "dec.2", "dims": [0, 7]}}
+    pack, (prompt, completion, _) = made(network, (0,), whole, strict=1.0)
+    (plain, exchanged, nothing) = pack.trial(prompt, completion)[0][0]
+    torch.testing.assert_close(exchanged, plain.roll(1, dims=0))
+    torch.testing.assert_close(nothing, plain)
+
+
+def test_a_column_is_exchanged_at_one_position():
+    pack, (prompt, completion, _) = made(NanoGPT, (0,), {"carry": {"site": "dec.2", "dims": [0, 7]}})
+    plain, exchanged = pack.trial(prompt, completion)[0][0]
+    examples = torch.arange(8)
+    source = plain.roll(1, dims=0)
+    torch.testing.assert_close(exchanged[examples, examples % 4], source[examples, examples % 4])
+    moved = (exchanged != plain).any(-1)
+    moved[examples, examples % 4] = False
+    assert not moved.any()
+
+
+def test_report_tries_interchanges_on_held_out_examples():
+    trained = load_pretrained("add-nanogpt")
+    held_out = np.arange(0, 16384, 97)
+    examples = trained.task.examples()
+    layers, width = len(trained.network.blocks), 64
+    found = {}
+    for last in (0, width - 1):
+        at = {"site": f"dec.{layers}", "dims": [0, last]}
+        loss = Interchange({"sum": at, "carry": at})
+        loss.targets(trained.task, examples)
+        found[last] = loss.report(lambda: trained.network, held_out)
+    assert found[width - 1] == {"sum": [1.0] * 8, "carry": pytest.approx(found[width - 1]["carry"])}
+    assert max(found[width - 1]["carry"][1:7]) < 0.9  # the source's own token is not what its carry alone would give
+    assert min(found[0]["sum"]) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "a variable at least"),
+        ({"tide": {"site": "dec.1", "dims": [0, 3]}}, "tide"),
+        ({"carry": {"site": "enc.1", "dims": [0, 3]}}, "dec.1 or dec.2"),
+        ({"carry": {"site": "dec.9", "dims": [0, 3]}}, "dec.1 or dec.2"),
+        ({"carry": {"site": "dec.1", "dims": [0, 8]}}, "0 to 7 at dec.1"),
+        ({"carry": {"site": "dec.1", "dims": [3, 1]}}, "dims: .0, 15"),
+        ({"carry": {"site": "dec.1", "dims": [0.5]}}, "dims: .0, 15"),
+    ],
+)
+def test_what_does_not_fit_is_refused(variables, message):
+    def first_step():
+        pack, given = made(Transformer, (0,), variables)
+        pack.trial(*given[:2])
+
+    with pytest.raises(UserError, match=message):
+        first_step()
