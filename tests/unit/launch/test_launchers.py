@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 import yaml
 
+from arith_erd.config.compose import compose
 from arith_erd.config.explain import PLUGINS, SEARCH
 from arith_erd.runs.table import load_table
 
@@ -51,6 +52,18 @@ def test_search_needs_its_sweeper(cli):
     if not importlib.util.find_spec("optuna"):
         result = cli("train.py", "-m", "experiment=optuna_example", "hydra/sweeper=search")
         assert result.stderr == f"error: hydra/sweeper=search: its plugin is not installed; {SEARCH}\n"
+
+
+def test_arguments_of_an_agent_of_wandb_are_accepted(root):
+    """Those of the page: ``${args_no_hyphens}`` is ``KEY=VALUE`` for each parameter."""
+    page = (root / "docs" / "how-to" / "search.md").read_text()
+    sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+    fixed = [word for word in sweep["command"] if "=" in word]
+    job = compose(
+        "train", [*fixed, *(f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True))]
+    )
+    assert job.resolved["model"]["optimizer"]["lr"] == 0.0012
+    assert job.resolved["data"]["batch_size"] == 32
 
 
 def test_search_finds_the_best_of_its_trials(cli, runs_dir, tiny, tmp_path):
