@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -98,7 +99,7 @@ def plot(means: pd.DataFrame, path: Path) -> None:
     for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
         label = ", ".join(f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True))
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
-        look = {"marker": "osD^v"[number % 5], "linestyle": "-" if numeric else "", "capsize": 3}
+        look: dict[str, Any] = {"marker": "osD^v"[number % 5], "linestyle": "-" if numeric else "", "capsize": 3}
         at = places[part.index] + (0 if numeric else 0.06 * number)  # side by side
         axes.errorbar(at, part["accuracy"], error, label=label, **look)
     axes.set(xlabel=key, ylabel="validation sequence accuracy", title="mean over seeds, 95% interval")
