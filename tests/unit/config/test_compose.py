@@ -46,7 +46,8 @@ def test_refused_run_composes_hydra_at_most_twice(compositions, overrides):
 
 
 def test_default_run_of_the_program_composes_hydra_once(compositions, main, tmp_path, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.train.train", lambda job: None)
+    monkeypatch.setattr("arith_erd.training.train.train", lambda job: [])
+    monkeypatch.setattr("arith_erd.training.__main__.objective", lambda runs: 0.0)
     assert main("train.py", f"runs_dir={tmp_path}").returncode == 0
     assert len(compositions) == 1
 
