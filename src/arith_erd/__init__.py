@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .models import Transformer as Transformer
     from .probes.ask import probe as probe
     from .probes.probe import Probe as Probe
+    from .runs.table import load_table as load_table
     from .splits import RandomSplit as RandomSplit
     from .splits import Split as Split
     from .splits import TokenSplit as TokenSplit
@@ -58,6 +59,7 @@ _HOMES = {
     "models": ("NanoGPT", "Network", "Transformer"),
     "probes.ask": ("probe",),
     "probes.probe": ("Probe",),
+    "runs.table": ("load_table",),
     "splits": ("RandomSplit", "Split", "TokenSplit", "ValueSplit"),
     "tasks": ("Add", "Mul", "Task"),
     "training.fit": ("fit",),

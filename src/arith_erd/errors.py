@@ -75,6 +75,8 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
 
     The groups of the known dotted keys are suggested too: ``taks`` may be ``task``.
     """
+    if key == "device" and "trainer.accelerator" in known:
+        return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
     candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
     close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)

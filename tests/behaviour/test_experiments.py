@@ -74,7 +74,7 @@ def job_of(job: TrainJob) -> Job:
 
 
 def test_every_experiment_has_its_expected_jobs_here() -> None:
-    assert set(WANTED) == set(EXPERIMENTS)
+    assert {*WANTED, "optuna_example"} == set(EXPERIMENTS)  # whose jobs Optuna chooses
 
 
 @pytest.mark.parametrize("name", WANTED)

@@ -14,6 +14,8 @@ GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose 
 
 PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 
+SEARCH = "pip install -e '.[optuna]'"
+
 PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
     "slurm": "pip install -c requirements.lock -e '.[slurm]'",
     "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
@@ -27,6 +29,10 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
         return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
+    if "'hydra/sweeper/sampler/" in text:
+        return f"hydra/sweeper=search: its plugin is not installed; {SEARCH}"
+    if "INTERVAL_SWEEP" in text:
+        return "interval: expected hydra/sweeper=search, which draws values from it"
     if isinstance(error, OverrideParseException):
         return _unread(error.override)
     if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):

@@ -21,8 +21,8 @@ from ..system.boundary import program as whole_program
 from ..system.signals import signals_caught
 from . import sweep
 
-Program = Callable[[Any], None]
-"""Takes a `Job`, or a `ProbeJob`."""
+Program = Callable[[Any], Any]
+"""Takes a `Job`, or a `ProbeJob`; what it returns is the objective of a search."""
 WIDTH = 80  # of the list of options in ``--help``
 
 
@@ -43,7 +43,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
             raised: list[Exception] = []
             typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
-            def job(composed: DictConfig) -> None:
+            def job(composed: DictConfig) -> Any:
                 hydra_node = cast(DictConfig, HydraConfig.get())
                 single = hydra_node.mode == RunMode.RUN
                 try:
@@ -51,11 +51,12 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                         if single:
                             with refusals(config_name, typed):
                                 _require_single(composed, hydra_node)
-                        program(accept(config_name, composed, hydra_node, typed))
+                        return program(accept(config_name, composed, hydra_node, typed))
                 except Exception as error:
                     if not single:
                         raise  # to the sweep
                     raised.append(error)  # else Hydra would announce it
+                    return None
 
             with whole_program():
                 with guarded(), refusals(config_name, typed):

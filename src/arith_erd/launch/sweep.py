@@ -29,6 +29,7 @@ from rich.text import Text
 from ..config.compose import accept, refusals, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
+from ..runs.table import averaged, load_table, percent
 from ..system.boundary import BUSY, FAILED, FAILURE, explain, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
@@ -49,6 +50,14 @@ class SweepJob:
         """Whether its runs are on disk, finished; asked anew each time, since one job may become several packs."""
         runs = self.job.runs() if self.job else []
         return bool(runs) and all(run.finished for run in runs)
+
+    @property
+    def accuracy(self) -> str:
+        """``98.76% [97.30, 100.00]``: the mean over the seeds, once it is finished."""
+        if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
+            return ""
+        means = averaged(load_table([run.path for run in self.job.runs()]), ["state"])
+        return "".join(percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:
         """Note an error, and say it now rather than at the end of a long sweep."""
@@ -170,10 +179,13 @@ class CheckedSweeper(Sweeper):
 
 
 def show(jobs: Sequence[SweepJob]) -> None:
-    """Print a table of the jobs, and a line for each failure."""
-    table = Table("job", "", "overrides", box=None, header_style="bold", pad_edge=False)
-    for number, job in enumerate(jobs):
-        table.add_row(str(number), job.status, Text(job.title.partition(" (")[2].removesuffix(")")))
+    """Print a table of the jobs, with the accuracies of those that trained, and a line for each failure."""
+    accuracies = [job.accuracy for job in jobs]
+    answer = ["validation [95%]"] if any(accuracies) else []
+    table = Table("job", "", *answer, "overrides", box=None, header_style="bold", pad_edge=False)
+    for number, (job, accuracy) in enumerate(zip(jobs, accuracies, strict=True)):
+        words = Text(job.title.partition(" (")[2].removesuffix(")"))
+        table.add_row(str(number), job.status, *([Text(accuracy)] if answer else []), words)
     Console().print(table)
     for number, job in enumerate(jobs):
         if job.failure:

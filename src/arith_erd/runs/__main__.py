@@ -1,22 +1,21 @@
-"""``arith-runs [GLOB]`` lists runs and how far each has got, as a table, CSV or JSON."""
+"""``arith-runs [GLOB]`` lists runs and how far each has got, or their accuracy by a setting: a table, CSV or JSON."""
 
 import argparse
-import fcntl
-import os
-import time
-from contextlib import suppress
-from glob import glob
+import sys
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..errors import UNREADABLE, UserError, bad_value, excerpt, printable
+from ..errors import UserError, bad_value, printable
 from ..system.boundary import one_line_errors
-from .directory import Run
+from ..system.files import replacing
+from .directory import FINISHED
+from .table import averaged, differing, load_table, percent
 
-COLUMNS = ("run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age")
+COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]
 """Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
-age is in seconds since something was written."""
+age is in seconds since something was written. Settings that differ follow."""
 
 
 def main() -> None:
@@ -24,73 +23,103 @@ def main() -> None:
     parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
+    parser.add_argument("--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     form.add_argument("--json", action="store_true", help="print JSON, likewise")
     options = parser.parse_args()
     with one_line_errors():
-        listed = list_runs(options.glob, options.sort, options.reverse)
+        if options.plot and not options.by:
+            raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
+        table = load_table(options.glob)
+        shown = by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
+        if options.plot:
+            plot(shown, options.plot)
         if options.json:
-            print(listed.to_json(orient="records", indent=2))
+            print(shown.to_json(orient="records", indent=2))
         elif options.csv:
-            print(listed.to_csv(index=False), end="")
+            print(shown.to_csv(index=False), end="")
         else:
-            print(table(listed))
+            print(text(means_for_people(shown) if options.by else for_people(shown)))
 
 
-def list_runs(pattern: str, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """The runs that a glob names, or those inside a folder of runs: `COLUMNS`; unknown values come last.
+def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
+    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last.
 
-    The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder;
-    ``replaced`` for the old run of ``overwrite=true``. Sorting by ``accuracy`` means ``val_seq_acc``.
+    Sorting by ``accuracy`` means ``val_seq_acc``.
     """
-    column = "val_seq_acc" if sort == "accuracy" else sort
-    if column not in COLUMNS:
-        raise bad_value("--sort", sort, f"one of {', '.join((*COLUMNS, 'accuracy'))}")
-    inside = os.path.isdir(pattern) and not _is_run(pattern)
-    paths = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] != "."] if inside else glob(pattern)
-    runs = [Run(path) for path in paths if _is_run(path)]
-    old = [{**_row(run.replaced), "run": run.name, "state": "replaced"} for run in runs if _is_run(run.replaced.path)]
-    if not runs:
-        raise UserError(f"{pattern}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    listed = pd.DataFrame([*map(_row, runs), *old], columns=list(COLUMNS)).astype(
-        {"epochs": "Int64", "max_epochs": "Int64"}
-    )
+    of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
+    how = dict.fromkeys([*COLUMNS, *differing(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
+    listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort
+    if column not in listed:
+        raise bad_value("--sort", sort, f"one of {', '.join((*listed, 'accuracy'))}")
     return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def _is_run(path: Any) -> bool:
-    return os.path.isfile(os.path.join(path, "config.yaml"))
+def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """`averaged` by settings; a line on stderr says what is pooled, and what is left out. ``task`` is ``task.name``."""
+    known = differing(table)
+    keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
+    for key in keys:
+        if key not in known:
+            raise bad_value(
+                "--by", key, f"a setting that differs between these runs: {', '.join(known) or 'none does'}"
+            )
+    finished = table[table["state"] == FINISHED]
+    if finished.empty:
+        raise UserError("--by: none of these runs is finished; expected some with a final accuracy")
+    if unfinished := table["path"].nunique() - finished["path"].nunique():
+        print(f"left out: {unfinished} run(s) that are not finished", file=sys.stderr)
+    within = finished.groupby(keys, dropna=False)
+    if pooled := [key for key in known if key not in keys and (within[key].nunique(dropna=False) > 1).any()]:
+        print(f"pooled over {', '.join(pooled)}; in --by too they are told apart", file=sys.stderr)
+    return averaged(finished, keys)
 
 
-def _row(run: Run) -> dict[str, Any]:
-    row: dict[str, Any] = {"run": run.name, "state": "unreadable", "age": 0.0}
-    with suppress(*UNREADABLE, OSError):
-        written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
-        row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        rows, longest = run.metrics(), int(run.config()["trainer"]["max_epochs"])
-        epochs = max((row["epoch"] for row in rows), default=0)
-        last = pd.Series([row["val_seq_acc"] for row in rows if row["epoch"] == epochs], dtype="float64")
-        device = excerpt(str(run.summary()["device"])) if run.finished else None
-        row |= {"epochs": epochs, "max_epochs": longest, "val_seq_acc": last.mean(), "worst": last.min()}
-        row |= {"device": device, "state": _state(run)}
-    return row
+def plot(means: pd.DataFrame, path: Path) -> None:
+    """Draw accuracies with their intervals against the first setting, a line for each value of the others."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    key, *others = means.columns[: means.columns.get_loc("seeds")]
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise bad_value("--plot", path, "a file that ends in .png, .svg or .pdf")
+    means = means.dropna(subset=[key])
+    figure = Figure(figsize=(6.4, 4), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    if numeric := pd.api.types.is_numeric_dtype(means[key]):
+        places = means[key]
+    else:
+        codes, names = pd.factorize(means[key].map(str))
+        places = pd.Series(codes, means.index)
+        axes.set_xticks(range(len(names)), names)
+        axes.margins(x=0.25)
+    for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
+        label = ", ".join(f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True))
+        error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
+        look: dict[str, Any] = {"marker": "osD^v"[number % 5], "linestyle": "-" if numeric else "", "capsize": 3}
+        at = places[part.index] + (0 if numeric else 0.06 * number)  # side by side
+        axes.errorbar(at, part["accuracy"], error, label=label, **look)
+    axes.set(xlabel=key, ylabel="validation sequence accuracy", title="mean over seeds, 95% interval")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    if others:
+        axes.legend(frameon=False)
+    with mpl.rc_context({"text.parse_math": False}), replacing(path) as beside:
+        figure.savefig(beside, format=path.suffix[1:])
 
 
-def _state(run: Run) -> str:
-    if run.finished:
-        return "finished"
-    with suppress(OSError), (run.path / ".lock").open() as file:  # the file is only read
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "training"
-    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
+def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
+    texts = [percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
+    return means.drop(columns=["low", "high"]).assign(accuracy=texts).rename(columns={"accuracy": "accuracy [95%]"})
 
 
-def table(listed: pd.DataFrame) -> str:
+def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     """The list for people. Names are last: they are long, and a terminal may wrap them."""
-    shown = pd.DataFrame(
+    return pd.DataFrame(
         {
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
             "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
@@ -101,7 +130,11 @@ def table(listed: pd.DataFrame) -> str:
             "run": listed["run"].map(printable),
         }
     )
-    for column in ("state", "device", "run"):  # to the left
+
+
+def text(shown: pd.DataFrame) -> str:
+    """A table in which the texts at the end are to the left."""
+    for column in shown.columns.intersection(["state", "device", "run"]):
         shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
     lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
     return "\n".join(line.rstrip() for line in lines)

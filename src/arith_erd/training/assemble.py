@@ -12,7 +12,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from ..config.groups import Training
 from ..config.job import Job
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..losses import Loss
 from ..system.files import own_folder
 from ..system.machine import settle_products
@@ -72,6 +72,8 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
     best = "cuda" if torch.cuda.is_available() else "cpu"
     accelerator = {"auto": best, "gpu": "cuda"}.get(options.accelerator, options.accelerator)
+    if accelerator == "cuda" and best == "cpu":
+        raise bad_value("trainer.accelerator", options.accelerator, "cpu or auto: PyTorch sees no CUDA device here")
     try:
         return L.Trainer(
             max_epochs=options.max_epochs,

@@ -163,6 +163,7 @@ def test_good_values_are_accepted(override, config):
     ("key", "hint"),
     [
         ("trainer.max_epoch", "trainer.max_epochs"),
+        ("device", "trainer.accelerator=gpu"),
         ("model.net.dropuot", "model.net.dropout"),
         ("task.bit", "task.bits"),
         ("batch_size", "data.batch_size"),
@@ -312,3 +313,8 @@ def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
 def test_trust_in_a_package_that_is_not_there_is_refused(package, name):
     with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
         build_module.trust(name)
+
+
+def test_length_of_training_in_the_wrong_place_names_the_right_one():
+    with pytest.raises(UserError, match=r"^epochs=3: expected .* trainer\.max_epochs=3$"):
+        compose("train", ["epochs=3"])

@@ -1,10 +1,13 @@
-"""The launcher presets say in one line what is missing or wrong. That they launch: ``tests/clusters``."""
+"""The presets of launchers and of the search: one line says what is missing or wrong. Launching: ``tests/clusters``."""
 
 import importlib.util
 
 import pytest
+import yaml
 
-from arith_erd.config.explain import PLUGINS
+from arith_erd.config.compose import compose
+from arith_erd.config.explain import PLUGINS, SEARCH
+from arith_erd.runs.table import load_table
 
 INSTALLED = {"slurm": "submitit", "ray_gpus": "ray"}
 
@@ -41,3 +44,36 @@ def test_submitting_where_there_is_no_slurm_is_one_line(cli, runs_dir):
     assert result.returncode == 1
     assert 'error: hydra/launcher=slurm: RuntimeError: Could not detect "srun"' in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_search_needs_its_sweeper(cli):
+    result = cli("train.py", "-m", "experiment=optuna_example")
+    assert result.stderr == "error: interval: expected hydra/sweeper=search, which draws values from it\n"
+    if not importlib.util.find_spec("optuna"):
+        result = cli("train.py", "-m", "experiment=optuna_example", "hydra/sweeper=search")
+        assert result.stderr == f"error: hydra/sweeper=search: its plugin is not installed; {SEARCH}\n"
+
+
+def test_arguments_of_an_agent_of_wandb_are_accepted(root):
+    """Those of the page: ``${args_no_hyphens}`` is ``KEY=VALUE`` for each parameter."""
+    page = (root / "docs" / "how-to" / "search.md").read_text()
+    sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+    fixed = [word for word in sweep["command"] if "=" in word]
+    job = compose(
+        "train", [*fixed, *(f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True))]
+    )
+    assert job.resolved["model"]["optimizer"]["lr"] == 0.0012
+    assert job.resolved["data"]["batch_size"] == 32
+
+
+def test_search_finds_the_best_of_its_trials(cli, runs_dir, tiny, tmp_path):
+    pytest.importorskip("optuna", reason=SEARCH)
+    words = ("experiment=optuna_example", "hydra/sweeper=search", "hydra.sweeper.n_trials=4", "model=nanogpt")
+    small = [word for word in tiny if not word.startswith("data.batch_size")]
+    result = cli("train.py", "-m", *words, *small, f"runs_dir={runs_dir}", f"hydra.sweep.dir={tmp_path}")
+    assert result.returncode == 0, result.stderr
+    found = yaml.safe_load((tmp_path / "optimization_results.yaml").read_text())
+    means = load_table(runs_dir).groupby("path")["val_seq_acc"].mean()
+    assert len(means) == 4
+    assert found["best_value"] == means.max()
+    assert set(found["best_params"]) == {"model.optimizer.lr", "data.batch_size"}

@@ -18,7 +18,8 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import CheckedSweeper
-from arith_erd.runs import Run
+from arith_erd.runs import METRICS, Run
+from arith_erd.stats import mean_interval
 from arith_erd.system.boundary import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
 from arith_erd.system.signals import Preempted
@@ -62,6 +63,24 @@ def finish(job: TrainJob) -> None:
     job.run.create(job.resolved)
     job.run.weights(0).touch()
     job.run.finish({"seeds": [{"seed": 0}]})
+
+
+def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(command, capsys):
+    def trained(job: TrainJob) -> None:
+        finish(job)
+        for seed in job.seeds:
+            job.run.weights(seed).touch()
+        row = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
+        job.run.write_metrics(row | {"seed": seed, "val_seq_acc": 0.8 + seed / 10} for seed in job.seeds)
+        job.run.finish({"seeds": [{"seed": seed} for seed in job.seeds]})
+
+    assert command(trained, "-m", "task=add,mul", "seed=0-2") == 0
+    rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)
+    low, _ = mean_interval([0.8, 0.9, 1.0])
+    assert [row.strip() for row in rows] == [
+        f"{number}    finished  90.00% [{100 * low:.2f}, 100.00]  task={task}"
+        for number, task in enumerate(("add", "mul"))
+    ]
 
 
 def fails_for(*seeds: int, error: Exception) -> Job:

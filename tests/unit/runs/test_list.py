@@ -6,7 +6,10 @@ import pytest
 
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run
-from arith_erd.runs.__main__ import age, list_runs, main
+from arith_erd.runs.__main__ import age, main
+from arith_erd.runs.__main__ import list_runs as listed
+from arith_erd.runs.table import load_table
+from arith_erd.stats import mean_interval
 from arith_erd.system import lock
 
 
@@ -17,6 +20,10 @@ def begun(folder, name: str, config, **accuracies: float) -> Run:
     blank = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
     run.write_metrics(blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items())
     return run
+
+
+def list_runs(pattern, *options, **named):
+    return listed(load_table(pattern), *options, **named)
 
 
 @pytest.fixture
@@ -84,6 +91,63 @@ def test_list_is_printed_with_whole_names(folder, form, config, monkeypatch, cap
         lines = out.splitlines()
         assert lines[0].split() == ["epochs", "accuracy", "worst", "age", "state", "device", "run"]
         assert {line.rindex(line.split()[-1]) for line in lines} == {lines[0].index("run")}
+
+
+@pytest.fixture
+def swept(tmp_path, config):
+    """Finished runs: fractions 0.1 and 0.5, three seeds each; a pack that repeats seed 0; one that is not finished."""
+    for name, fraction, seeds in (
+        ("a", 0.1, {"seed0": 0.9, "seed1": 1.0, "seed2": 0.8}),
+        ("b", 0.5, {"seed0": 0.5, "seed1": 0.5, "seed2": 0.5}),
+        ("c", 0.5, {"seed0": 0.5}),
+        ("d", 0.5, {"seed3": 0.0}),
+    ):
+        run = begun(tmp_path, name, config | {"split": config["split"] | {"fraction": fraction}}, **seeds)
+        for seed in range(3):
+            run.weights(seed).touch()
+        if name != "d":
+            run.finish({"seeds": [{"seed": int(key[4:])} for key in seeds], "device": "a card"})
+    return tmp_path
+
+
+def test_table_has_a_row_for_each_seed_and_a_column_for_each_setting_that_differs(swept):
+    found = load_table(f"{swept}/*")
+    assert list(found)[:4] == ["run", "split.fraction", "seed", "epochs"]
+    assert found.groupby("split.fraction")["val_seq_acc"].apply(list).to_dict() == {
+        0.1: [0.9, 1.0, 0.8],
+        0.5: [0.5, 0.5, 0.5, 0.5, 0.0],
+    }
+    assert found["seed"].to_list() == [0, 1, 2, 0, 1, 2, 0, 3]
+    assert "split.fraction" not in load_table(swept / "a")
+
+
+def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_seeds(swept, monkeypatch, capsys):
+    drawn = swept / "by.png"
+    monkeypatch.setattr("sys.argv", ["runs", f"{swept}/*", "--by", "split.fraction", "--json", "--plot", str(drawn)])
+    main()
+    said = capsys.readouterr()
+    few, many = json.loads(said.out)
+    low, high = mean_interval([0.9, 1.0, 0.8])
+    assert few["accuracy"] == pytest.approx(0.9)
+    assert (few["low"], few["high"]) == pytest.approx((low, min(high, 1.0)))
+    assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "low": 0.5, "high": 0.5}
+    assert said.err == "left out: 1 run(s) that are not finished\n"
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--by task", "--by=task: expected a setting that differs between these runs: split.fraction"),
+        ("--plot x.png", "--plot=x.png: expected --by KEY too"),
+        ("--by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
+    ],
+)
+def test_grouping_that_cannot_be_is_refused(swept, typed, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["runs", str(swept), *typed.split()])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {message}")
 
 
 def test_folder_without_runs_is_one_line(tmp_path, monkeypatch, capsys):

@@ -13,11 +13,13 @@ import yaml
 from rich.console import Console
 from rich.progress import Progress
 
+from arith_erd.config.read import read_job
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import Run
 from arith_erd.stats import stuck
+from arith_erd.training.assemble import make_trainer
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
@@ -273,3 +275,12 @@ def test_missing_device_is_one_line(train, runs_dir):
 def test_any_combination_trains(train, overrides):
     run = train(*overrides, "trainer.max_epochs=1", "seed=0-1")
     assert run.summary()["epochs"] == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_missing_gpu_is_one_line_of_ours(config):
+    job = read_job(config | {"trainer": config["trainer"] | {"accelerator": "gpu"}})
+    with pytest.raises(
+        UserError, match=r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
+    ):
+        make_trainer(job.trainer, [])

@@ -1,0 +1,121 @@
+"""Runs as one pandas table, a row for each run and seed; and its means over seeds."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..errors import UNREADABLE, UserError, excerpt
+from ..seeds import parse_seeds
+from ..stats import Estimate, Mean
+from .directory import FINISHED, Run
+from .epochs import METRICS, Row
+from .identity import identity
+from .identity import settings as flat
+
+RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
+
+
+def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
+    """The runs in a folder, those that a glob names, or these run directories: a row for each run and seed.
+
+    Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` that
+    are done of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions),
+    ``state``, ``device``, ``age`` (seconds since something was written) and ``path``. Settings that cannot change the
+    weights are left out.
+
+    The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder,
+    which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
+
+    >>> import arith_erd as ae
+    >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
+    >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
+    """
+    if isinstance(runs, str | Path):
+        inside = os.path.isdir(runs) and not _is_run(runs)
+        names = sorted(name for name in os.listdir(runs) if name[0] != ".") if inside else sorted(glob(str(runs)))
+        paths = [Path(runs, name) if inside else Path(name) for name in names]
+    else:
+        paths = [*runs]
+    found = [Run(path) for path in paths if _is_run(path)]
+    if not found:
+        raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
+    old = [run.replaced for run in found if _is_run(run.replaced.path)]
+    rows = [row for run in found for row in _rows(run)]
+    rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
+    table = pd.DataFrame(rows)
+    readable = table[table["state"] != "unreadable"]
+    settings = [key for key in differing(table) if readable[key].map(str).nunique() > 1]
+    columns = ["run", *settings, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
+    return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs"), "Int64"))
+
+
+def differing(table: pd.DataFrame) -> list[str]:
+    """The columns of settings in a table of `load_table`."""
+    return [key for key in table if "." in key]
+
+
+def averaged(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Of finished runs, by these columns: ``seeds``, ``accuracy``, ``low``, ``high``.
+
+    The accuracy is the mean final validation sequence accuracy over the seeds, with its 95% interval if there are three
+    or more (`stats`). A seed that is in several runs of the same settings counts once.
+    """
+    finished = table[table["state"] == FINISHED].drop_duplicates([*differing(table), "seed"])
+    rows = []
+    for values, part in finished.groupby([*keys], dropna=False):
+        estimate = Estimate.of_means([Mean.of(part["val_seq_acc"])], (0.0, 1.0))
+        low, high = estimate.interval or (None, None)
+        row = {"seeds": len(part), "accuracy": estimate.value, "low": low, "high": high}
+        rows.append(dict(zip(keys, values, strict=True)) | row)
+    return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "low", "high"])
+
+
+def percent(accuracy: float, low: float, high: float) -> str:
+    """``98.76% [97.30, 100.00]``, without an interval if its ends are not known, empty without an accuracy."""
+    interval = "" if pd.isna(low) else f" [{100 * low:.2f}, {100 * high:.2f}]"
+    return "" if pd.isna(accuracy) else f"{accuracy:.2%}{interval}"
+
+
+def _is_run(path: Any) -> bool:
+    return os.path.isfile(os.path.join(path, "config.yaml"))
+
+
+def _rows(run: Run) -> list[Row]:
+    row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
+    with suppress(*UNREADABLE, OSError):
+        written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
+        row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
+        config, metrics = run.config(), run.metrics()
+        given = {excerpt(key): _plain(value) for key, value in flat(identity(config)).items()}
+        given = {key: value for key, value in given.items() if "." in key and not key.endswith("_target_")}
+        epochs = max((row["epoch"] for row in metrics), default=0)
+        last = {row["seed"]: row for row in metrics if row["epoch"] == epochs}
+        device = excerpt(str(run.summary().get("device", ""))) if run.finished else None
+        facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": device, "state": _state(run)}
+        known = row | given | facts | {"epochs": epochs}
+        results = {seed: {name: last[seed][name] for name in RESULTS} for seed in last}
+        return [known | {"seed": seed} | results.get(seed, {}) for seed in results or parse_seeds(config["seed"])]
+    return [row]
+
+
+def _plain(value: Any) -> Any:
+    """A setting that pandas can group by: text for lists."""
+    return value if value is None or isinstance(value, bool | int | float) else excerpt(str(value))
+
+
+def _state(run: Run) -> str:
+    if run.finished:
+        return FINISHED
+    with suppress(OSError), (run.path / ".lock").open() as file:  # the file is only read
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "training"
+    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
