@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -29,9 +30,9 @@ def guarded() -> Iterator[None]:
     """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
 
     Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. A
-    `UserError` names the file and the key.
+    `UserError` names the file and the key. Since no file sets ``hydra.mode``, Hydra need not compose twice to learn it.
     """
-    load = ConfigLoaderImpl._load_single_config
+    load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
 
     def checked(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
         try:
@@ -48,7 +49,14 @@ def guarded() -> Iterator[None]:
                 )
         return loaded
 
-    with mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked):
+    def mode_typed(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        typed = any(override.startswith("hydra.mode") for override in overrides)
+        return mode(self, config_name, overrides) if typed else None
+
+    with (
+        mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked),
+        mock.patch.object(Hydra, "get_mode", mode_typed),
+    ):
         yield
 
 

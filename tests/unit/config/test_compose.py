@@ -1,12 +1,41 @@
-"""What a composition leaves behind, who may configure Hydra, and how numbers are written."""
+"""How often Hydra composes, what a composition leaves behind, who may configure Hydra, and how numbers are written."""
 
 import pytest
 from hydra import compose as hydra_compose
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.config import build
+from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
 from arith_erd.errors import UserError
+
+
+@pytest.fixture
+def compositions(monkeypatch):
+    """A list with an entry for each time that Hydra composes; none was made before."""
+    made, real = [], ConfigLoaderImpl._load_configuration_impl
+
+    def counted(loader, config_name, overrides, *others, **named):
+        made.append(overrides)
+        return real(loader, config_name, overrides, *others, **named)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
+    compose_module._composed.cache_clear()
+    return made
+
+
+@pytest.mark.parametrize("overrides", [[], ["task=mul", "model=nanogpt", "seed=0-4"]])
+def test_options_and_seeds_compose_hydra_once(compositions, overrides):
+    compose("train", overrides)
+    assert len(compositions) == 1
+
+
+def test_default_run_of_the_program_composes_hydra_once(compositions, main, tmp_path, monkeypatch):
+    monkeypatch.setattr("arith_erd.training.train.train", lambda job: [])
+    monkeypatch.setattr("arith_erd.training.__main__.objective", lambda runs: 0.0)
+    assert main("train.py", f"runs_dir={tmp_path}").returncode == 0
+    assert len(compositions) == 1
 
 
 def test_hydra_of_the_caller_stays_initialised():
