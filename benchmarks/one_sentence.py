@@ -121,12 +121,15 @@ PANELS = {
 }
 
 
+COUNTS = 0.999  # of all pairs right
 MEASURES = {"weights": "slope_", "reads": "swap_", "answers": "ones"}
 
 
 def figures(found: pd.DataFrame, folder: Path) -> None:
     """Weights by place, who reads the carry, and answers against c: ``one-sentence-*.png``."""
     found = found.assign(seed=found["network"] + found["seed"].astype(str))
+    learnt = found.loc[(found["measure"] == "accuracy") & (found["value"] >= COUNTS), "seed"]
+    found = found[found["seed"].isin(learnt)]
     draw: dict[str, tuple[str, Callable[[Axes, pd.DataFrame], None]]] = {
         "weights": ("how much does each lower bit weigh in bit t?", draw_slopes),
         "reads": ("position t, or all earlier ones, read another run in layers 1 to l", draw_swaps),

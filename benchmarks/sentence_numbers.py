@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from cards import span  # beside this file
-from one_sentence import COUNTED, GRADED, TRANSFORMER, score, with_errors
+from one_sentence import COUNTED, COUNTS, GRADED, TRANSFORMER, score, with_errors
 from scipy.stats import binomtest
 
 from arith_erd.probes.path_patching import relative_effects
@@ -12,7 +12,6 @@ from arith_erd.probes.path_patching import relative_effects
 RESULTS = Path(__file__).parents[1] / "results"
 Facts = dict[str, str]
 FRESH = range(5, 15)
-ENOUGH = 0.999  # of all pairs right, to be counted
 CRITERIA = {
     "slopes": ("slopes", "0.20"), "agreement": ("agreement", "90%"), "swap_own": ("own", "99%"),
     "swap_earlier": ("earlier", "1%"), "vectors": ("vectors", "99%"), "equal_c": ("equal c", "15%"),
@@ -39,7 +38,7 @@ def fresh(scores: pd.DataFrame, model: str) -> pd.DataFrame:
 def counted(scores: pd.DataFrame, model: str) -> pd.DataFrame:
     """The networks of the preregistered count."""
     networks = fresh(scores, model)
-    return networks[networks["accuracy"] >= ENOUGH]
+    return networks[networks["accuracy"] >= COUNTS]
 
 
 def missed(networks: pd.DataFrame, criterion: str) -> pd.Series:
@@ -65,6 +64,7 @@ def one_sentence() -> Facts:
         networks = counted(scores, model)
         whole = (networks["missed"] == "").sum()
         found[f"os_n_{model}"] = str(len(fresh(scores, model)))
+        found[f"os_counted_{model}"] = str(len(networks))
         found[f"os_found_{model}"] = (
             f"{whole} of {len(networks)} {name} meet every criterion: {verdict(networks, model)}"
         )
