@@ -12,6 +12,7 @@ from arith_erd.probes.path_patching import relative_effects
 RESULTS = Path(__file__).parents[1] / "results"
 Facts = dict[str, str]
 FRESH = range(5, 15)
+ACCEPTED = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
 CRITERIA = {
     "slopes": ("slopes", "0.20"), "agreement": ("agreement", "90%"), "swap_own": ("own", "99%"),
     "swap_earlier": ("earlier", "1%"), "vectors": ("vectors", "99%"), "equal_c": ("equal c", "15%"),
@@ -60,6 +61,7 @@ def verdict(networks: pd.DataFrame, model: str) -> str:
 def one_sentence() -> Facts:
     rows, scores = pd.read_csv(RESULTS / "one-sentence.csv"), sentence()
     found = {f"running_sum_{seen}": span(running_sums()[:, :, seen]) for seen in ("untrained", "inputs")}
+    found |= zoo()
     for model, name in (("transformer", "Transformers"), ("nanogpt", "nanoGPTs")):
         networks = counted(scores, model)
         whole = (networks["missed"] == "").sum()
@@ -101,6 +103,21 @@ def one_sentence() -> Facts:
 def running_sums() -> pd.Series:
     """R² of the best layer by network, seed, what the regression sees, and bit."""
     return pd.read_csv(RESULTS / "running-sum.csv").groupby(["network", "seed", "seen", "bit"])["r2"].max()
+
+
+def zoo() -> Facts:
+    """Networks trained to compute by known variables, and the same recipe without."""
+    table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
+    right = table[table["accuracy"] == 1]
+    known = right[right["trained_by"] != "none"]
+    accepted = known["least_interchange"] >= ACCEPTED
+    found = {"zoo_accepted": f"{accepted.sum()} of {(table['trained_by'] != 'none').sum()}"}
+    for name, by in right.groupby("trained_by"):
+        key = name.replace("+", "_")
+        found |= {
+            f"zoo_{key}_{column}": span(by[column], ".0%") for column in ("swap_own", "graded_agreement", "agreement")
+        }
+    return found
 
 
 def sentence_tables() -> Facts:

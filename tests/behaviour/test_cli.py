@@ -152,7 +152,7 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tiny, without, light):
     # Nobody is at the terminal: no progress bar, no control characters, a few lines a run.
     assert "\x1b" not in result.stdout + result.stderr
     assert len(result.stdout.splitlines()) <= 14  # of them a table of three
-    assert re.findall(r"^(\d) +finished +(\S+) *$", result.stdout, re.MULTILINE) == [
+    assert re.findall(r"^(\d) +finished +[\d.]+% +(\S+) *$", result.stdout, re.MULTILINE) == [
         ("0", "task=add"),
         ("1", "task=mul"),
     ]

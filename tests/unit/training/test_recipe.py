@@ -63,6 +63,8 @@ def option(group: str, name: str) -> Factory | None:
     arguments = yaml.safe_load(text.replace("${trainer.max_epochs}", "2"))
     if "_target_" not in arguments:
         return None
+    if name == "interchange":
+        arguments["variables"] = {"carry": {"site": "dec.1", "dims": [0, 1]}}
     return Factory.read(group, arguments, None, "interval")
 
 
