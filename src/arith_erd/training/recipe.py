@@ -51,10 +51,18 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     def updates(replicas: int) -> list[torch.Tensor]:
         values = [torch.nn.Parameter(x[:replicas].clone().to(device)) for x in start]
         optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
-        for step in gradients:
+        asked: list[int] = []
+
+        def closure() -> float:  # Lightning gives one too
+            asked.append(1)
+            return 0.0
+
+        for number, step in enumerate(gradients, 1):
             for value, gradient in zip(values, step, strict=True):
                 value.grad = gradient[:replicas].to(value)
-            optimizer.step(lambda: 0.0)  # with a closure, as Lightning does
+            optimizer.step(closure)
+            if len(asked) != number:
+                raise RuntimeError("expected a step(closure) that calls the closure once, as those of torch do")
         return [value.detach().cpu()[0] - x[0] for value, x in zip(values, start, strict=True)]
 
     return all(

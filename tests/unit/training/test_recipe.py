@@ -147,7 +147,16 @@ class Unit(torch.optim.SGD):
         return super().step()
 
 
-def test_optimizers_that_mix_numbers_are_recognised():
+class Deaf(torch.optim.SGD):
+    """It does not ask for the gradients, and so would never train."""
+
+    def step(self, closure=None):
+        return super().step()
+
+
+def test_optimizers_that_mix_numbers_or_ask_for_no_gradients_are_recognised():
+    with pytest.raises(RuntimeError, match="calls the closure once"):
+        replicas_are_independent(partial(Deaf, lr=1e-3), CPU)
     accepted = [partial(option("optimizer", name).build, torch.optim.Optimizer) for name in OPTIMIZERS]
     for make in (*accepted, partial(torch.optim.Adafactor, lr=1e-3), partial(Unit, lr=1e-3)):
         assert replicas_are_independent(make, CPU) == (make in accepted)
