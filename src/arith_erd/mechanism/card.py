@@ -170,6 +170,10 @@ class Card(_Frozen):
         notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
+    def post_hoc(self) -> set[str]:
+        """Algorithms written after trained networks had been seen: they do not count in the verdicts."""
+        return {name for one in self.seeds for name in one.post_hoc}
+
     def expected_rows(self) -> pd.DataFrame:
         """What each algorithm would do, as rows ``algorithm, component, position, value``."""
         columns = ["algorithm", "component", "position", "value"]

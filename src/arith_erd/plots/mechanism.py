@@ -1,5 +1,7 @@
 """The figure of ``probe=mechanism``: five questions by bit, and the distance to each algorithm."""
 
+from collections.abc import Collection
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -23,12 +25,17 @@ OVER_TRAINING = {
 
 
 def draw_mechanism(
-    rows: pd.DataFrame, verdicts: dict[int, str], expected: pd.DataFrame, limit: float, title: str
+    rows: pd.DataFrame,
+    verdicts: dict[int, str],
+    expected: pd.DataFrame,
+    limit: float,
+    title: str,
+    post_hoc: Collection[str] = (),
 ) -> Figure:
     """Draw a table of shares for each question; below, a dot for each network's distance to each algorithm.
 
     ``expected`` has ``algorithm, component, position, value``, and may be empty; ``verdicts`` are by seed; ``limit`` is
-    the largest distance that counts as near.
+    the largest distance that counts as near; algorithms in ``post_hoc`` do not count in the verdict.
     """
     rows = rows.assign(bit=pd.to_numeric(rows["position"], errors="coerce"))
     signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))
@@ -49,7 +56,7 @@ def draw_mechanism(
         ax.set_xlabel("bit of the answer", fontsize=9)
         headline(ax, QUESTIONS[component])
     for part in below:
-        _distances(part.subplots(), distances, limit)
+        _distances(part.subplots(), distances, limit, post_hoc)
     return figure
 
 
@@ -61,11 +68,14 @@ def course_of(rows: pd.DataFrame) -> Course:
     return Course(table[["seed", "panel", "line", "value"]], "share of the answers, mean over bits", by_seed=True)
 
 
-def _distances(ax: Axes, rows: pd.DataFrame, limit: float) -> None:
+def _distances(ax: Axes, rows: pd.DataFrame, limit: float, post_hoc: Collection[str]) -> None:
     tidy(ax)
+    beside = rows["component"].isin(post_hoc)
     names = list(rows.groupby("component")["value"].mean().sort_values().index)
-    ax.plot(rows["value"], rows["component"].map(names.index), "o", color=BLUE, markersize=6, alpha=0.8)
+    for part, fill in ((beside, "none"), (~beside, "full")):
+        at = rows.loc[part, "component"].map(names.index)
+        ax.plot(rows.loc[part, "value"], at, "o", color=BLUE, markersize=6, alpha=0.8, fillstyle=fill)
     ax.axvline(limit, color=GREY, linewidth=1, linestyle=":")
     ax.set_yticks(range(len(names)), names, fontsize=8.5)
     ax.set(xlim=(0, None), ylim=(len(names) - 0.5, -0.5))
-    headline(ax, "Distance to each algorithm", f"at most {limit:g} (dotted): near")
+    headline(ax, "Distance to each algorithm", f"at most {limit:g} (dotted): near; hollow: not in the verdict")

@@ -94,4 +94,4 @@ class Mechanism(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         card = self.card
         verdicts = {one.seed: one.verdict for one in self.cards}
-        return draw_mechanism(rows, verdicts, card.expected_rows(), NEAR, card.title)
+        return draw_mechanism(rows, verdicts, card.expected_rows(), NEAR, card.title, card.post_hoc())

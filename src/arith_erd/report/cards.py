@@ -52,4 +52,5 @@ class ShownCard:
         """The figure that the probe drew, without what is left out."""
         verdicts = {one.seed: one.verdict for one in self.card.seeds}
         with plain_text():
-            return draw_mechanism(self.rows, verdicts, self.card.expected_rows(), NEAR, self.title)
+            expected, beside = self.card.expected_rows(), self.card.post_hoc()
+            return draw_mechanism(self.rows, verdicts, expected, NEAR, self.title, beside)
