@@ -16,8 +16,9 @@ PACKAGE = "arith_erd"
 FLOORS = (
     {"errors", "bits", "stats"},
     {"tasks", "seeds", "system"},
+    {"plots"},
     {"splits", "models", "runs"},
-    {"config", "plots"},
+    {"config"},
     {"interp", "launch", "loggers"},
     {"mechanism", "losses"},
     {"training", "probes"},

@@ -126,6 +126,18 @@ def a_moment_of_one_number(saved) -> None:
     moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
 
 
+def a_moment_that_is_no_tensor(saved) -> None:
+    saved["optimizer_states"][0]["state"][0]["exp_avg"] = {"x": 1}
+
+
+def a_rate_that_is_no_number(saved) -> None:
+    saved["optimizer_states"][0]["param_groups"][0]["lr"] = [0.01]
+
+
+def progress_that_is_no_count(saved) -> None:
+    saved["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"] = [None]
+
+
 def moments_in_another_order(saved) -> None:
     places = saved["optimizer_states"][0]["param_groups"][0]["params"]
     places[0], places[-1] = places[-1], places[0]
@@ -135,7 +147,10 @@ def more_epochs_than_steps(saved) -> None:
     saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"] = 10**40
 
 
-CRAFTS = (no_moments, a_short_moment, a_moment_of_one_number, moments_in_another_order, more_epochs_than_steps)
+CRAFTS = (
+    *(no_moments, a_short_moment, a_moment_of_one_number, a_moment_that_is_no_tensor, moments_in_another_order),
+    *(a_rate_that_is_no_number, progress_that_is_no_count, more_epochs_than_steps),
+)
 
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, Path.unlink, *(partial(crafted, craft=craft) for craft in CRAFTS)])
@@ -155,6 +170,15 @@ def test_damaged_checkpoint_never_replaces_a_good_one(train, whole, interrupted)
     cut(interrupted.checkpoint)
     power_cut(train, KeepRows, 3, False, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
+
+
+def test_checkpoint_that_skips_an_evaluation_is_refused(train, interrupted):
+    def skips(saved) -> None:
+        saved["loops"]["fit_loop"]["epoch_progress"]["current"]["started"] = 0
+
+    crafted(interrupted.checkpoint, skips)
+    with pytest.raises(UserError, match=r"last\.ckpt: resuming from it ends epoch 4 without an evaluation; delete it"):
+        train(*FOUR_EPOCHS)
 
 
 def test_two_damaged_checkpoints_give_one_line(train, interrupted):

@@ -58,8 +58,7 @@ def in_the_current_folder(world: World, n: int, random: Random) -> Case:
     process("-P", "-m", program, "../runs", *["--out=../report"] * (n % 2))
 
 
-ADD = "arith_erd.tasks.Add"
-ELASTIC = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
+ADD, ELASTIC = "arith_erd.tasks.Add", "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 
 
 def targets(canary: Path) -> dict[str, dict[str, Any]]:
@@ -94,8 +93,8 @@ def others_class(world: World, n: int, random: Random) -> Case:
     place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
     world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
     world.configure(place, {"name": "x", **node})
-    built = place != "model.optimizer" or node["_target_"] != ADD  # loading makes no optimizer: it stays text
-    yield Attack(f"{name} in {place}", "" if built else None)
+    stays_text = place == "model.optimizer" and node["_target_"] == ADD  # loading makes no optimizer
+    yield Attack(f"{name} in {place}", None if stays_text else "")
     world.load()
 
 

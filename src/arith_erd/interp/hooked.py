@@ -161,7 +161,7 @@ class Hooked:
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in split(self.inputs(inputs), batch_size):
-            with reading(self, sites) as outputs, intervening(self, interventions, batch, tensors):
+            with reading(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
                 logits.append(self.network(*tensors))
             for site, output in outputs.items():
                 own = output.shape[1] if prompt_too else owned(site, output.shape[1], tensors)

@@ -1,6 +1,6 @@
 """Forward hooks that read and change what sites give, for one batch of a forward pass."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ def gradients(interventions: Sequence[Intervention]) -> Iterator[None]:
 
 
 @contextmanager
-def reading(model: "Hooked", sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+def reading(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context a forward pass stores what the sites give (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
 
@@ -49,7 +49,7 @@ def reading(model: "Hooked", sites: Sequence[str]) -> Iterator[dict[str, Tensor]
 
     with ExitStack() as stack:
         for site in sites:
-            stack.callback(model.sites[site].register_forward_hook(keep(site)).remove)
+            stack.callback(modules[site].register_forward_hook(keep(site)).remove)
         yield outputs
 
 

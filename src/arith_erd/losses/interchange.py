@@ -21,7 +21,7 @@ EXAMPLE = "{site: dec.1, dims: [0, 15]}"
 REPORTED = 512  # held-out examples on which interchanges are tried after each epoch
 
 
-class Interchange(CrossEntropy):
+class InterchangeTraining(CrossEntropy):
     """`CrossEntropy`, and that of the answers which a causal model predicts after interchanges (Geiger et al., 2022).
 
     Each example takes the mapped coordinates from the example before it in the batch, whose order is random. A variable

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import Array
 from ..errors import bad_value
-from ..models.network import Network
+from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
 
 
@@ -25,6 +27,20 @@ class Exchange:
     dims: tuple[int, ...]
     each: bool = False
     others: bool = False
+
+    def take(self, source: Tensor, answer: int, module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        """A forward hook of the site, after ``source`` (B, T, F), of the examples before, and the answer's length."""
+        x = output.movedim(position_axis(module), 1)  # (B, T, F); the answer's positions are the last
+        if max(self.dims) >= x.shape[2]:
+            accepted = f"0 to {x.shape[2] - 1} at {self.site}"
+            raise bad_value("model.loss.variables", f"dims to {max(self.dims)}", accepted)
+        where = torch.zeros(x.shape[2], dtype=torch.bool, device=x.device)
+        where[list(self.dims)] = True
+        places = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)
+        examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
+        at = places == examples if self.each else (places >= 0).expand(x.shape[0], -1)  # (B, T)
+        taken = at[..., None] & (~where if self.others else where)
+        return torch.where(taken, source, x).movedim(1, position_axis(module))
 
 
 class Loss(nn.Module):

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from ..runs import Row
 from . import style
 from .style import BLUE, GREY, INK, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
 
@@ -59,7 +58,7 @@ def small_panel(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def learning_curves(rows: Sequence[Row], title: str) -> Figure:
+def learning_curves(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     figure = canvas(9, 3.6)

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -32,10 +31,16 @@ def main() -> None:
     with one_line_errors():
         if options.plot and not options.by:
             raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
+        if options.plot and options.plot.suffix != ".png":
+            raise bad_value("--plot", options.plot, "a file that ends in .png")
         table = load_table(options.glob)
         shown = by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
         if options.plot:
-            plot(shown, options.plot)
+            from ..plots.settings import draw_by_setting  # matplotlib takes a while
+            from ..plots.style import save_png
+
+            with replacing(options.plot) as beside:
+                save_png(draw_by_setting(shown), beside)
         if options.json:
             print(shown.to_json(orient="records", indent=2))
         elif options.csv:
@@ -75,41 +80,6 @@ def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     if pooled := [key for key in known if key not in keys and (within[key].nunique(dropna=False) > 1).any()]:
         print(f"pooled over {', '.join(pooled)}; in --by too they are told apart", file=sys.stderr)
     return averaged(finished, keys)
-
-
-def plot(means: pd.DataFrame, path: Path) -> None:
-    """Draw accuracies with their intervals against the first setting, a line for each value of the others."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    key, *others = means.columns[: means.columns.get_loc("seeds")]
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise bad_value("--plot", path, "a file that ends in .png, .svg or .pdf")
-    means = means.dropna(subset=[key])
-    figure = Figure(figsize=(6.4, 4), dpi=130, layout="constrained")
-    axes = figure.subplots()
-    if numeric := pd.api.types.is_numeric_dtype(means[key]):
-        places = means[key]
-    else:
-        codes, names = pd.factorize(means[key].map(str))
-        places = pd.Series(codes, means.index)
-        axes.set_xticks(range(len(names)), names)
-        axes.margins(x=0.25)
-    for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
-        label = ", ".join(f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True))
-        error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
-        look: dict[str, Any] = {"marker": "osD^v"[number % 5], "linestyle": "-" if numeric else "", "capsize": 3}
-        at = places[part.index] + (0 if numeric else 0.06 * number)  # side by side
-        axes.errorbar(at, part["accuracy"], error, label=label, **look)
-    axes.set(xlabel=key, ylabel="validation sequence accuracy", title="mean over seeds, 95% interval")
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    if others:
-        axes.legend(frameon=False)
-    with mpl.rc_context({"text.parse_math": False}), replacing(path) as beside:
-        figure.savefig(beside, format=path.suffix[1:])
 
 
 def means_for_people(means: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
+from ..interp.hooks import reading
 from ..interp.sites import layers, owned
-from ..losses import CrossEntropy, Exchange, Loss
+from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, position_axis
@@ -33,20 +35,6 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
     path, _, leaf = name.rpartition(".")
     module = network.get_submodule(path)
     return (module._parameters if leaf in module._parameters else module._buffers), leaf
-
-
-def _taken(one: Exchange, output: Tensor, run: Tensor, module: nn.Module, answer: int) -> Tensor:
-    """What a site gives, with part of it from the example before in the batch; ``run`` is what it gave without."""
-    x, source = (t.movedim(position_axis(module), 1) for t in (output, run))  # (B, T, F)
-    if max(one.dims) >= x.shape[2]:
-        raise bad_value("model.loss.variables", f"dims to {max(one.dims)}", f"0 to {x.shape[2] - 1} at {one.site}")
-    where = torch.zeros(x.shape[2], dtype=torch.bool, device=x.device)
-    where[list(one.dims)] = True
-    places = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)  # among the answer's positions
-    examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
-    at = places == examples if one.each else (places >= 0).expand(x.shape[0], -1)  # (B, T)
-    taken = at[..., None] & (~where if one.others else where)
-    return torch.where(taken, source.roll(1, dims=0), x).movedim(1, position_axis(module))
 
 
 class Pack(nn.Module):
@@ -234,23 +222,12 @@ class Pack(nn.Module):
     def _exchanged(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
         """Logits (1 + E, B, m, V) of a plain run, then of each run that the loss asks for."""
         (skeleton,) = self._skeleton
-        sites, kept = skeleton.sites(), {}
-
-        def keep(site: str) -> Callable[..., None]:
-            return lambda module, inputs, output: kept.update({site: output})
-
-        def change(one: Exchange) -> Callable[..., Tensor]:
-            return lambda module, inputs, output: _taken(one, output, kept[one.site], module, answer_in.shape[1])
-
-        wanted = {one.site for one in self._exchanges}
-        handles = [sites[site].register_forward_hook(keep(site)) for site in wanted]
-        try:
+        sites = skeleton.sites()
+        with reading(sites, {one.site for one in self._exchanges}) as plain:
             logits = [skeleton(prompt, answer_in)]
-        finally:
-            for handle in handles:
-                handle.remove()
         for one in self._exchanges:
-            handle = sites[one.site].register_forward_hook(change(one))
+            hook = partial(one.take, plain[one.site].roll(1, dims=0), answer_in.shape[1])
+            handle = sites[one.site].register_forward_hook(hook)
             try:
                 logits.append(skeleton(prompt, answer_in))
             finally:

@@ -8,7 +8,7 @@ from arith_erd.bits import ZERO, reorder
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_pretrained
-from arith_erd.losses import Interchange
+from arith_erd.losses import InterchangeTraining
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add
 from arith_erd.training.pack import Pack
@@ -19,7 +19,7 @@ MAP = {"carry": {"site": "dec.1", "dims": [0, 3]}, "sum": {"site": "dec.1", "dim
 
 def made(network: type, seeds: tuple[int, ...], variables=MAP, **options) -> tuple[Pack, list[torch.Tensor]]:
     """A pack of small networks, and prompts, completions and targets of eight examples."""
-    loss, examples = Interchange(variables, **options), TASK.examples()
+    loss, examples = InterchangeTraining(variables, **options), TASK.examples()
     targets = torch.as_tensor(loss.targets(TASK, examples)).float()
     pack = Pack(lambda: network(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=2), seeds, loss=loss)
     rows = torch.arange(0, 64, 8) + torch.arange(8) // 2
@@ -28,7 +28,7 @@ def made(network: type, seeds: tuple[int, ...], variables=MAP, **options) -> tup
 
 
 def test_labels_are_the_answers_that_the_causal_model_predicts():
-    loss, examples, model = Interchange(MAP), TASK.examples(), CausalModel(TASK)
+    loss, examples, model = InterchangeTraining(MAP), TASK.examples(), CausalModel(TASK)
     targets = torch.as_tensor(loss.targets(TASK, examples)).long()
     base, source = torch.randperm(64, generator=torch.Generator().manual_seed(0)), torch.arange(64)
     sources = TASK.examples(*examples.operands[source].T)
@@ -77,7 +77,7 @@ def test_report_tries_interchanges_on_held_out_examples():
     found = {}
     for last in (0, width - 1):
         at = {"site": f"dec.{layers}", "dims": [0, last]}
-        loss = Interchange({"sum": at, "carry": at})
+        loss = InterchangeTraining({"sum": at, "carry": at})
         loss.targets(trained.task, examples)
         found[last] = loss.report(lambda: trained.network, held_out)
     assert found[width - 1] == {"sum": [1.0] * 8, "carry": pytest.approx(found[width - 1]["carry"])}
