@@ -18,7 +18,8 @@ from arith_erd.tasks import Add, Mul, RandomOutput, Task
 def measured(probe: Mechanism) -> pd.DataFrame:
     rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
     hollow = [line for ax in probe.figure(rows).axes for line in ax.lines if line.get_fillstyle() == "none"]
-    assert sum(len(line.get_xdata()) for line in hollow) == 2  # the algorithms that do not count in the verdict
+    post_hoc = rows["component"].isin(["graded_carry", "local_remainder"]) & (rows["test"] == "distance")
+    assert sum(len(line.get_xdata()) for line in hollow) == post_hoc.sum()  # they do not count in the verdict
     return rows
 
 
