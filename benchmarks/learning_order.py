@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.stats import bootstrap, kendalltau
 
 import arith_erd as ae
+from arith_erd.system.boundary import one_line_errors
 
 LEARNT = 0.95
 
@@ -57,4 +58,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -20,7 +20,9 @@ from sklearn.linear_model import LinearRegression
 
 import arith_erd as ae
 from arith_erd.bits import to_digits
+from arith_erd.errors import bad_value
 from arith_erd.interp.sites import layers
+from arith_erd.system.boundary import one_line_errors
 
 COLUMNS = ["network", "seed", "seen", "layer", "bit", "r2"]
 
@@ -54,6 +56,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     paths = [path for path in map(Path, sorted(glob(options.runs))) if any(path.glob("weights/*"))]
+    if not paths:
+        raise bad_value("runs", options.runs, "a glob of run directories with weights, in quotes")
     found = pd.DataFrame([row for path in paths for row in measure(path)], columns=COLUMNS)
     found.to_csv(options.out, index=False, float_format="%.5g")
     best = found.groupby(["network", "seed", "seen", "bit"])["r2"].max().unstack()
@@ -61,4 +65,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -20,6 +20,7 @@ import torch
 from one_sentence import measure, score, subjects  # beside this file
 
 from arith_erd.runs import Run
+from arith_erd.system.boundary import one_line_errors
 
 
 def interchanges(run: Run) -> pd.DataFrame:
@@ -49,4 +50,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()
