@@ -173,6 +173,10 @@ class Pack(nn.Module):
         self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, completion: Tensor, targets: Tensor | None
     ) -> Tensor:
         logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion))
+        return self.loss_of(logits, completion, activation, targets)
+
+    def loss_of(self, logits: Tensor, completion: Tensor, activation: Tensor | None, targets: Tensor | None) -> Tensor:
+        """The losses (R,) of what `trial` gives; logits are (R, 1 + E, B, m, V) if the loss asks for E further runs."""
         exchanged = {"exchanged": logits[:, 1:]} if self._exchanges else {}
         losses: Tensor = self.loss(logits[:, 0] if exchanged else logits, completion, activation, targets, **exchanged)
         return losses

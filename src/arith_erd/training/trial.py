@@ -26,11 +26,9 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
     with net.blamed():  # vmap refuses random numbers
         logits, activation = pack.trial(prompt, completion)
-    exchanged = None
-    if data.loss.exchanges():
-        logits, exchanged = logits[:, 0], logits[:, 1:]
     expected = (*completion.shape, job.task.vocab_size)
-    if logits.shape != expected:
+    runs = 1 if data.loss.exchanges() else 0  # an axis of further runs, behind that of the replicas
+    if (*logits.shape[:1], *logits.shape[1 + runs :]) != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
     buffers = dict(pack.stacked.named_buffers())
     for name, buffer in other.named_buffers():
@@ -41,11 +39,9 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
 
     def losses(rows: Tensor | slice = slice(None)) -> Tensor:
-        given = (logits, completion, activation, targets[0] if targets else None)
+        more = [None if x is None else x[rows] for x in (activation, targets[0] if targets else None)]
         with loss.blamed():
-            more = {} if exchanged is None else {"exchanged": exchanged[rows]}
-            result: Tensor = pack.loss(*(None if x is None else x[rows] for x in given), **more)
-            return result
+            return pack.loss_of(logits[rows], completion[rows], *more)
 
     own = losses()
     if own.shape != (replicas,):
