@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from . import style
-from .style import BLUE, GREY, INK, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
 
-STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "reference": (INK, "--"), "faint": (GREY, ":")}
+STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
+STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
 MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
 
 

@@ -13,16 +13,19 @@ from ..system.files import naming, require_writable
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
-from .paper import load_paper
+from .paper import MINI, PAPER, load_paper
 
 
-def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> tuple[Collection, list[claims.Result]]:
+def build(
+    runs: Path | Sequence[Path], out: Path, named: Path | None = None, claimed: Path = PAPER
+) -> tuple[Collection, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     Args:
         runs: folders of run directories; of a replica that is in several, the one in the first folder counts.
         out: folder to write to. What is below it is replaced file by file, and no link there is followed.
         named: folder of runs in the commands that the report prints; by default the first one.
+        claimed: file of claims.
 
     Raises:
         UserError: if there is no such folder, or ``out`` cannot be written.
@@ -34,7 +37,7 @@ def build(runs: Path | Sequence[Path], out: Path, named: Path | None = None) -> 
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its figures is a link; expected a folder, or nothing there yet")
-    paper, named = load_paper(), named or folders[0]
+    paper, named = load_paper(claimed), named or folders[0]
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -73,13 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = "folders of run directories (runs); of a seed that is in several, the first folder counts"
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=about)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
+    parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
     options = parser.parse_args(arguments)
     with one_line_errors():
-        found, results = build(options.runs, options.out)
+        claimed = MINI if options.mini else PAPER
+        found, results = build(options.runs, options.out, claimed=claimed)
         lines = [tables.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in found.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(found)]
-        for command, waiting in claims.missing(results, load_paper(), options.runs[0]).items():
+        for command, waiting in claims.missing(results, load_paper(claimed), options.runs[0]).items():
             lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 

@@ -37,14 +37,14 @@ class Result:
         votes: seeds by the layer that they name, the layer with most first.
         behind: by how much the published layer is behind the best one.
         modes: of each kind of run, if some seed of any does not learn.
-        before: the verdict by the rules before 2026-11-24.
+        before: the verdict by the rules before 2026-11-24, if it was judged by these.
     """
 
     claim: Claim
     source: str
     samples: list[pd.DataFrame]
     verdict: Verdict = "not run"
-    before: Verdict = "not run"
+    before: Verdict | None = None
     cause: str = ""
     estimate: Estimate | None = None
     theirs: float | None = None

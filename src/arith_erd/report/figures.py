@@ -85,7 +85,8 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10).query("site == 'dec.3' and task == 'add'")
+    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10)
+    rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
@@ -112,22 +113,21 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
 
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
-DRAWN: Mapping[str, Draw] = {
+DRAWN: Mapping[str, Draw] = {  # those without curves of their own
     "fig2": random_output,
     "fig4": distance_correlation,
     "table3": ablations,
     "appendixA": discontinuity,
     "appendixD": amnesic,
 }
-"""All other figures are learning curves."""
 
 
 def paper_figures(
     paper: Paper, found: Collection, results: Sequence[Result]
 ) -> Iterator[tuple[PaperFigure, Figure | None]]:
-    """Every figure of the paper, in its order; None where there is nothing to draw yet."""
+    """Every figure, in the order of its file; None where there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
         with plain_text():
-            figure = DRAWN.get(about.name, learning_curves)(paper, about, found, by_id)
+            figure = (learning_curves if about.curves else DRAWN[about.name])(paper, about, found, by_id)
         yield about, figure

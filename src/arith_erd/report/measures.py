@@ -140,6 +140,7 @@ class Ceiling(Measure):
     """
 
     epochs_at_least: int
+    bits: int = 7
 
     @property
     def needs(self) -> int:
@@ -152,7 +153,7 @@ class Ceiling(Measure):
 
     def limit(self, subset: str = "") -> float:
         """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
-        examples, held_out = _examples(str(self.runs["task"]), str(self.runs.get("split", "random")))
+        examples, held_out = _examples(str(self.runs["task"]), str(self.runs.get("split", "random")), self.bits)
         chosen = held_out if subset else held_out | True
         return ceiling(examples.prompt[chosen], examples.completion[chosen], str(self.runs["ablation"]))
 
@@ -281,10 +282,11 @@ class OfExamples(Measure):
 
     count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
     subset: Literal["", "train", "validation"] = ""
+    bits: int = 7
     source: ClassVar[str] = EXACT
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        examples, held_out = _examples(str(runs["task"]), str(runs.get("split", "random")))
+        examples, held_out = _examples(str(runs["task"]), str(runs.get("split", "random")), self.bits)
         pairs = {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}
         prompt, completion = examples.prompt.shape[1], examples.completion.shape[1]
         number = {"pairs": pairs[self.subset], "prompt_tokens": prompt, "completion_tokens": completion}
@@ -293,8 +295,8 @@ class OfExamples(Measure):
 
 
 @cache
-def _examples(task: str, split: str) -> tuple[Examples, np.ndarray[Any, Any]]:
-    examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task]().examples()
+def _examples(task: str, split: str, bits: int) -> tuple[Examples, np.ndarray[Any, Any]]:
+    examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task](bits=bits).examples()
     return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
 
 

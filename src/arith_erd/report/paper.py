@@ -1,4 +1,4 @@
-"""``paper.yaml``: every published number, how it is measured, and what counts as the same."""
+"""``paper.yaml`` and ``mini.yaml``: every claim, how it is measured, and what counts as the same."""
 
 import math
 import shlex
@@ -16,7 +16,7 @@ from ..plots.numbers import UNITS, number
 from .collect import OURS
 from .measures import MEASURES, Ceiling, Closed, EpochsTo, Measure, Metrics, ProbeColumn
 
-PAPER = Path(__file__).with_name("paper.yaml")
+PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
 VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -26,7 +26,7 @@ Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "
 class Claim(Closed):
     """One published number; the head of ``paper.yaml`` explains its keys.
 
-    ``before`` is the same claim as it was judged before 2026-11-24, and ``old`` is true of that one.
+    ``before`` is the same claim as it was judged before 2026-11-24, if it was, and ``old`` is true of that one.
     """
 
     id: str
@@ -81,18 +81,30 @@ class Claim(Closed):
 
 
 class PaperFigure(Closed):
-    """One of the paper's figures or tables; ``make`` are the commands that make its data, ``curves`` its lines."""
+    """One of the paper's figures or tables.
+
+    ``make`` are the commands that make its data, ``curves`` its lines, ``site`` where a probe of it looked.
+    """
 
     name: str
     title: str
     caption: str
     make: tuple[str, ...]
     curves: Mapping[str, Any] | None = None
+    site: str = "dec.3"
 
 
 class Paper(Closed):
-    """``paper.yaml``; ``sections`` says where each stands in the paper, by title."""
+    """``paper.yaml`` or ``mini.yaml``.
 
+    ``sections`` says where each stands in the paper, by title, and ``judged_before`` whether the claims were judged by
+    the rules before 2026-11-24, too.
+    """
+
+    file: str
+    heading: str
+    about: str = ""
+    judged_before: bool
     title: str
     authors: str
     journal: str
@@ -121,8 +133,8 @@ class Paper(Closed):
 def load_paper(path: Path = PAPER) -> Paper:
     """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    sections = raw.pop("sections")
-    claims = [_claim(entry, section["title"], path.name) for section in sections for entry in section["claims"]]
+    sections, twice = raw.pop("sections"), raw["judged_before"]
+    claims = [_claim(entry, section["title"], path.name, twice) for section in sections for entry in section["claims"]]
     ids, heads = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
         if ids.count(claim.id) > 1:
@@ -133,13 +145,15 @@ def load_paper(path: Path = PAPER) -> Paper:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
     figures = tuple(PaperFigure(name=name, **figure) for name, figure in raw.pop("figures").items())
     where = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw, figures=figures, sections=where, claims=tuple(claims))
+    return Paper(**raw, file=path.name, figures=figures, sections=where, claims=tuple(claims))
 
 
-def _claim(entry: Mapping[str, Any], section: str, file: str) -> Claim:
-    """One entry of ``claims``, with itself as it was judged before."""
+def _claim(entry: Mapping[str, Any], section: str, file: str, twice: bool) -> Claim:
+    """One entry of ``claims``, with itself as it was judged before if the rules were other ones then."""
     said = {"section": section, **entry}
     changed = said.pop("before", {})
+    if not twice:
+        return _read(said, file)
     before = _read(said | changed | {"mean_of": 0, "old": True}, file)
     if isinstance(before.measure, Metrics):
         before = before.model_copy(update={"measure": before.measure.model_copy(update={"tail": ""})})

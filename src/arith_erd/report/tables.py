@@ -58,9 +58,10 @@ def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
     own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
+    before = tally(result.before for result in own if result.before)
     return (
-        f"Of {len(own)} results: {tally(result.verdict for result in own)} "
-        f"(by the rules before 2026-11-24: {tally(result.before for result in own)}). "
+        f"Of {len(own)} results: {tally(result.verdict for result in own)}"
+        f"{f' (by the rules before 2026-11-24: {before})' if before else ''}. "
         f"{len(linked)} more claims state the same facts and are not counted. "
         f"Set-up checks: {checks.count('reproduced')} of {len(checks)} as published."
     )
@@ -113,7 +114,7 @@ def notes(result: Result) -> list[str]:
     said = ["set-up"] if claim.kind == "setup" else []
     if claim.kind == "result" and claim.same_as:
         said += [f"the same fact as {claim.same_as}, not counted"]
-    if result.before != result.verdict:
+    if result.before not in (None, result.verdict):
         said += [f"by the rules before 2026-11-24: {result.before}"]
     if len(result.modes) > 1:
         said += ["shares of seeds that learn are compared"]
