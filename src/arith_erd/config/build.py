@@ -42,7 +42,9 @@ def trust(*packages: str) -> None:
                 raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
             found = None
         if found is None:
-            raise bad_value("trust", package, "a package that Python finds: installed, or in a folder of PYTHONPATH")
+            raise bad_value(
+                "trust", package, "a package that Python finds: installed, here, or in a folder of PYTHONPATH"
+            )
     _trusted.update(packages)
 
 
