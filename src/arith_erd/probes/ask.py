@@ -94,9 +94,16 @@ def answer(job: ProbeJob) -> None:
 
     Each run's answer goes into its own directory, unless ``out=`` names another.
 
+    ``reference=list`` instead prints the names of the networks that are written by hand.
+
     Raises:
         UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
     """
+    if job.reference == "list":
+        from ..models.references import described  # loads torch
+
+        print("\n".join(f"{name:22} {text}" for name, text in described().items()))
+        return
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
