@@ -129,10 +129,13 @@ class Run:
         finally:
             mark.unlink(missing_ok=True)
 
-    def skipped(self, keep: Keep = NOTHING) -> str:
-        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
+    def skipped(self, keep: Keep = NOTHING, sources: Mapping[str, str] | None = None) -> str:
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``.
+
+        ``sources`` are the hashes of trusted packages today (`config.build.sources`).
+        """
         line, now = f"{self.path}: finished already, skipped", commit()
-        with suppress(UserError, KeyError, TypeError):  # a summary of an earlier version
+        with suppress(UserError, KeyError, TypeError, AttributeError):  # a summary of an earlier version
             summary = self.summary()
             then = summary["versions"]["commit"]
             if None not in (then, now) and then != now:
@@ -145,6 +148,9 @@ class Run:
                 line += (
                     f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
                 )
+            before = summary.get("sources", {})
+            if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+                line += f"; the sources of {', '.join(other)} have changed since"
         return line
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
