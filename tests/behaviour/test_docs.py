@@ -85,7 +85,11 @@ def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Pat
     (path,) = (extended / "own").glob("gcd-random-transformer-*")
     search = "hydra.searchpath=[file://my_conf]"
     again = run(extended, "-m", "arith_erd.training", search, "trust=[my_package]", *own)
-    assert "finished already, skipped" in again
+    assert re.search(r"finished already, skipped(?!.*sources)", again)
+    with (extended / "my_package" / "tasks.py").open("a") as file:
+        file.write("# another version\n")
+    again = run(extended, "-m", "arith_erd.training", search, "trust=[my_package]", *own)
+    assert "the sources of my_package have changed since" in again
     probe = ("-m", "arith_erd.probes", "probe=logit_lens", f"run={path}")
     run(extended, *probe, "trust=[my_package]")
     assert (path / "probes" / "logit_lens" / "figure.png").is_file()

@@ -6,13 +6,14 @@ packages that the command line trusts (`trust`). Arguments are values: nothing i
 looked up, as Hydra's own ``instantiate`` would.
 """
 
+import hashlib
 import importlib
 import importlib.util
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,13 +43,29 @@ def trust(*packages: str) -> None:
                 raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
             found = None
         if found is None:
-            raise bad_value("trust", package, "a package that Python finds: installed, or in a folder of PYTHONPATH")
+            raise bad_value(
+                "trust", package, "a package that Python finds: installed, here, or in a folder of PYTHONPATH"
+            )
     _trusted.update(packages)
 
 
 def trust_classes(*classes: type) -> None:
     """Allow classes that the program itself holds, such as those of a notebook; a file cannot do that."""
     _trusted.update(one.__module__ for one in classes)
+
+
+def sources(config: Mapping[str, Any]) -> dict[str, str]:
+    """A hash of the ``.py`` files of each trusted package that a configuration names in a ``_target_``."""
+    digests = {}
+    targets = [str(target) for target in _targets(config)]
+    for package in (one for one in sorted(_trusted) if any(target.startswith(f"{one}.") for target in targets)):
+        with suppress(ImportError, ValueError, AttributeError, OSError):  # a notebook has no file
+            spec: Any = importlib.util.find_spec(package)
+            folders = spec.submodule_search_locations or ()
+            files = [file for folder in folders for file in Path(folder).rglob("*.py")] or [Path(spec.origin)]
+            text = b"".join(file.name.encode() + b"\n" + file.read_bytes() for file in sorted(files))
+            digests[package] = hashlib.sha256(text).hexdigest()[:16]
+    return digests
 
 
 def _says_absent(error: BaseException, module: str) -> bool:

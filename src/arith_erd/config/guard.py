@@ -4,6 +4,7 @@ Hydra acts on its own node, ``hydra``, as soon as it has composed a configuratio
 logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -76,6 +77,7 @@ def _hydra_keys(config: Any) -> list[str]:
 def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
     """Allow the classes of packages in the composed value of ``trust``, which files can set too, if all were typed.
 
+    Packages of the current folder are found too, after installed ones: ``arith-train`` does not look there by itself.
     ``typed`` is the command line; None for the arguments of this process.
     """
     if not isinstance(packages, list):
@@ -83,6 +85,8 @@ def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
     values = [OverridesParser.create().parse_override(word).value() for word in typed_words("trust", typed)]
     if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
         raise bad_value("trust", packages, "on the command line, not in a file")
+    if packages and not sys.flags.safe_path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     trust(*packages)
 
 

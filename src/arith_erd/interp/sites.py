@@ -43,8 +43,15 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.s
         raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
 
 
-def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str]) -> list[str]:
-    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; a `UserError` if one is missing."""
+def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
+    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; None for the decoder's middle layer.
+
+    Raises:
+        UserError: if a network lacks one.
+    """
+    if site is None:
+        decoder = [layer for layer in layers(models[0].sites) if layer.startswith("dec.")]
+        site = decoder[(len(decoder) - 1) // 2] if decoder else "dec.1"  # which is refused
     sites = layers(models[0].sites) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
     for model in models:
         check_sites(model.sites, sites)

@@ -166,7 +166,13 @@ class Card(_Frozen):
     def table(self) -> pd.DataFrame:
         return pd.DataFrame([one.row() for one in self.seeds])
 
+    def summary(self) -> list[str]:
+        """Verdict, prefixes and steering of each network, a line each."""
+        several = len(self.seeds) > 1
+        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.sentences()[:3]]
+
     def notes(self) -> list[str]:
+        """The summary, the reasons for the verdict, and whether it was checked on known networks."""
         notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 

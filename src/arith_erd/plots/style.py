@@ -84,9 +84,10 @@ def seeds_text(*tables: pd.DataFrame) -> str:
 
 
 def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
-    """Set the title of a figure: the task, a text, and the number of seeds."""
-    title = f"{TASKS.get(task, task)}: {text} ({seeds_text(rows)})"
-    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+    """Set the title of a figure: the task, a text, and the number of seeds; in several lines if it is too wide."""
+    seeds = seeds_text(rows).replace(" ", "\N{NO-BREAK SPACE}")
+    title = f"{TASKS.get(task, task)}: {text} ({seeds})"
+    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
 def grid(figure: Figure, panels: int, across: int, **shared: Any) -> list[Axes]:
@@ -120,7 +121,8 @@ def heat_map(
 ) -> None:
     """Draw values (rows, columns) as cells, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
 
-    ``numbers`` is a format such as ``.2f`` to write into each cell.
+    A diverging ``cmap`` wants a ``norm`` with 0 in its middle. ``numbers`` is a format such as ``.2f`` to write into
+    each cell.
     """
     norm = norm or Normalize(0, 1)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
@@ -132,7 +134,8 @@ def heat_map(
         return
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value):
-            write_in_cell(ax, i, j, f"{value:{numbers}}", norm(value) > 0.6, 7)
+            strength = abs(norm(value) - norm(0)) / (1 - norm(0))
+            write_in_cell(ax, i, j, f"{value:{numbers}}", strength > 0.6, 7)
 
 
 def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: float) -> None:

@@ -1,6 +1,5 @@
 """Does the model need a concept that its embeddings hold? Erase it and measure accuracy (paper, appendix D)."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from rich.progress import track
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
@@ -134,8 +132,7 @@ class Amnesic(Probe):
         accuracy, embedding = site.accuracy(pairs), site.x[pairs]
         found: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
-        hidden = not sys.stdout.isatty()
-        for _ in track(range(self.controls), f"{site.name}: random controls", transient=True, disable=hidden):
+        for _ in range(self.controls):
             basis = erasure.random_basis(embedding.shape[1], generator)
             state = signs.get_state()
             random: dict[tuple[str, Any], Eraser] = {}

@@ -21,7 +21,7 @@ from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from .probe import Probe
-from .terminal import show
+from .terminal import show, watched
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
@@ -39,7 +39,8 @@ class Answer:
 
     @classmethod
     def of(cls, asked: Probe) -> "Answer":
-        return cls(asked, pd.DataFrame(asked.rows(), columns=list(asked.columns)))
+        rows = watched(asked.rows(), type(asked).__name__, len(getattr(asked, "subjects", ())))
+        return cls(asked, pd.DataFrame(rows, columns=list(asked.columns)))
 
     def table(self) -> pd.DataFrame:
         return self.course.tabulated() if self.course else self.asked.table(self._plain())
@@ -94,9 +95,16 @@ def answer(job: ProbeJob) -> None:
 
     Each run's answer goes into its own directory, unless ``out=`` names another.
 
+    ``reference=list`` instead prints the names of the networks that are written by hand.
+
     Raises:
         UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
     """
+    if job.reference == "list":
+        from ..models.references import described  # loads torch
+
+        print("\n".join(f"{name:22} {text}" for name, text in described().items()))
+        return
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
@@ -129,7 +137,7 @@ def ask(job: ProbeJob, question: Question) -> None:
     with replacing(folder / "figure.png") as beside:
         save_png(figure, beside)
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
-    show(found.table(), [*found.notes(), *early])
+    show(found.table(), [*found.notes(), *early], probe.summary())
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
     home = folder if question.run is None else question.run.path
@@ -144,14 +152,22 @@ def _over_epochs(job: ProbeJob, question: Question) -> Answer:
 
     run = question.run
     assert run is not None
-    rows: list[dict[str, Any]] = []
+    probes: list[Probe] = []
     courses: list[Course] = []
-    for epoch in question.epochs:  # networks of one epoch at a time
-        probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
-        found = list(probe.rows())
-        rows += [{"epoch": epoch, **row} for row in found]
-        course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
-        courses.append(replace(course, table=course.table.assign(epoch=epoch)))
+
+    def measured() -> Iterator[dict[str, Any]]:
+        for epoch in question.epochs:  # networks of one epoch at a time
+            probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
+            found = []
+            for row in probe.rows():
+                found.append(row)
+                yield {"epoch": epoch, **row}
+            course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
+            courses.append(replace(course, table=course.table.assign(epoch=epoch)))
+            probes[:] = [probe]  # the last one describes the rows
+
+    rows = watched(measured(), type(question.probe).__name__, len(question.subjects) * len(question.epochs))
+    probe = probes[0]
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns])
     if len(courses) == 1:
         return Answer(probe, table)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..mechanism.card import NEAR, Card, NetworkCard, make_card
+from ..mechanism.card import NEAR, UNCALIBRATED, Card, NetworkCard, make_card
 from ..mechanism.prefixes import check_subjects
 from ..mechanism.signature import expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
@@ -80,10 +80,13 @@ class Mechanism(Probe):
         return Card.of(task.name, task.bits, self.cards, self.expected)
 
     def files(self) -> dict[str, str]:
-        return {"card.json": self.card.to_json()}
+        return {"card.json": self.card.to_json(), "notes.txt": "\n".join([*self.card.notes(), ""])}
+
+    def summary(self) -> list[str]:
+        return self.card.summary()
 
     def notes(self) -> list[str]:
-        return self.card.notes()
+        return [] if self.card.calibrated else [UNCALIBRATED]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return self.card.table()

@@ -72,15 +72,16 @@ class Patching(Probe):
         panels = [wide[which].dropna(axis=1, how="all") for which in (in_encoder, ~in_encoder) if which.any()]
         widths = [len(panel.columns) for panel in panels]
         figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
-        norm = Normalize(0, max(0.1, np.nanmax(wide.to_numpy())))
+        largest = max(0.1, np.nanmax(np.abs(wide.to_numpy())))
+        norm = Normalize(-largest, largest)  # a patch can also move the logits the wrong way
         axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for ax, panel in zip(axes, panels, strict=True):
-            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, numbers="z.2f")
+            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, "RdBu", "z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
                 ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
             ax.set_xlabel("patched position")
-        question(figure, self.task.name, "share of the logit difference\nthat one position recovers", rows)
+        question(figure, self.task.name, "share of the logit difference that one position recovers", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -72,6 +72,10 @@ class Probe(ABC):
         """Further files to write beside the rows, name -> text. Called after ``rows`` is exhausted."""
         return {}
 
+    def summary(self) -> list[str]:
+        """The answer in a few sentences, printed above the table. Called after ``rows`` is exhausted."""
+        return []
+
     def notes(self) -> list[str]:
         """Sentences on the limits of the rows, printed below the table."""
         return []

@@ -46,6 +46,7 @@ class Subspaces(Probe):
     other directions.
 
     Args:
+        site: one, a list of them, or ``all`` layers; None for the middle layer of the decoder.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the task's causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
@@ -63,7 +64,7 @@ class Subspaces(Probe):
     def __init__(
         self,
         subjects: Sequence[Hooked],
-        site: str | Sequence[str] = "dec.3",
+        site: str | Sequence[str] | None = None,
         position: Natural | Literal["all"] | Sequence[Natural | Literal["all"]] | None = None,
         variable: str | Sequence[str] | None = None,
         rank: Positive | Sequence[Positive] = (1, 2),

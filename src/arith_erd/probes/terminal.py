@@ -1,22 +1,72 @@
-"""The table of a probe on the terminal. Numbers are never cut: a table that is too wide continues below."""
+"""A probe on the terminal: its progress, then its table.
+
+Numbers are never cut: a table that is too wide continues below.
+"""
 
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 MAX_ROWS = 40
+EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
 PROSE = 30  # characters: longer text of several words is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
-def show(table: pd.DataFrame, notes: list[str], console: Console | None = None) -> None:
-    """Print a table as wide as the terminal, at most forty of its rows, and the notes."""
+def watched(
+    rows: Iterable[dict[str, Any]], name: str, networks: int, console: Console | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a probe. While it measures them, there is a bar on a terminal, and elsewhere a line every 30 s.
+
+    Both go to standard error, and say how many networks are done, the last site, and how many rows there are.
+    """
+    console = console or Console(stderr=True)
+    measured: list[dict[str, Any]] = []
+    begun: set[Any] = set()
+    started, ended = time.monotonic(), threading.Event()
+
+    def text() -> str:
+        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
+        site = measured[-1].get("site") if measured else None
+        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
+
+    def tell() -> None:
+        while not ended.wait(0.2 if console.is_terminal else EVERY):
+            bar.update(task, description=text(), completed=len(begun) - 1)
+            if not console.is_terminal:
+                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        with bar:
+            for row in rows:
+                measured.append(row)
+                begun.add((row.get("epoch"), row.get("seed")))
+    finally:
+        ended.set()
+    return measured
+
+
+def show(
+    table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = (), console: Console | None = None
+) -> None:
+    """Print the summary, a table as wide as the terminal, at most forty of its rows, and the notes."""
     console = console or Console()
+    for line in summary:
+        console.print(line, highlight=False, markup=False)
     text = table.head(MAX_ROWS).map(str)
     text.columns = text.columns.map(str)
     for number, columns in enumerate(blocks(text, console.width)):

@@ -10,7 +10,7 @@
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
 ``probes/<probe>/``               one folder per probe: ``rows.csv``, ``probe.json``, ``figure.png``; for ``mechanism``
-                                  also ``card.json``
+                                  also ``card.json`` and ``notes.txt``
 ``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
 """
@@ -129,10 +129,13 @@ class Run:
         finally:
             mark.unlink(missing_ok=True)
 
-    def skipped(self, keep: Keep = NOTHING) -> str:
-        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
+    def skipped(self, keep: Keep = NOTHING, sources: Mapping[str, str] | None = None) -> str:
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``.
+
+        ``sources`` are the hashes of trusted packages today (`config.build.sources`).
+        """
         line, now = f"{self.path}: finished already, skipped", commit()
-        with suppress(UserError, KeyError, TypeError):  # a summary of an earlier version
+        with suppress(UserError, KeyError, TypeError, AttributeError):  # a summary of an earlier version
             summary = self.summary()
             then = summary["versions"]["commit"]
             if None not in (then, now) and then != now:
@@ -145,6 +148,9 @@ class Run:
                 line += (
                     f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
                 )
+            before = summary.get("sources", {})
+            if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+                line += f"; the sources of {', '.join(other)} have changed since"
         return line
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished

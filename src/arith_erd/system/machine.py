@@ -41,7 +41,10 @@ def device_name(device: "torch.device") -> str:
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """``4575d76``, with ``-dirty`` where files were changed or added since; None outside a git checkout."""
+    """``4575d76``, with ``-dirty`` where code has changed since; None outside a git checkout.
+
+    Any change of a tracked file counts, but new files only in ``src`` and ``conf``: elsewhere they may be runs.
+    """
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(checkout), *words]
@@ -49,7 +52,8 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
     with contextlib.suppress(OSError):
         if revision := git("describe", "--always", "--exclude=*"):
-            return f"{revision}-dirty" if git("status", "--porcelain") else revision
+            changed = git("status", "--porcelain", "-uno") or git("status", "--porcelain", "--", ":/src", ":/conf")
+            return f"{revision}-dirty" if changed else revision
     return None
 
 

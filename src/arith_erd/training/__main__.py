@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from ..config.build import sources
 from ..config.job import Job
 from ..launch.cli import entry_point
 from ..runs import Run
@@ -19,7 +20,7 @@ def main(job: Job) -> float:
     replacing = any(run.replaced.path.exists() for run in runs)  # an interrupted overwriting is completed
     if all(run.finished for run in runs) and not job.overwrite and not replacing:
         for run in runs:
-            print(run.skipped(job.checkpoint.keep))
+            print(run.skipped(job.checkpoint.keep, sources(job.resolved)))
         return objective(runs)
     require_writable("runs_dir", job.runs_dir)
     settle_threads()

@@ -1,6 +1,7 @@
 """The end of a run: final weights, one evaluation that decodes, and the summary that makes it finished."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import lightning as L
 import numpy as np
@@ -76,8 +77,8 @@ def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts
     return [(right, n, most / n) for right, most in zip(hits.tolist(), commonest, strict=True)]
 
 
-def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row]) -> None:
-    """Write ``summary.json``; its device and versions are those of the process that finishes the run."""
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], sources: Mapping[str, str]) -> None:
+    """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
     rows = run.metrics()
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
@@ -89,6 +90,7 @@ def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row]) -> None:
             "train_flops": 6 * parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
             "device": device_name(pack.replica_keys.device),
             "versions": versions(),
+            **({"sources": sources} if sources else {}),
             "seeds": summaries,
         }
     )

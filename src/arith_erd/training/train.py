@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from ..config.build import sources
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..loggers import Logger
@@ -42,7 +43,7 @@ def train(job: Job) -> list[Run]:
                 run.set_aside()
         for pack in packs:
             if pack.run.finished:
-                print(pack.run.skipped(job.checkpoint.keep))
+                print(pack.run.skipped(job.checkpoint.keep, sources(job.resolved)))
             else:
                 train_pack(pack)
     except UserError:
@@ -74,10 +75,11 @@ def train_pack(job: Job) -> None:
         require_room(job, device)
         data = table_data(job)
         module = assemble(job, device, data)
+    code = sources(job.resolved)  # before training: they may be edited meanwhile
 
     with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(run.skipped(job.checkpoint.keep))
+            print(run.skipped(job.checkpoint.keep, code))
             return
         run.require_readable()
 
@@ -115,7 +117,7 @@ def train_pack(job: Job) -> None:
             logger.finish(summaries)
 
         # Finish.
-        finish(run, module.pack, data, summaries)
+        finish(run, module.pack, data, summaries, code)
         if not job.checkpoint.keep_last:
             run.checkpoint.unlink(missing_ok=True)
     for summary in summaries:

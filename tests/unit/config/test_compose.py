@@ -1,5 +1,8 @@
 """How often Hydra composes, what a composition leaves behind, who may configure Hydra, and how numbers are written."""
 
+import sys
+from importlib.util import find_spec
+
 import pytest
 from hydra import compose as hydra_compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -92,6 +95,18 @@ def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
     monkeypatch.setattr(build, "_trusted", set())
     compose("train", ["experiment=fig1", "hydra.verbose=true", "trust=[json]"])
     assert build._trusted == {"json"}
+
+
+@pytest.mark.parametrize("typed", [[], ["trust=[mine]"]])
+def test_package_of_the_current_folder_is_found_only_if_trust_is_typed(typed, monkeypatch, tmp_path):
+    monkeypatch.setattr(build, "_trusted", set())
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # as ``arith-train`` has it
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    compose("train", typed)
+    assert (find_spec("mine") is not None) == bool(typed)
+    assert sys.path[0] != str(tmp_path)  # installed packages come first
 
 
 # Numbers

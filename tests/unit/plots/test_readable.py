@@ -8,6 +8,7 @@ from arith_erd.plots.course import Course
 from arith_erd.plots.curves import learning_curves
 from arith_erd.plots.erasures import draw_erasures
 from arith_erd.plots.sheet import Sheet
+from arith_erd.plots.style import canvas, question
 from arith_erd.probes.dataset import Dataset
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
@@ -30,6 +31,16 @@ def test_erasures_are_drawn_beside_the_accuracy_before() -> None:
     figure = draw_erasures(pd.DataFrame([row | dict.fromkeys((*columns, *controls), 0.5)]), "add", published=False)
     (line,) = [line for line in figure.axes[0].lines if line.get_label() == "before erasure"]
     assert list(line.get_xdata()) == [0.75, 0.75]
+
+
+def test_title_that_is_too_wide_continues_below_and_keeps_the_number_of_seeds_together() -> None:
+    figure = canvas(5, 2)
+    question(figure, "add", "does a title of this many words fit above a small figure?", pd.DataFrame({"seed": [0, 1]}))
+    FigureCanvasAgg(figure).draw()
+    title = figure.texts[0]
+    assert title.get_window_extent().width < figure.bbox.width
+    assert title.get_window_extent().y0 > 0.5 * figure.bbox.height
+    assert title.get_text().endswith("(2\N{NO-BREAK SPACE}seeds)")
 
 
 def test_title_of_a_dataset_names_task_bits_and_split() -> None:

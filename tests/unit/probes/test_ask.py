@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from arith_erd.config.compose import compose
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES
 from arith_erd.probes import ask
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
@@ -25,6 +26,13 @@ def question(*overrides: str) -> dict[str, str]:
 def test_answers_about_other_references_do_not_overwrite_each_other(other):
     first, second = (question("reference=erd", "seed=0", *more)["folder"] for more in ([], [other]))
     assert first != second
+
+
+@pytest.mark.parametrize("probe", ["dataset", "errors"])
+def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
+    ask.answer(compose("probe", [f"probe={probe}", "reference=list"]))
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == [*REFERENCES, *OTHERS, *DECOYS]
 
 
 def test_weights_of_others_are_named():

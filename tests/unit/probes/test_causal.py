@@ -46,6 +46,14 @@ def test_subspaces_in_a_network_of_two_directions() -> None:
     assert rows.loc[rows["chosen"] == 0, "iia_untrained"].isna().all()
 
 
+@pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
+def test_subspaces_are_sought_in_the_middle_of_the_decoder(num_layers: int, middle: str) -> None:
+    task = Add(2)
+    for kind in (Transformer, NanoGPT):
+        network = kind(task.prompt_length, task.width, d_model=8, num_heads=2, num_layers=num_layers)
+        assert Subspaces([Hooked(network, task=task)]).sites == [middle]
+
+
 def test_subspaces_of_products_and_of_all_positions() -> None:
     rows = measured(Subspaces([untrained(Mul(3))], "dec.1", 2, rank=1, **SMALL))
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]

@@ -38,7 +38,10 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert card.accuracy == 1
     assert {name for bit in card.bits for name in bit.follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
-    assert probe.notes()[0].startswith("seed 7: Verdict: the network computes as prefix_carry: the distance is 0.")
+    verdict, prefix, steering = probe.summary()
+    assert verdict.startswith("Verdict: the network computes as prefix_carry: the distance is 0.")
+    assert (prefix[:7], steering[:9]) == ("Prefix:", "Steering:")
+    assert f"seed 7: {verdict}\nseed 7: {prefix}\n" in probe.files()["notes.txt"]
     assert set(probe.course(rows).table["line"]) == set(OVER_TRAINING.values())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
@@ -53,7 +56,7 @@ def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     probe = Mechanism([untrained(Mul(3), num_layers=2)], pairs=64, moved=64)
     measured(probe)
     assert (probe.card.verdict, probe.card.calibrated) == ("undecided", False)
-    assert NO_VERDICT in probe.notes()[0]
+    assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()
 
 

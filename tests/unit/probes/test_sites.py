@@ -1,6 +1,7 @@
 """The probes that look into layers, on small untrained networks: identities that hold for any weights."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
@@ -71,6 +72,18 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     operators = [name for name in task.prompt_names if name.startswith(task.operator)]
     assert (first.loc[operators, "recovered"].abs() < 1e-3).all()
     assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(task.answer_names)
+
+
+def test_patch_that_moves_the_logits_the_wrong_way_has_another_hue_and_none_is_white() -> None:
+    probe = Patching([untrained(Add(3), NanoGPT)], site="dec.1", pairs=8)
+    rows = pd.DataFrame(probe.rows()).assign(recovered=0.0, n=1)
+    for position, recovered in {"a0": 0.5, "a1": -0.25}.items():
+        rows.loc[rows["position"] == position, "recovered"] = recovered
+    (image,) = probe.figure(rows).axes[0].images
+    more, less, none = image.to_rgba(image.get_array()[0])[:3, :3]
+    assert more[2] > more[0]
+    assert less[0] > less[2]
+    assert none.min() > 0.95
 
 
 @pytest.mark.parametrize("corruption", ["bit", "pair"])

@@ -1,16 +1,22 @@
 """Tables on a terminal of 80 characters keep every digit."""
 
 import io
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
+import pytest
 from rich.console import Console
 
-from arith_erd.probes.terminal import show
+from arith_erd.probes import terminal
+from arith_erd.probes.terminal import show, watched
 
 
 def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
     file = io.StringIO()
-    show(table, [], Console(file=file, width=width))
+    show(table, [], [], Console(file=file, width=width))
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
@@ -30,3 +36,36 @@ def test_sentences_are_wrapped() -> None:
     lines = shown(pd.DataFrame({"seed": ["1"], "distance": ["0.25"], "bits": ["7:carry " * 20]}))
     assert max(map(len, lines)) <= 80
     assert " ".join(lines).count("7:carry") == 20
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "EVERY", 0.2)
+    file = io.StringIO()
+    console = Console(file=file, width=120, force_terminal=is_terminal)
+    rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
+
+    def slow() -> Iterator[dict[str, Any]]:
+        yield from rows
+        end = time.monotonic() + 20
+        while "1 of 2 networks done, at dec.2, 2 rows" not in file.getvalue():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    assert watched(slow(), "Dose", 2, console) == rows
+    assert bool(re.search(r"2 rows after \d+ s", file.getvalue())) == (not is_terminal)
+
+
+def test_quick_probe_and_one_that_fails_leave_nothing_behind() -> None:
+    def failing() -> Iterator[dict[str, Any]]:
+        yield {"seed": 3}
+        raise ValueError("no")
+
+    for is_terminal in (False, True):
+        file = io.StringIO()
+        console = Console(file=file, width=120, force_terminal=is_terminal)
+        assert watched(iter([{"task": "add"}]), "Dataset", 0, console) == [{"task": "add"}]
+        with pytest.raises(ValueError, match="no"):
+            watched(failing(), "Dose", 1, console)
+        assert "rows after" not in file.getvalue()
+        assert file.getvalue() == "" or is_terminal

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arith_erd.config import build
 from arith_erd.config.compose import compose
 from arith_erd.config.names import run_name
 from arith_erd.errors import UserError
@@ -178,6 +179,26 @@ def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, sa
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: now)
     assert run.skipped() == f"{run.path}: finished already, skipped{said}"
+
+
+def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch):
+    """Not of packages that no class of the configuration comes from; a cache of bytecode is no source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(build, "_trusted", {"mine", "unused", "one_file"})
+    for name in ("mine/__init__.py", "mine/inner/tasks.py", "unused/__init__.py", "one_file.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    config = {"task": {"_target_": "mine.inner.tasks.Gcd"}, "model": {"net": {"_target_": "one_file.Net"}}}
+    run, before = Run(tmp_path / "run"), build.sources(config)
+    run.path.mkdir()
+    run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
+    assert set(before) == {"mine", "one_file"}
+    (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
+    assert "sources" not in run.skipped(sources=build.sources(config))
+    (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
+    assert run.skipped(sources=build.sources(config)).endswith("; the sources of mine have changed since")
+    run.finish({"seeds": [], "versions": {"commit": None}})
+    assert "sources" not in run.skipped(sources=before)  # nothing is known of older runs
 
 
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):

@@ -46,10 +46,17 @@ def reference(name: str, seed: int = 0) -> Reference:
     return compile_program(programs[name](rng), rng)
 
 
+def described() -> dict[str, str]:
+    """The first line of what is written on each algorithm, by name."""
+    return {
+        name: (program.__doc__ or "").partition("\n")[0] for name, program in (REFERENCES | OTHERS | DECOYS).items()
+    }
+
+
 def written_for(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
     orders = {task.prompt_order, task.completion_order}
     return isinstance(task, Add) and (task.bits, task.base, task.operands) == (7, 2, 2) and orders == {"reverse"}
 
 
-__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Program", "Reference", "reference", "written_for"]
+__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Program", "Reference", "described", "reference", "written_for"]
