@@ -143,10 +143,10 @@ function rowOf(x, site, position) {
 
 /** What puts means in the place of a site, of one head or of all. */
 function average({ tensors, info }, site, head) {
-  const { data: mean, shape: [, cols] } = tensors[`mean.${site}`], size = cols / info.heads
-  const [from, to] = head === undefined ? [0, cols] : [head * size, (Number(head) + 1) * size]
+  const mean = tensors[`mean.${site}`], size = mean.cols / info.heads
+  const [from, to] = head === undefined ? [0, mean.cols] : [head * size, (Number(head) + 1) * size]
   return x => {
-    for (let t = 0; t < x.rows; t++) row(x, t).set(mean.subarray(t * cols + from, t * cols + to), from)
+    for (let t = 0; t < x.rows; t++) row(x, t).set(row(mean, t).subarray(from, to), from)
   }
 }
 
@@ -160,9 +160,9 @@ function compile(net, action, prompt, source) {
   if (kind === 'encoder') return averages(encoders.map(layer => `${layer}.attn.z`))
   if (kind === 'tokens') {
     if (!encoders.length) return undefined
-    const { data: vectors, shape: [, V, C] } = tensors[`tokens.${encoders.at(-1)}`]
-    const vector = (token, t) => vectors.subarray((t * V + token) * C, (t * V + token + 1) * C)
-    return { [encoders.at(-1)]: x => prompt.forEach((token, t) => row(x, t).set(vector(token, t))) }
+    const vectors = tensors[`tokens.${encoders.at(-1)}`]
+    const vector = (token, t, size) => row(vectors, t).subarray(token * size, (token + 1) * size)
+    return { [encoders.at(-1)]: x => prompt.forEach((token, t) => row(x, t).set(vector(token, t, x.cols))) }
   }
   if (kind === 'exchange') {
     const from = source.stream[site], t = from && rowOf(from, site, position)
@@ -171,7 +171,7 @@ function compile(net, action, prompt, source) {
   const direction = tensors[`${along}.${site}`], t = task.answer_names.indexOf(position)
   if (!direction || t < 0) return undefined
   return { [site]: x => row(x, rowOf(x, site, position)).forEach((value, c, values) => {
-    values[c] = value + amount * direction.data[t * x.cols + c]
+    values[c] = value + amount * row(direction, t)[c]
   }) }
 }
 
@@ -239,7 +239,7 @@ function drawAnswer({ trace, before, column }) {
   const right = completionOf(trace.pair)
   return element('div', { class: 'answer' }, ...task.answer_names.map((name, t) => {
     const token = trace.tokens[t], hidden = t >= state.shown, inverted = trace.read[t] !== token
-    const chance = percent(softmax(row(trace.logits, t).slice())[token]), changed = token !== before.tokens[t]
+    const chance = percent(softmax(row(trace.logits, t))[token]), changed = token !== before.tokens[t]
     const verdict = token === right[t] ? 'right' : 'wrong'
     const words = hidden ? `${name} is not written yet` :
       `${name} is ${symbol(token)}, probability ${chance}, ${verdict}` +
