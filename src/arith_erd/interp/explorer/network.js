@@ -112,17 +112,9 @@ class Network {
     Object.assign(this, { config, weights })
   }
 
-  has(module) {
-    return `${module}.weight` in this.weights
-  }
-
-  linear(x, module) {
-    return linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
-  }
-
-  norm(x, module) {
-    return layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
-  }
+  has = module => `${module}.weight` in this.weights
+  linear = (x, module) => linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  norm = (x, module) => layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
 }
 
 /** Post-norm encoder-decoder. */
@@ -172,16 +164,12 @@ class Transformer extends Network {
     return this.head(x)
   }
 
-  head(x) {
-    return this.linear(x, 'head')
-  }
+  head = x => this.linear(x, 'head')
 }
 
 /** Pre-norm, decoder-only. */
 class NanoGPT extends Network {
-  encode(prompt) {
-    return prompt
-  }
+  encode = prompt => prompt
 
   decode(memory, answerIn, at) {
     const tokens = [...memory, ...answerIn]
@@ -211,9 +199,7 @@ class NanoGPT extends Network {
     return at(layer, y)
   }
 
-  head(x) {
-    return linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
-  }
+  head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
 }
 
 /** Greedy decoding: the network's tokens, and the tokens that it read, which `forced` (position -> token) replaces.
@@ -239,9 +225,9 @@ async function unpack({ text, bits, shapes }) {
   const bytes = await new Response(stream).arrayBuffer()
   const numbers = bits === 16 ? Float32Array.from(new Uint16Array(bytes), half) : new Float32Array(bytes)
   let start = 0
-  return Object.fromEntries(shapes.map(([name, [rows, ...inner]]) => {
-    const cols = inner.reduce((a, b) => a * b, 1)
-    return [name, matrix(rows, cols, numbers.subarray(start, start += rows * cols))]
+  return Object.fromEntries(shapes.map(([name, shape]) => {
+    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1)
+    return [name, matrix(size / cols, cols, numbers.subarray(start, start += size))]
   }))
 }
 
