@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...bits import from_digits, reorder
+from ...bits import reorder
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
@@ -16,6 +16,7 @@ from ..causal_model import CausalModel
 from ..hooked import Hooked
 from ..interventions import token_means
 from ..sites import layers, residual_stream
+from ..slopes import regressors, solver
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
 def _statistics(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """Means and directions; see `Measured.tensors`."""
     task, stream, causal = model.task, residual_stream(model.sites), CausalModel(model.task)
+    values = causal.values(fit)
     _, cache = model.run_with_cache(fit, [x for x in model.sites if x.endswith((".z", ".mlp_out"))], prompt_too=True)
     found = {f"mean.{site}": x.mean(0).flatten(1) for site, x in cache.items()}
     encoder = [site for site in layers(stream) if site.startswith("enc.")][-1:]
@@ -97,27 +99,11 @@ def _statistics(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     _, cache = model.run_with_cache(fit, [*encoder, *decoder])
     for site in encoder:
         found[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), task.vocab_size)
-    places = reorder(np.arange(task.width), task.completion_order).tolist()
-    solvers = [torch.linalg.pinv(_regressors(causal, fit, t), rcond=1e-9)[1:3] for t in places]
+    names = ("carry", "value") if "carry" in causal.variables else ("value",)
+    digits = reorder(np.arange(task.width), task.completion_order)
+    solvers = torch.stack([solver(regressors(causal, values, t))[1 : 1 + len(names)] for t in digits])  # (m, names, N)
     for site in decoder:
-        slopes = torch.stack([solver @ cache[site][:, p].double() for p, solver in enumerate(solvers)], dim=1)
-        found[f"value.{site}"] = slopes[0].float() / task.base ** (task.width - 1)
-        if "carry" in causal.variables:
-            found[f"carry.{site}"] = slopes[1].float()
+        slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site].double()).float()
+        found |= {f"{name}.{site}": slope for name, slope in zip(names, slopes, strict=True)}
+        found[f"value.{site}"] /= task.base ** (task.width - 1)
     return found
-
-
-def _regressors(causal: CausalModel, fit: Examples, t: int) -> Tensor:
-    """Variables (N, k) that the stream may hold where digit t is answered: 1, the answer, the carry, those held fixed.
-
-    What is linear in the others is left out, as in `mechanism.directions`: at t = 1 ``a_0 + b_0 = r_0 + 2 c_1``.
-    """
-    task, values = causal.task, causal.values(fit)
-    digits, top = causal.answers(values), task.width - 1
-    columns = [np.ones(len(fit)), fit.answer / task.base**top, *([values["carry"][:, t]] if "carry" in values else [])]
-    columns += [values[root][:, place] for root in causal.roots for place in (t, t - 1) if place >= 0]
-    if task.completion_order == "reverse":
-        columns += [digits[:, t - 1]] if t > 1 else []
-        columns += [from_digits(digits[:, :t], task.base) / task.base**t] if 1 < t < top - 1 else []
-    columns += [digits[:, t]] if t < top else []
-    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float64))
