@@ -263,41 +263,38 @@ function lensWords({ lens, since, trace }, at, t) {
     `from there on it reads ${symbol(trace.tokens[t])}.`
 }
 
-const lensIndex = lens => lens.findIndex(({ site }) => site === state.site)
-
 function drawLens(view) {
-  const { lens, since, column, detail } = view, current = lensIndex(lens), t0 = ANSWER.indexOf(state.position)
+  const { lens, since, column, detail, chosen: [layer, token] } = view
   const heading = (scope, text, title = '') => element('th', { scope, title }, text)
   const cell = ({ site, tokens, chances }, at, t) => {
     const hidden = t >= state.shown, words = lensWords(view, at, t)
     return element('td', {
-      id: `lens-${column}-${site}-${t}`, role: 'gridcell', ariaLabel: words, ariaSelected: at === current && t === t0,
+      id: `lens-${column}-${site}-${t}`, role: 'gridcell', ariaLabel: words, ariaSelected: at === layer && t === token,
       className: hidden || at < since[t] ? '' : at > since[t] ? 'settled' : 'decided settled',
       style: hidden ? '' : shade(chances[t][tokens[t]]),
-      tabIndex: at === Math.max(current, 0) && t === Math.max(t0, 0) ? 0 : -1, // arrows lead to the others
-      onclick: () => update({ site, position: ANSWER[t] }),
-      onkeydown: event => moveChoice(event, view, at, t), onmouseenter: () => { detail.textContent = words },
+      tabIndex: at === Math.max(layer, 0) && t === Math.max(token, 0) ? 0 : -1, // arrows lead on
+      onclick: () => update({ site, position: ANSWER[t] }), onmouseenter: () => { detail.textContent = words },
     }, hidden ? ' ' : symbol(tokens[t]))
   }
-  const rows = lens.map((entry, at) => element('tr', {}, heading('row', siteShort(entry.site), siteWords(entry.site)),
-    ...ANSWER.map((_, t) => cell(entry, at, t))))
   const caption = 'What the head reads after each sublayer. The green line: decided from here on. Darker: more certain.'
   const top = element('tr', {}, heading('col', 'after'), ...ANSWER.map(name => heading('col', name)))
-  return element('table', { role: 'grid' }, element('caption', {}, caption), element('thead', {}, top),
-    element('tbody', {}, ...rows))
+  const rows = lens.map((entry, at) => element('tr', {}, heading('row', siteShort(entry.site), siteWords(entry.site)),
+    ...ANSWER.map((_, t) => cell(entry, at, t))))
+  return element('table', { role: 'grid', onkeydown: moveChoice }, element('caption', {}, caption),
+    element('thead', {}, top), element('tbody', {}, ...rows))
 }
 
 /** Keys of the grid: rows down, positions along. */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Enter: [0, 0],
   ' ': [0, 0] }
 
-async function moveChoice(event, { lens, column }, at, t) {
-  const [down, along] = MOVES[event.key] ?? []
-  const site = lens[at + down]?.site, position = ANSWER[t + along]
-  if (!site || !position) return
+function moveChoice(event) {
+  const [down, along] = MOVES[event.key] ?? [], { target, currentTarget } = event
+  const cell = currentTarget.rows[target.parentElement.rowIndex + down]?.cells[target.cellIndex + along]
+  if (!cell?.matches('td')) return
   event.preventDefault()
-  await update({ site, position })
-  $(`lens-${column}-${site}-${t + along}`).focus()
+  cell.focus()
+  cell.click()
 }
 
 /** The heads' maps, the strongest at the chosen position first. */
@@ -343,7 +340,7 @@ function drawHead({ column, detail }, { site, h, x, t }) {
 }
 
 function drawView(view) {
-  const { net: { config }, index, lens, detail } = view, at = lensIndex(lens), t = ANSWER.indexOf(state.position)
+  const { net: { config }, index, detail, chosen: [at, t] } = view
   const size = `${config.parameters.toLocaleString('en')} parameters, ${config.layers} layers, ${config.heads} heads`
   detail.textContent = at >= 0 && t >= 0 && t < state.shown ? lensWords(view, at, t)
     : 'Point at a cell or choose it: what it says in words.'
@@ -462,8 +459,9 @@ async function update(changes) {
   views = state.nets.map((index, column) => {
     const net = loaded[index], before = run(net, state.pair, [])
     const trace = state.actions.length ? run(net, state.pair, state.actions, run(net, state.other, [])) : before
-    const detail = element('p', { className: 'soft detail', ariaLive: 'polite' })
-    return { index, column, net, trace, before, detail, ...logitLens(net, trace) }
+    const detail = element('p', { className: 'soft detail', ariaLive: 'polite' }), read = logitLens(net, trace)
+    const chosen = [read.lens.findIndex(({ site }) => site === state.site), ANSWER.indexOf(state.position)]
+    return { index, column, net, trace, before, detail, chosen, ...read }
   })
   draw()
   try {

@@ -24,24 +24,15 @@ function stack(rows, cols, f) {
 const embed = (tokens, weight) => stack(tokens.length, weight.cols, t => row(weight, tokens[t]))
 const columns = (x, from, count) => stack(x.rows, count, t => row(x, t).subarray(from, from + count))
 
-/** (T, C) -> (T, F): x @ weight.T + bias. Four rows at once, the last one as often as needed, are faster. */
+/** (T, C) -> (T, F): x @ weight.T + bias. */
 function linear(x, weight, bias) {
   const { rows: width, cols: inner, data: ws } = weight, y = matrix(x.rows, width)
-  for (let t = 0; t < x.rows; t += 4) {
-    const rows = [t, t + 1, t + 2, t + 3].map(i => Math.min(i, x.rows - 1))
-    const [x0, x1, x2, x3] = rows.map(i => new Float64Array(row(x, i)))
+  for (let t = 0; t < x.rows; t++) {
+    const xs = row(x, t)
     for (let f = 0; f < width; f++) {
-      const start = bias ? bias.data[f] : 0
-      let y0 = start, y1 = start, y2 = start, y3 = start
-      for (let c = 0, i = f * inner; c < inner; c++, i++) {
-        const w = ws[i]
-        y0 += x0[c] * w
-        y1 += x1[c] * w
-        y2 += x2[c] * w
-        y3 += x3[c] * w
-      }
-      const sums = [y0, y1, y2, y3]
-      for (let i = 0; i < 4; i++) y.data[rows[i] * width + f] = sums[i]
+      let sum = bias ? bias.data[f] : 0
+      for (let c = 0, i = f * inner; c < inner; c++, i++) sum += xs[c] * ws[i]
+      y.data[t * width + f] = sum
     }
   }
   return y
@@ -68,11 +59,13 @@ const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
 const relu = x => Math.max(x, 0)
 const argmax = values => values.indexOf(Math.max(...values))
 
-/** Numbers to shares. */
+/** Numbers to shares, in place. */
 function softmax(scores) {
-  const largest = Math.max(...scores), powers = scores.map(score => Math.exp(score - largest))
-  const total = powers.reduce((sum, power) => sum + power, 0)
-  return powers.map(power => power / total)
+  const largest = Math.max(...scores)
+  let total = 0
+  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - largest)
+  for (let i = 0; i < scores.length; i++) scores[i] /= total
+  return scores
 }
 
 /** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees keys up to its own place, the ends aligned. */
@@ -82,9 +75,11 @@ function attend(q, k, v, heads, causal, site, at) {
     for (let h = 0; h < heads; h++) {
       const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows)
       for (let s = 0; s < scores.length; s++) {
-        for (let c = h * size; c < (h + 1) * size; c++) scores[s] += q.data[t * q.cols + c] * k.data[s * k.cols + c]
+        let dot = 0
+        for (let c = h * size; c < (h + 1) * size; c++) dot += q.data[t * q.cols + c] * k.data[s * k.cols + c]
+        scores[s] = dot / Math.sqrt(size)
       }
-      row(pattern, t).set(softmax(scores.map(score => score / Math.sqrt(size))), h * k.rows)
+      row(pattern, t).set(softmax(scores), h * k.rows)
     }
   }
   at(`${site}.pattern`, pattern)
