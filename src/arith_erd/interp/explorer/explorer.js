@@ -162,7 +162,7 @@ function compile({ weights, config }, action, prompt, source) {
 
 /** Run a network: what it writes and what happens inside, with interventions. */
 function run(net, pair, actions, source) {
-  const prompt = promptOf(pair), forced = {}, trace = { stream: {}, patterns: {}, missing: [] }, changes = []
+  const prompt = promptOf(pair), trace = { stream: {}, patterns: {}, missing: [] }, changes = []
   for (const action of actions.filter(text => !text.startsWith('invert'))) {
     const made = compile(net, action, prompt, source)
     if (!made.length) trace.missing.push(actionWords(action))
@@ -176,13 +176,9 @@ function run(net, pair, actions, source) {
     else if (net.config.stream.includes(site)) trace.stream[site] = lastRows(x, x.rows)
     return x
   }
-  let result = write(net, prompt, completionOf(pair), at)
-  for (const [t, name] of ANSWER.entries()) { // in order: a token depends on what was inverted before it
-    if (!actions.includes(`invert:${name}`)) continue
-    forced[t] = (result.tokens[t] - ZERO + 1 + task.base) % task.base + ZERO
-    result = write(net, prompt, completionOf(pair), at, forced)
-  }
-  return Object.assign(trace, result)
+  const invert = (token, t) => (actions.includes(`invert:${ANSWER[t]}`)
+    ? (token - ZERO + 1 + task.base) % task.base + ZERO : token)
+  return Object.assign(trace, write(net, prompt, completionOf(pair), at, invert))
 }
 
 /** What the network's own head reads from the stream after each sublayer, and since where it reads the final token. */

@@ -73,10 +73,10 @@ function attend(q, k, v, heads, causal, site, at) {
   const size = q.cols / heads, pattern = matrix(q.rows, heads * k.rows), z = matrix(q.rows, q.cols)
   for (let t = 0; t < q.rows; t++) {
     for (let h = 0; h < heads; h++) {
-      const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows)
+      const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows), from = t * q.cols + h * size
       for (let s = 0; s < scores.length; s++) {
         let dot = 0
-        for (let c = h * size; c < (h + 1) * size; c++) dot += q.data[t * q.cols + c] * k.data[s * k.cols + c]
+        for (let c = 0, i = s * k.cols + h * size; c < size; c++, i++) dot += q.data[from + c] * k.data[i]
         scores[s] = dot / Math.sqrt(size)
       }
       row(pattern, t).set(softmax(scores), h * k.rows)
@@ -197,19 +197,19 @@ class NanoGPT extends Network {
   head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
 }
 
-/** Greedy decoding: the network's tokens, and the tokens that it read, which `forced` (position -> token) replaces.
+/** Greedy decoding: the network's tokens, and what it read in their place: `reading(token, t)` at position t.
  *
  * A guess saves passes: position t depends on the tokens before it only, so every pass settles at least the first
  * position at which the network did not read what it answers, and a right guess needs one pass.
  */
-function write(network, prompt, guess, at, forced = {}) {
-  const memory = network.encode(prompt, at), read = tokens => tokens.map((token, t) => forced[t] ?? token)
-  for (let given = read(guess); ;) {
-    const logits = network.decode(memory, [START, ...given.slice(0, -1)], at)
-    const tokens = guess.map((_, t) => argmax(row(logits, t))), next = read(tokens)
-    const wrong = given.findIndex((token, t) => token !== next[t])
-    if (wrong < 0) return { logits, tokens, read: given }
-    given = given.map((token, t) => (t < wrong ? token : next[t]))
+function write(network, prompt, guess, at, reading = token => token) {
+  const memory = network.encode(prompt, at)
+  for (let read = guess.map(reading); ;) {
+    const logits = network.decode(memory, [START, ...read.slice(0, -1)], at)
+    const tokens = guess.map((_, t) => argmax(row(logits, t))), next = tokens.map(reading)
+    const wrong = read.findIndex((token, t) => token !== next[t])
+    if (wrong < 0) return { logits, tokens, read }
+    read = read.map((token, t) => (t < wrong ? token : next[t]))
   }
 }
 
