@@ -122,9 +122,9 @@ def found(name: str, seed: int) -> dict[str, str]:
 
 
 def _describe(task: Task) -> dict[str, Any]:
-    names = ("name", "operator", "bits", "base", "limit", "width", "prompt_order", "completion_order")
-    listed = ("shape", "operand_names", "prompt_names", "answer_names")
-    return {name: getattr(task, name) for name in names} | {name: [*getattr(task, name)] for name in listed}
+    options = ("name", "operator", "bits", "base", "limit", "prompt_order", "completion_order")
+    derived = ("width", "shape", "operand_names", "prompt_names", "answer_names")
+    return {name: getattr(task, name) for name in options + derived}
 
 
 def _pack(tensors: Mapping[str, Tensor], bits: int) -> dict[str, Any]:
