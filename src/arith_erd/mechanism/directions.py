@@ -21,33 +21,13 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
+from ..interp.slopes import regressors, solver
 from .card import Row
 from .prefixes import Sample
 
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
 STEERING = ("carry", *SUMS)
 APART = 4  # positions of the answer that are steered together
-
-
-def _regressors(sample: Sample, t: int, own: Array | None = None) -> Tensor:
-    """Variables (N, k) that the stream may hold about bit t: 1, the carry, the sum, then those held fixed.
-
-    Variables that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; bit 7 is its own carry.
-    """
-    carry, total, a, b, answer = (sample.values[name] for name in ("carry", "sum", "a_bit", "b_bit", "answer"))
-    top = answer.shape[1] - 1
-    columns = [np.ones(len(sample)), carry[:, t], total / 2.0**top, a[:, t], b[:, t]]
-    columns += [a[:, t - 1], b[:, t - 1]] if t else []
-    columns += [answer[:, t - 1]] if t > 1 else []
-    columns += [answer[:, t]] if t < top else []
-    columns += [from_bits(answer[:, :t]) / 2.0**t] if 1 < t < top - 1 else []
-    columns += [] if own is None else [*own.T]
-    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float64))
-
-
-def _solver(regressors: Tensor) -> Tensor:
-    """Regressors (N, k) -> solver (k, N): slopes of a stream are solver @ stream; collinear regressors share one."""
-    return torch.linalg.pinv(regressors, rcond=1e-9)
 
 
 def slopes_of(sample: Sample, encoder: bool) -> Tensor:
@@ -63,16 +43,16 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
     solvers = torch.zeros(places, 2, task.width, len(sample), dtype=torch.float64)
     for place in range(places):
         if not encoder:
-            solvers[place, :, place] = _solver(_regressors(sample, place))[1:3] * torch.tensor([[1.0], [unit]])
+            slopes = solver(regressors(sample.model, values, place))[1:3]
+            solvers[place, :, place] = slopes * torch.tensor([[1.0], [unit]])
             continue
         # At the operator, the operand bits of the highest index.
         index = place % (task.bits + 1) if place != task.bits else task.bits - 1
         index = index if task.prompt_order == "reverse" else task.bits - 1 - index
-        own = np.stack([values["a_bit"][:, index], values["b_bit"][:, index]], axis=1)
+        own = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = _solver(_regressors(sample, t, own))[1]
-        sums = np.stack([np.ones(len(sample)), values["sum"] * unit, *own.T], axis=1)
-        solvers[place, 1, 0] = _solver(torch.from_numpy(sums))[1] * unit
+            solvers[place, 0, t] = solver([*regressors(sample.model, values, t), *own])[1]
+        solvers[place, 1, 0] = solver([np.ones(len(sample)), values["sum"] * unit, *own])[1] * unit
     return solvers
 
 

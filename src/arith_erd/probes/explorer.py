@@ -56,9 +56,6 @@ class Explorer(Probe):
         """A bar for each network."""
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))
         ax = figure.subplots()
-        ax.barh(
-            [f"{name[:30]}, seed {seed}" for name, seed in zip(rows["network"], rows["seed"], strict=True)],
-            rows["right"],
-        )
+        ax.barh([f"{row.network[:30]}, seed {row.seed}" for row in rows.itertuples()], rows["right"])
         headline(ax, "Right answers", seeds_text(rows))
         return figure

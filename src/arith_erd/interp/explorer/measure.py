@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...bits import from_digits, reorder, to_digits
+from ...bits import reorder
 from ...errors import UserError
-from ...models.attention import MultiHeadAttention
-from ...models.nanogpt import MLP, CausalSelfAttention, NanoGPT
-from ...models.transformer import FeedForward, Transformer
-from ...tasks import Examples, Task
+from ...models import NanoGPT, Transformer
+from ...tasks import Examples
 from ..causal_model import CausalModel
 from ..hooked import Hooked
 from ..interventions import token_means
 from ..sites import layers, residual_stream
+from ..slopes import regressors, solver
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,12 @@ class Measured:
     """A network as the page has it.
 
     Attributes:
-        model: the network, its weights rounded to ``bits`` bits.
-        bits: 16, or 32 where a sample of answers is not the same with 16.
+        model: the network, its weights rounded to ``bits`` bits: 16, or 32 where 16 change an answer of the sample.
         right: the share of the sample that it answers right.
-        missed: the answer position that is wrong most often in a sample of the pairs held out from training, the share
-            where it is, and one such pair. None if all are right, or it is not known what was held out.
-        tensors: weights by their names; ``mean.SITE`` (T, C), ``tokens.SITE`` (P, V, C), and ``carry.SITE`` and
-            ``value.SITE`` (m, C), what one carry and one unit of the answer add to the stream at each answer position.
+        missed: of a sample of the pairs held out, the answer ``position`` that is ``wrong`` most often, and one such
+            ``pair``; None if all are right, or it is not known what was held out.
+        tensors: weights by name; ``mean.SITE`` (T, C), ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE``
+            (m, C), what one carry and one unit of the answer add to the stream at each answer position.
     """
 
     model: Hooked
@@ -53,28 +51,26 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> Measured:
         raise UserError(f"explorer: {model.name} is a {kind}; expected a Transformer or a NanoGPT of this package")
     rng = np.random.default_rng(seed)
     fit = model.task.examples(*(rng.integers(0, size, pairs) for size in model.task.shape))
-    tokens, bits = model.run(fit).argmax(-1).cpu(), 16
-    rounded = _rounded(model, torch.float16)
+    tokens = model.run(fit).argmax(-1).cpu()
+    precision, rounded = torch.float16, _rounded(model, torch.float16)
     if not torch.equal(tokens, rounded.run(fit).argmax(-1)):
-        rounded, bits = _rounded(model, torch.float32), 32
-    precision = torch.float16 if bits == 16 else torch.float32
+        precision, rounded = torch.float32, _rounded(model, torch.float32)
     known = {name: x.to(precision).float() for name, x in _statistics(rounded, fit).items()}
     right = float((tokens.numpy() == fit.completion).all(1).mean())
-    return Measured(rounded, bits, right, _missed(model, pairs, rng), rounded.network.state_dict() | known)
+    tensors = rounded.network.state_dict() | known
+    return Measured(rounded, 8 * precision.itemsize, right, _missed(model, pairs, rng), tensors)
 
 
 def _missed(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
-    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else np.array([], int)
+    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
     if not len(held_out):
         return None
     some = model.task.examples(*table.operands[held_out].T)
     wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion
-    if not wrong.any():
-        return None
     t = int(wrong.mean(0).argmax())
-    pair = some.operands[wrong[:, t].argmax()].tolist()
-    return {"position": model.task.answer_names[t], "wrong": float(wrong[:, t].mean()), "pair": pair}
+    missed = {"position": model.task.answer_names[t], "wrong": float(wrong[:, t].mean())}
+    return missed | {"pair": some.operands[wrong[:, t].argmax()].tolist()} if wrong.any() else None
 
 
 def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
@@ -83,58 +79,31 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
     for weight in network.parameters():
         weight.copy_(weight.to(precision).float())
     for module in network.modules():
-        if isinstance(module, FeedForward | MLP):
-            last = module.contract if isinstance(module, FeedForward) else module.out
-            _clear(module.expand, (last.weight == 0).all(0), slice(0, None))
-        elif isinstance(module, MultiHeadAttention):
-            _clear(module.value, (module.out.weight == 0).all(0), slice(0, None))
-        elif isinstance(module, CausalSelfAttention):
-            _clear(module.qkv, (module.out.weight == 0).all(0), slice(2 * module.out.in_features, None))
+        parts = dict(module.named_children())
+        for first, last in (("expand", "contract"), ("expand", "out"), ("value", "out"), ("qkv", "out")):
+            if first in parts and last in parts:
+                unread = (parts[last].weight == 0).all(0)
+                for parameter in parts[first].parameters():
+                    parameter[-len(unread) :][unread] = 0  # of queries, keys and values the last third
     return Hooked(network, task=model.task, name=model.name, seed=model.seed, epoch=model.epoch)
-
-
-def _clear(linear: nn.Linear, unread: Tensor, rows: slice) -> None:
-    for parameter in linear.parameters():
-        parameter[rows][unread] = 0
 
 
 def _statistics(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """Means and directions; see `Measured.tensors`."""
-    found: dict[str, Tensor] = {}
-    averaged = [site for site in model.sites if site.endswith((".z", ".mlp_out"))]
-    _, cache = model.run_with_cache(fit, averaged, prompt_too=True)
-    for site, x in cache.items():
-        found[f"mean.{site}"] = x.mean(0).flatten(1)
-    stream = residual_stream(model.sites)
-    encoder = [site for site in layers(stream) if site.startswith("enc.")]
+    task, stream, causal = model.task, residual_stream(model.sites), CausalModel(model.task)
+    values = causal.values(fit)
+    _, cache = model.run_with_cache(fit, [x for x in model.sites if x.endswith((".z", ".mlp_out"))], prompt_too=True)
+    found = {f"mean.{site}": x.mean(0).flatten(1) for site, x in cache.items()}
+    encoder = [site for site in layers(stream) if site.startswith("enc.")][-1:]
     decoder = [site for site in stream if site.startswith("dec.")]
-    _, cache = model.run_with_cache(fit, [*encoder[-1:], *decoder])
-    if encoder:
-        found[f"tokens.{encoder[-1]}"] = token_means(
-            cache[encoder[-1]], torch.as_tensor(fit.prompt), model.task.vocab_size
-        )
-    solvers = [torch.linalg.pinv(_regressors(model.task, fit, p), rcond=1e-9)[1:3] for p in range(model.task.width)]
+    _, cache = model.run_with_cache(fit, [*encoder, *decoder])
+    for site in encoder:
+        found[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), task.vocab_size)
+    names = ("carry", "value") if "carry" in causal.variables else ("value",)
+    digits = reorder(np.arange(task.width), task.completion_order)
+    solvers = torch.stack([solver(regressors(causal, values, t))[1 : 1 + len(names)] for t in digits])  # (m, names, N)
     for site in decoder:
-        slopes = torch.stack([solver @ cache[site][:, p].double() for p, solver in enumerate(solvers)], dim=1)
-        found[f"value.{site}"] = slopes[0].float() / model.task.base ** (model.task.width - 1)
-        if "carry" in model.task.variables():
-            found[f"carry.{site}"] = slopes[1].float()
+        slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site].double()).float()
+        found |= {f"{name}.{site}": slope for name, slope in zip(names, slopes, strict=True)}
+        found[f"value.{site}"] /= task.base ** (task.width - 1)
     return found
-
-
-def _regressors(task: Task, fit: Examples, position: int) -> Tensor:
-    """Variables (N, k) that the stream may hold at an answer position: 1, the answer, the carry, those held fixed.
-
-    What is linear in the others is left out, as in `mechanism.directions`: at t = 1 ``a_0 + b_0 = r_0 + 2 c_1``.
-    """
-    values = CausalModel(task).values(fit)
-    t, top = int(reorder(np.arange(task.width), task.completion_order)[position]), task.width - 1
-    digits = to_digits(fit.answer, task.width, task.base)
-    operands = [to_digits(column, max(task.width, task.bits), task.base) for column in fit.operands.T]
-    columns = [np.ones(len(fit)), fit.answer / task.base**top, *([values["carry"][:, t]] if "carry" in values else [])]
-    columns += [x[:, place] for x in operands for place in (t, t - 1) if place >= 0]
-    if task.completion_order == "reverse":
-        columns += [digits[:, t - 1]] if t > 1 else []
-        columns += [from_digits(digits[:, :t], task.base) / task.base**t] if 1 < t < top - 1 else []
-    columns += [digits[:, t]] if t < top else []
-    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float64))

@@ -8,89 +8,61 @@
 const START = 1
 const ZERO = 3
 
-function matrix(rows, cols) {
-  return { rows, cols, data: new Float32Array(rows * cols) }
+const matrix = (rows, cols, data = new Float32Array(rows * cols)) => ({ rows, cols, data })
+const row = (x, t) => x.data.subarray(t * x.cols, (t + 1) * x.cols)
+const map = (x, f) => matrix(x.rows, x.cols, x.data.map(f))
+const add = (x, y) => map(x, (value, i) => value + y.data[i])
+const lastRows = (x, count) => matrix(count, x.cols, x.data.slice((x.rows - count) * x.cols))
+
+/** A matrix of the rows f(t), each of `cols` numbers. */
+function stack(rows, cols, f) {
+  const x = matrix(rows, cols)
+  for (let t = 0; t < rows; t++) row(x, t).set(f(t))
+  return x
 }
 
-function row(x, t) {
-  return x.data.subarray(t * x.cols, (t + 1) * x.cols)
-}
+const embed = (tokens, weight) => stack(tokens.length, weight.cols, t => row(weight, tokens[t]))
+const columns = (x, from, count) => stack(x.rows, count, t => row(x, t).subarray(from, from + count))
 
-/** (T, C) -> (T, F): x @ weight.T + bias. Blocks of 4 rows and 2 columns are twice as fast. */
+/** (T, C) -> (T, F): x @ weight.T + bias. */
 function linear(x, weight, bias) {
-  const [width, inner] = weight.shape, ws = weight.data, xs = new Float64Array(4 * inner), y = matrix(x.rows, width)
-  for (let t = 0; t < x.rows; t += 4) {
-    const rows = Math.min(4, x.rows - t)
-    for (let i = 0; i < rows; i++) for (let c = 0; c < inner; c++) xs[4 * c + i] = x.data[(t + i) * inner + c]
-    for (let f = 0; f < width; f += 2) {
-      const next = Math.min(f + 1, width - 1), [p, q] = bias ? [bias.data[f], bias.data[next]] : [0, 0]
-      let p0 = p, p1 = p, p2 = p, p3 = p, q0 = q, q1 = q, q2 = q, q3 = q
-      for (let c = 0, i = 0, j = f * inner, k = next * inner; c < inner; c++, i += 4, j++, k++) {
-        const w = ws[j], v = ws[k], x0 = xs[i], x1 = xs[i + 1], x2 = xs[i + 2], x3 = xs[i + 3]
-        p0 += x0 * w
-        p1 += x1 * w
-        p2 += x2 * w
-        p3 += x3 * w
-        q0 += x0 * v
-        q1 += x1 * v
-        q2 += x2 * v
-        q3 += x3 * v
-      }
-      const ps = [p0, p1, p2, p3], qs = [q0, q1, q2, q3]
-      for (let i = 0; i < rows; i++) {
-        y.data[(t + i) * width + f] = ps[i]
-        y.data[(t + i) * width + next] = qs[i]
-      }
+  const { rows: width, cols: inner, data: ws } = weight, y = matrix(x.rows, width)
+  for (let t = 0; t < x.rows; t++) {
+    const xs = row(x, t)
+    for (let f = 0; f < width; f++) {
+      let sum = bias ? bias.data[f] : 0
+      for (let c = 0, i = f * inner; c < inner; c++, i++) sum += xs[c] * ws[i]
+      y.data[t * width + f] = sum
     }
   }
   return y
-}
-
-function add(x, y) {
-  return { ...x, data: x.data.map((value, i) => value + y.data[i]) }
-}
-
-function map(x, f) {
-  return { ...x, data: x.data.map(f) }
-}
-
-function lastRows(x, count) {
-  return { rows: count, cols: x.cols, data: x.data.slice((x.rows - count) * x.cols) }
 }
 
 function layerNorm(x, weight, bias) {
-  const y = matrix(x.rows, x.cols)
-  for (let t = 0; t < x.rows; t++) {
+  return stack(x.rows, x.cols, t => {
     const values = row(x, t)
-    let mean = 0, variance = 0
-    for (const value of values) mean += value / x.cols
-    for (const value of values) variance += (value - mean) ** 2 / x.cols
-    const scale = 1 / Math.sqrt(variance + 1e-5)
-    for (let c = 0; c < x.cols; c++) {
-      y.data[t * x.cols + c] = (values[c] - mean) * scale * weight.data[c] + (bias ? bias.data[c] : 0)
-    }
-  }
-  return y
+    const mean = values.reduce((sum, value) => sum + value / x.cols, 0)
+    const scale = 1 / Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2 / x.cols, 1e-5))
+    return values.map((value, c) => (value - mean) * scale * weight.data[c] + (bias ? bias.data[c] : 0))
+  })
 }
 
 /** The error function, by its series of positive terms: error below 1e-10. */
 function erf(x) {
   if (Math.abs(x) > 5) return Math.sign(x)
   let term = x, sum = x
-  for (let n = 1; Math.abs(term) > 1e-12; n++) {
-    term *= 2 * x * x / (2 * n + 1)
-    sum += term
-  }
+  for (let n = 1; Math.abs(term) > 1e-12; n++) sum += term *= 2 * x * x / (2 * n + 1)
   return 2 / Math.sqrt(Math.PI) * Math.exp(-x * x) * sum
 }
 
 const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
 const relu = x => Math.max(x, 0)
+const argmax = values => values.indexOf(Math.max(...values))
 
 /** Numbers to shares, in place. */
 function softmax(scores) {
-  let largest = -Infinity, total = 0
-  for (const score of scores) if (score > largest) largest = score
+  const largest = Math.max(...scores)
+  let total = 0
   for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - largest)
   for (let i = 0; i < scores.length; i++) scores[i] /= total
   return scores
@@ -98,47 +70,36 @@ function softmax(scores) {
 
 /** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees keys up to its own place, the ends aligned. */
 function attend(q, k, v, heads, causal, site, at) {
-  const size = q.cols / heads, keys = k.rows
-  const pattern = matrix(q.rows, heads * keys), z = matrix(q.rows, q.cols)
+  const size = q.cols / heads, pattern = matrix(q.rows, heads * k.rows), z = matrix(q.rows, q.cols)
   for (let t = 0; t < q.rows; t++) {
-    const scores = new Float64Array(causal ? keys - q.rows + t + 1 : keys)
     for (let h = 0; h < heads; h++) {
-      const from = t * q.cols + h * size
+      const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows), from = t * q.cols + h * size
       for (let s = 0; s < scores.length; s++) {
         let dot = 0
-        for (let c = 0, j = s * k.cols + h * size; c < size; c++) dot += q.data[from + c] * k.data[j + c]
+        for (let c = 0, i = s * k.cols + h * size; c < size; c++, i++) dot += q.data[from + c] * k.data[i]
         scores[s] = dot / Math.sqrt(size)
       }
-      pattern.data.set(softmax(scores), t * pattern.cols + h * keys)
+      row(pattern, t).set(softmax(scores), h * k.rows)
     }
   }
   at(`${site}.pattern`, pattern)
   for (let t = 0; t < q.rows; t++) {
     for (let c = 0; c < q.cols; c++) {
-      const from = t * pattern.cols + Math.floor(c / size) * keys
+      const from = t * pattern.cols + Math.floor(c / size) * k.rows
       let sum = 0
-      for (let s = 0; s < keys; s++) sum += pattern.data[from + s] * v.data[s * v.cols + c]
+      for (let s = 0; s < k.rows; s++) sum += pattern.data[from + s] * v.data[s * v.cols + c]
       z.data[t * z.cols + c] = sum
     }
   }
   return at(`${site}.z`, z)
 }
 
-function embed(tokens, weight) {
-  const x = matrix(tokens.length, weight.shape[1])
-  tokens.forEach((token, t) => x.data.set(weight.data.subarray(token * x.cols, (token + 1) * x.cols), t * x.cols))
-  return x
-}
-
 /** Add sines in the even channels, cosines in the odd ones. */
 function sinusoidalPositions(x) {
-  for (let t = 0; t < x.rows; t++) {
-    for (let c = 0; c < x.cols; c++) {
-      const angle = t * Math.exp((c - c % 2) * -Math.log(10000) / x.cols)
-      x.data[t * x.cols + c] += c % 2 ? Math.cos(angle) : Math.sin(angle)
-    }
-  }
-  return x
+  return map(x, (value, i) => {
+    const c = i % x.cols, angle = (i - c) / x.cols * Math.exp((c - c % 2) * -Math.log(10000) / x.cols)
+    return value + (c % 2 ? Math.cos(angle) : Math.sin(angle))
+  })
 }
 
 class Network {
@@ -146,17 +107,9 @@ class Network {
     Object.assign(this, { config, weights })
   }
 
-  has(module) {
-    return `${module}.weight` in this.weights
-  }
-
-  linear(x, module) {
-    return linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
-  }
-
-  norm(x, module) {
-    return layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
-  }
+  has = module => `${module}.weight` in this.weights
+  linear = (x, module) => linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  norm = (x, module) => layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
 }
 
 /** Post-norm encoder-decoder. */
@@ -164,8 +117,7 @@ class Transformer extends Network {
   attention(x, memory, module, site, causal, at) {
     const name = `${module}.sublayer`
     if (!this.has(`${name}.query`)) return this.norm(x, `${module}.norm`)
-    const q = this.linear(x, `${name}.query`)
-    const [k, v] = ['key', 'value'].map(part => this.linear(memory, `${name}.${part}`))
+    const [q, k, v] = ['query', 'key', 'value'].map((part, i) => this.linear(i ? memory : x, `${name}.${part}`))
     const z = attend(q, k, v, this.config.heads, causal, site, at)
     return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
   }
@@ -177,6 +129,17 @@ class Transformer extends Network {
     return this.norm(add(x, at(`${layer}.mlp_out`, this.linear(post, `${name}.contract`))), `${module}.norm`)
   }
 
+  /** A layer of the encoder, or with the encoder's output as `memory` one of the decoder. */
+  layer(x, memory, module, layer, at) {
+    x = this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, Boolean(memory), at)
+    x = at(`${layer}.resid_mid`, x)
+    if (memory) {
+      x = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
+      x = at(`${layer}.resid_mid_cross`, x)
+    }
+    return at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
+  }
+
   embedded(tokens, module) {
     const x = embed(tokens, this.weights[`${module}.weight`])
     return this.config.positions ? sinusoidalPositions(x) : x
@@ -185,35 +148,23 @@ class Transformer extends Network {
   encode(prompt, at) {
     let x = this.embedded(prompt, 'prompt_embedding')
     for (let i = 0; this.has(`encoder.${i}.self_attention.norm`); i++) {
-      const module = `encoder.${i}`, layer = `enc.${i + 1}`
-      x = at(`${layer}.resid_mid`, this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, false, at))
-      x = at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
+      x = this.layer(x, undefined, `encoder.${i}`, `enc.${i + 1}`, at)
     }
     return x
   }
 
   decode(memory, answerIn, at) {
     let x = this.embedded(answerIn, 'answer_embedding')
-    for (let i = 0; i < this.config.layers; i++) {
-      const module = `decoder.${i}`, layer = `dec.${i + 1}`
-      x = at(`${layer}.resid_mid`, this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, true, at))
-      const cross = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
-      x = at(`${layer}.resid_mid_cross`, cross)
-      x = at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
-    }
+    for (let i = 0; i < this.config.layers; i++) x = this.layer(x, memory, `decoder.${i}`, `dec.${i + 1}`, at)
     return this.head(x)
   }
 
-  head(x) {
-    return this.linear(x, 'head')
-  }
+  head = x => this.linear(x, 'head')
 }
 
 /** Pre-norm, decoder-only. */
 class NanoGPT extends Network {
-  encode(prompt) {
-    return prompt
-  }
+  encode = prompt => prompt
 
   decode(memory, answerIn, at) {
     const tokens = [...memory, ...answerIn]
@@ -243,38 +194,26 @@ class NanoGPT extends Network {
     return at(layer, y)
   }
 
-  head(x) {
-    return linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
-  }
+  head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
 }
 
-function columns(x, from, count) {
-  const y = matrix(x.rows, count)
-  for (let t = 0; t < x.rows; t++) y.data.set(row(x, t).subarray(from, from + count), t * count)
-  return y
-}
-
-const argmax = values => values.indexOf(Math.max(...values))
-
-/** Greedy decoding: the network's tokens, and the tokens that it read, which `forced` (position -> token) replaces.
+/** Greedy decoding: the network's tokens, and what it read in their place: `reading(token, t)` at position t.
  *
  * A guess saves passes: position t depends on the tokens before it only, so every pass settles at least the first
  * position at which the network did not read what it answers, and a right guess needs one pass.
  */
-function write(network, prompt, guess, at, forced = {}) {
+function write(network, prompt, guess, at, reading = token => token) {
   const memory = network.encode(prompt, at)
-  let read = guess.map((token, t) => forced[t] ?? token)
-  for (;;) {
+  for (let read = guess.map(reading); ;) {
     const logits = network.decode(memory, [START, ...read.slice(0, -1)], at)
-    const tokens = guess.map((_, t) => argmax(row(logits, t)))
-    const next = tokens.map((token, t) => forced[t] ?? token)
+    const tokens = guess.map((_, t) => argmax(row(logits, t))), next = tokens.map(reading)
     const wrong = read.findIndex((token, t) => token !== next[t])
     if (wrong < 0) return { logits, tokens, read }
     read = read.map((token, t) => (t < wrong ? token : next[t]))
   }
 }
 
-/** Tensors by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
+/** Matrices by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
 async function unpack({ text, bits, shapes }) {
   const packed = Uint8Array.from(atob(text), character => character.charCodeAt(0))
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'))
@@ -282,8 +221,8 @@ async function unpack({ text, bits, shapes }) {
   const numbers = bits === 16 ? Float32Array.from(new Uint16Array(bytes), half) : new Float32Array(bytes)
   let start = 0
   return Object.fromEntries(shapes.map(([name, shape]) => {
-    const size = shape.reduce((a, b) => a * b, 1)
-    return [name, { shape, data: numbers.subarray(start, start += size) }]
+    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1)
+    return [name, matrix(size / cols, cols, numbers.subarray(start, start += size))]
   }))
 }
 

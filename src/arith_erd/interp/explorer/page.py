@@ -45,28 +45,23 @@ class Page:
 
 
 def explorer_page(models: Sequence[Hooked], pairs: int = 512, docs: str = "") -> str:
-    """The page of some networks of one task, the first of which it opens with.
-
-    Args:
-        models: networks of this package's two classes.
-        pairs: random examples over which means are taken and directions fitted.
-        docs: address of the documentation, if the page shall link it.
-
-    Raises:
-        UserError: for a network of another class, or of another task than the first.
-    """
+    """The page of some networks, each measured with ``pairs`` random examples; see `measure` and `write_page`."""
     return write_page([measure(model, pairs) for model in models], docs)
 
 
 def write_page(networks: Sequence[Measured], docs: str = "") -> str:
-    """The page of networks that have been measured; see `explorer_page`."""
+    """The page of networks of one task, which opens with the first and links the documentation at ``docs``, if given.
+
+    Raises:
+        UserError: for a network of another task than the first.
+    """
     task = networks[0].model.task
     for one in networks:
         if _describe(one.model.task) != _describe(task):
             other = f"{one.model.task.name}, {one.model.task.bits} {one.model.task.digits}"
             raise UserError(f"explorer: {one.model.name} answers {other}; expected the first one's task, {task.name}")
-    answers = torch.from_numpy(task.examples().answer.reshape(task.shape))
-    data = {"task": _describe(task), "answers": _pack({"answers": answers}, 32), "docs": docs, "found": FOUND}
+    answers = _pack({"answers": torch.from_numpy(task.examples().answer.reshape(task.shape))}, 32)
+    data = {"task": _describe(task), "answers": answers, "docs": docs, "found": FOUND}
     text = json.dumps(data | {"networks": [*map(_network, networks)]}).replace("<", "\\u003c")  # no tag can end it
     script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("network.js", "explorer.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -103,16 +98,14 @@ def found(name: str, seed: int) -> dict[str, str]:
     cards = cards.query("network == @network and seed == @seed and control.isna()")
     if cards.empty:
         return {}
-    tests = dict(list(cards.groupby(["test", "component"], sort=False)["value"]))
+    signature = cards.query("test == 'signature'").set_index("component")["value"].clip(lower=0)
 
     def span(*components: str) -> str:
-        shares = pd.concat([tests["signature", component] for component in components]).clip(lower=0)
-        low, high = (f"{end:.0%}" for end in (shares.min(), shares.max()))
+        low, high = (f"{end:.0%}" for end in signature[[*components]].agg(["min", "max"]))
         return low if low == high else f"{low} to {high}"
 
-    patched = cards.query("test == 'interchange' and component == 'carry'")
-    patched = patched.groupby("site", sort=False)["value"].mean()
-    start, end = (f"{patched.iloc[i]:.0%} of pairs after {patched.index[i]}" for i in (0, -1))
+    patched = cards.query("test == 'interchange' and component == 'carry'").groupby("site", sort=False)["value"].mean()
+    start, end = (f"{share:.0%} of pairs after {site}" for site, share in patched.iloc[[0, -1]].items())
     flips = span("flip_propagate", "flip_settled")
     sentences = {
         "invert": f"inverting a token changes the next one in {flips} of pairs, by bit",
@@ -129,9 +122,9 @@ def found(name: str, seed: int) -> dict[str, str]:
 
 
 def _describe(task: Task) -> dict[str, Any]:
-    names = ("name", "operator", "bits", "base", "limit", "width", "prompt_order", "completion_order")
-    listed = ("shape", "operand_names", "prompt_names", "answer_names")
-    return {name: getattr(task, name) for name in names} | {name: [*getattr(task, name)] for name in listed}
+    options = ("name", "operator", "bits", "base", "limit", "prompt_order", "completion_order")
+    derived = ("width", "shape", "operand_names", "prompt_names", "answer_names")
+    return {name: getattr(task, name) for name in options + derived}
 
 
 def _pack(tensors: Mapping[str, Tensor], bits: int) -> dict[str, Any]:
