@@ -179,7 +179,8 @@ class Search(Alignment):
         from other variables, where there is one.
         """
         found = {"iia_untrained": self.blank.score(variable, rank)}
-        if written_for(self.causal_model.task) and variable in DECOYS:
+        own, task = self.causal_model.table[variable], self.causal_model.task
+        if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
             found["iia_decoy"] = in_decoy(variable, self.position, rank, self.config, self.seed)
         return found
 

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import UserError, bad_value
-from ..interp.causal_model import CausalModel
-from ..interp.counterfactuals import distinct
+from ..interp.causal_model import Hypothesis, hypothesis
+from ..interp.counterfactuals import distinct, require_distinct
 from ..interp.hooked import Hooked
+from ..interp.interchange import digit
 from ..interp.search import ANGLES, Search, SearchConfig
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
@@ -47,13 +48,15 @@ class Subspaces(Probe):
     other directions.
 
     Args:
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
-        variable: of the task's causal model, a name or a list; None for all that predict different answers, at
+        variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
         train, validation, test, steps, random: see `interp.search.SearchConfig`.
 
     Raises:
-        UserError: for a site, position, variable or rank that is not there.
+        UserError: for a site, position, variable or rank that is not there, or a variable whose interchange changes
+            no answer.
     """
 
     columns = (
@@ -74,14 +77,14 @@ class Subspaces(Probe):
         steps: Positive = 50,
         random: Positive = 20,
         seed: Natural = 0,
+        causal_model: Hypothesis = None,
     ) -> None:
         self.subjects, self.seed = subjects, seed
         task = subjects[0].task
-        self.causal_model = self.hypothesis(task)
+        self.causal_model = hypothesis(task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(subjects, site)
         self.positions = listed(task.width // 2 if position is None else position)
         self.variables = None if variable is None else listed(variable)
-        self.causal_model.require(self.variables or (), "probe.variable")
         self.ranks = listed(rank)
         self.config = SearchConfig(train, validation, test, steps, random=random)
         for name, at in product(self.sites, self.positions):
@@ -89,12 +92,11 @@ class Subspaces(Probe):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
             if at != "all" and at >= task.width:
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
+        digits = [None if at == "all" else digit(task, at) for at in self.positions]
+        for name in self.variables or ():
+            require_distinct(self.causal_model, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.causal_model.value):
             raise UserError(f"probe.position=all: task {task.name} has no value; name variables in probe.variable")
-
-    def hypothesis(self, task: Any) -> CausalModel:
-        """The causal model; a subclass may have its own."""
-        return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
