@@ -2,19 +2,21 @@
 
 A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package, the
 optimizers of torch (many classes of torch open files, load libraries or start programs when they are made), and
-packages that the command line trusts (`trust`). Arguments are values: nothing in them is instantiated, interpolated or
-looked up, as Hydra's own ``instantiate`` would.
+packages that the command line trusts (`trust`). Of these also functions that are annotated with what they make: other
+functions of a trusted package, such as a loader of pickles, stay out of a file's reach. Arguments are values: nothing
+in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
 """
 
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,8 +75,12 @@ def _says_absent(error: BaseException, module: str) -> bool:
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
+def _within(name: str, packages: Iterable[str]) -> bool:
+    return f"{name}.".startswith(tuple(f"{package}." for package in packages))
+
+
 def _allowed(name: str) -> bool:
-    return f"{name}.".startswith(tuple(f"{package}." for package in (*PACKAGES, *_trusted)))
+    return _within(name, (*PACKAGES, *_trusted))
 
 
 def _expected(target: Any = "") -> str:
@@ -90,6 +96,8 @@ def _expected(target: Any = "") -> str:
 class Factory:
     """A class by its dotted name, and the arguments that its group gives it; nothing is imported before `build`.
 
+    It may also be a function of a trusted package, annotated with what it makes: ``def adder(task) -> CausalModel``.
+
     >>> from arith_erd.tasks import Task
     >>> Factory.read("task", {"_target_": "arith_erd.tasks.Add", "name": "add", "bits": 3}).build(Task).bits
     3
@@ -98,7 +106,7 @@ class Factory:
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None  # of the option, as in file names
-    key: str = field(default="", compare=False)  # of the group, for messages
+    key: str = field(default="", compare=False)  # whose value the target is, for messages
 
     @classmethod
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
@@ -121,11 +129,15 @@ class Factory:
                     raise bad_value(f"{key}.{k}", arguments[k], kind.__metadata__[0].description) from error
         for nested in _targets(arguments):
             raise bad_value(f"{key}._target_", nested, _expected())
-        target = group.get("_target_")
+        return replace(cls.of(f"{key}._target_", group.get("_target_")), arguments=arguments, name=name)
+
+    @classmethod
+    def of(cls, key: str, target: Any) -> "Factory":
+        """The factory of a dotted name, the value of ``key``, without arguments; refused as in `read`."""
         module, _, _ = str(target).rpartition(".")
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(target), re.ASCII) or not _allowed(module):
-            raise bad_value(f"{key}._target_", target, _expected(target))
-        return cls(str(target), arguments, name, key)
+            raise bad_value(key, target, _expected(target))
+        return cls(str(target), key=key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
         """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own."""
@@ -148,10 +160,13 @@ class Factory:
             raise self.fault(f"{first_line(error)}{place}") from error
 
     def fault(self, what: str) -> UserError:
-        return UserError(f"{self.key}._target_={self.target}: {what}")
+        return UserError(f"{self.key}={self.target}: {what}")
 
     def load(self, kind: type[Kind]) -> type[Kind]:
-        """The class, if it is a subclass of ``kind`` defined in an allowed package; re-exports are refused."""
+        """The class, if it is a subclass of ``kind``, or the function, if it is annotated with one.
+
+        It is defined in an allowed package, a function in one that the command line trusts; re-exports are refused.
+        """
         module, _, name = self.target.rpartition(".")
         try:
             found = getattr(importlib.import_module(module), name, None)
@@ -163,9 +178,15 @@ class Factory:
             found = None
         if found is None:
             raise self.fault(f"expected {_expected()}, but there is none of that name")
-        if not isinstance(found, type) or not _allowed(found.__module__):
+        given = found
+        if inspect.isfunction(found) and _allowed(found.__module__) and not _within(found.__module__, PACKAGES):
+            with self.blamed():
+                given = inspect.signature(found, eval_str=True).return_annotation
+            if given is inspect.Signature.empty:
+                raise self.fault(f"expected a function that says what it makes, as def {name}(..) -> {kind.__name__}")
+        if not isinstance(given, type) or not _allowed(found.__module__):
             raise self.fault(f"expected {_expected()}")
-        if not issubclass(found, kind):
+        if not issubclass(given, kind):
             raise self.fault(f"expected a {kind.__name__}")
         return found
 

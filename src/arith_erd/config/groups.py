@@ -78,7 +78,7 @@ class Model:
     """Largest norm of one replica's gradient."""
     scheduler: Annotated[Schedule | None, made(Schedule.read)] = None
     loss: Annotated[Factory, made(lambda group: Factory.read("model.loss", group, LOSS))] = Factory(
-        "arith_erd.losses.CrossEntropy", key="model.loss"
+        "arith_erd.losses.CrossEntropy", key="model.loss._target_"
     )
 
 
@@ -144,6 +144,7 @@ LOSS: Mapping[str, Any] = {
     "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
     "site": Annotated[str, accepts("the name of a site, as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
+    "causal_model": Annotated[str | None, accepts("a function or class of a package of yours, or null", min_length=1)],
 }
 LOGGER: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],

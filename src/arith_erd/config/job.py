@@ -87,7 +87,7 @@ class Common:
     split: Annotated[Split, PlainValidator(_split)] = field(compare=False)
     model: Model | None
     logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
-        "arith_erd.loggers.Csv", name="csv", key="logger"
+        "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
     runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
     item: Any = None  # which job of a sweep is run; the sweep reads it

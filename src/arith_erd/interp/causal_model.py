@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array, from_digits, to_digits
-from ..errors import UserError, first_line
+from ..config.build import Factory
+from ..errors import UserError, bad_value, first_line
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -192,6 +193,26 @@ class CausalModel:
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
             received = f"{self.output} is {from_digits(given[first], task.base)} for {at}"
             raise UserError(f"causal model of {task.name}: {received}; expected {examples.answer[first]}")
+
+
+Hypothesis = str | Callable[[Task], CausalModel] | None
+
+
+def hypothesis(task: Task, given: Hypothesis, key: str) -> CausalModel:
+    """The causal model of a task that a key gives: one's own, or the task's own for None.
+
+    Args:
+        given: what makes it of the task: a function, a class, or the dotted name of either in a trusted package.
+
+    Raises:
+        UserError: with the key, for a name that is not allowed, or something else than a causal model of the task.
+    """
+    if given is None:
+        return CausalModel(task)
+    model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
+    if not isinstance(model, CausalModel) or model.task is not task:
+        raise bad_value(key, given, "what makes a CausalModel of the task that it is given")
+    return model
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ they share a_t xor b_t and differ in the carry into t, then whatever changes bit
 rows of ``CausalModel.examples``, all combinations of operands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -55,20 +56,46 @@ def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict
     return {family.name: family for family in (*found, *same, Family(everywhere=True))}
 
 
-def distinct(model: CausalModel, n: int = 256) -> list[str]:
+def distinct(
+    model: CausalModel, among: Sequence[str] | None = None, digits: Sequence[int | None] | None = None, n: int = 256
+) -> list[str]:
     """The variables whose interchange changes some answer, one of each group that always predict the same.
 
     It is the value, such as ``sum``, or else the first: the sum predicts at digit t what the sum mod 2^(t+1) does.
+
+    Args:
+        among: variables of the model; None for all.
+        digits: those that are read, each with only its column interchanged, or None for all at once; by default each.
+        n: random pairs that tell them apart.
     """
     rng = np.random.default_rng(0)
     base, source = (model.examples.operands[rng.integers(model.task.size, size=n)] for _ in range(2))
-    seen, names = [model.answers(model.values(base))], set()
-    for name in sorted(model.variables, key=lambda name: name != model.value):
-        predicted = model.predict(base, source, name)
+
+    def read(answers: Callable[[int | None], Array]) -> Array:
+        each = range(model.task.width) if digits is None else digits
+        return np.concatenate([answers(t)[:, slice(None) if t is None else [t]] for t in each], axis=1)
+
+    own = model.answers(model.values(base))
+    seen, names = [read(lambda t: own)], set()
+    chosen = model.variables if among is None else among
+    for name in sorted(chosen, key=lambda name: name != model.value):
+        predicted = read(partial(model.interchange, base, source, name))
         if not any(np.array_equal(predicted, other) for other in seen):
             names.add(name)
             seen.append(predicted)
-    return [name for name in model.variables if name in names]
+    return [name for name in chosen if name in names]
+
+
+def require_distinct(
+    model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
+) -> None:
+    """Refuse variables that the model lacks, or that no pairs tell from each other or from no interchange at all."""
+    model.require(names, key)
+    found = distinct(model, names, digits, n=4096)
+    if lost := [name for name in names if name not in found]:
+        alone = distinct(model, lost[:1], digits, n=4096)
+        reason = "no pair of runs tells it from another of them" if alone else "its interchange changes no answer here"
+        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinct(model))}")
 
 
 @dataclass(frozen=True)

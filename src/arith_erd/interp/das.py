@@ -93,6 +93,13 @@ class Alignment:
         found = [align(batches, self.x, rank, start, n, seed=seed) for start in starts for n in (steps, 0)]
         return max(found, key=judge.accuracy)
 
+    def values(self, variable: str) -> Tensor:
+        """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""
+        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
+        if values.dim() == 1:
+            return values[:, None]
+        return values[:, [digit(self.model.task, self.read[0])]] if len(self.read) == 1 else values
+
     def starts(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
 
@@ -100,11 +107,7 @@ class Alignment:
         read, and they covary with the sum.
         """
         answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
-        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(answer)
-        if values.dim() == 1:
-            values = values[:, None]
-        elif len(self.read) == 1:
-            values = values[:, [digit(self.model.task, self.read[0])]]
+        values = self.values(variable).to(answer)
         prefix = torch.cat([answer[:, : max(self.read)], torch.ones_like(answer[:, :1])], dim=1)
         number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
         if values.max() <= 1:  # a bit

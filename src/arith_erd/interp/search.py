@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from scipy.linalg import subspace_angles
 from torch import Tensor
 
 from ..errors import bad_value
@@ -16,7 +17,7 @@ from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
 from .das import Alignment
-from .erasure import Whitened, random_basis
+from .erasure import Whitened, leace, random_basis
 from .hooked import Hooked
 from .interchange import digit
 from .interventions import Position, Subspace
@@ -25,6 +26,8 @@ SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation 
 ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
 OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it
 DRAWS = 50  # for each sign-flipped control that is asked for
+BAND = 200  # random subspaces, for the band of their angles
+ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant. It stores the variable, or for xor and sum_mod what they are made of, and
@@ -54,7 +57,7 @@ class Found:
     ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged. ``chosen``
     marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of axes along which
     real activations vary; if span <= rank, every subspace is the whole space. ``controls`` are those of
-    `Search.controls` and, for the chosen rank, of `Search.searches`.
+    `Search.controls`, `Search.angles` and, for the chosen rank, of `Search.searches`.
     """
 
     rank: int
@@ -118,6 +121,7 @@ class Search(Alignment):
                 no_intervention=test.no_intervention(),
                 full_patch=test.accuracy(None),
                 controls=self.controls(sets[2], variable, subspace)
+                | self.angles(variable, subspace)
                 | (self.searches(variable, rank) if rank == best else {}),
             )
             for rank, subspace in searched.items()
@@ -151,6 +155,23 @@ class Search(Alignment):
             found[f"iia_{kind}_max"] = max(scores, default=math.nan)
         return found
 
+    def angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
+        """Degrees between the subspace and what a linear probe of the variable reads here (Fadnavis, 2605.29126).
+
+        The largest principal angle: 0 if one span holds the other. ``angle_least_squares`` is that to the weights of a
+        least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high`` are
+        5% and 95% of random subspaces of the same rank, to a probe of either kind. All NaN if the variable is constant.
+        """
+        probe = leace(self.x, self.values(variable))  # what it reads off are the weights of least squares
+        if not probe.rank:
+            return dict.fromkeys(ANGLES, math.nan)
+        generator = torch.Generator().manual_seed(self.seed)
+        random = torch.randn(BAND, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
+        band = [_angle(self.x.axes @ columns.to(self.x.axes), probe.left) for columns in random]
+        low, high = np.quantile(band, (0.05, 0.95))
+        found = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
+        return dict(zip(ANGLES, map(float, found), strict=True))
+
     def searches(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
 
@@ -158,7 +179,8 @@ class Search(Alignment):
         from other variables, where there is one.
         """
         found = {"iia_untrained": self.blank.score(variable, rank)}
-        if written_for(self.causal_model.task) and variable in DECOYS:
+        own, task = self.causal_model.table[variable], self.causal_model.task
+        if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
             found["iia_decoy"] = in_decoy(variable, self.position, rank, self.config, self.seed)
         return found
 
@@ -221,6 +243,11 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
 def overlap(a: Tensor, b: Tensor) -> float:
     """Squared cosine of the smallest principal angle between the spans of orthonormal columns (d, k): 0 to 1."""
     return float(torch.linalg.matrix_norm(a.T @ b, ord=2) ** 2)
+
+
+def _angle(a: Tensor, b: Tensor) -> float:
+    """The largest principal angle between the spans of columns (d, k) and (d, m), in degrees."""
+    return float(np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy())[0]))
 
 
 def untrained(model: Hooked, seed: int) -> Hooked:

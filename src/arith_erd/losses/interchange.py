@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ..bits import ZERO, Array, reorder
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel
+from ..interp.causal_model import CausalModel, Hypothesis, hypothesis
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..models.network import Network
@@ -30,11 +30,12 @@ class InterchangeTraining(CrossEntropy):
     carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
 
     Args:
-        variables: variable of ``CausalModel(task)`` -> ``{site: dec.1, dims: [0, 15]}``, the decoder's layer, and the
+        variables: variable of the causal model -> ``{site: dec.1, dims: [0, 15]}``, the decoder's layer, and the
             first and the last coordinate of what it gives.
         weight: of the mean over the variables of their cross-entropies.
         strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
             taken at all positions, and the answer must stay the base's.
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
     """
 
     def __init__(
@@ -43,17 +44,19 @@ class InterchangeTraining(CrossEntropy):
         weight: float = 1.0,
         strict: float = 0.0,
         label_smoothing: float = 0.0,
+        causal_model: Hypothesis = None,
     ) -> None:
         super().__init__(label_smoothing)
         if not isinstance(variables, Mapping) or not variables:
             raise bad_value("model.loss.variables", variables, f"a variable at least, as {{carry: {EXAMPLE}}}")
         self.variables = {name: _place(name, at) for name, at in variables.items()}
-        self.weight, self.strict = weight, strict
+        self.weight, self.strict, self.causal_model = weight, strict, causal_model
         self.by_column: list[bool] = []
 
     def targets(self, task: Task, examples: Examples) -> Array:
         """The row of each example in `examples`, and the values of the variables, in the order of the tokens."""
-        model, self.task = CausalModel(task), task
+        self.causal, self.task = hypothesis(task, self.causal_model, "model.loss.causal_model"), task
+        model = self.causal
         model.require(self.variables, "model.loss.variables")
         found = model.values(examples)
         columns = [np.arange(len(examples.operands))[:, None]]
@@ -108,8 +111,8 @@ class InterchangeTraining(CrossEntropy):
     def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
         """By variable: how often each answer token is what an interchange between held-out examples predicts."""
         rows = np.random.default_rng(0).permutation(held_out)[:REPORTED]
-        model, task, found = Hooked(network(), task=self.task), self.task, dict[str, list[float]]()
-        causal = CausalModel(task)
+        model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
+        found = dict[str, list[float]]()
         base = causal.examples_at(rows)
         value = causal.values(causal.examples_at(np.roll(rows, 1)))
         _, cache = model.run_with_cache(base, [site for site, _ in self.variables.values()])

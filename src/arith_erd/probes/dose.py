@@ -9,13 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError, require_integer
-from ..interp.causal_model import CausalModel
+from ..interp.causal_model import Hypothesis, hypothesis
 from ..interp.dose import doses
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
 from ..plots.style import GREY, INK, canvas, headline, legend_below, question, tidy
-from ..tasks import Task
 from .probe import Natural, Positive, Probe, listed
 
 Method = Literal["slope", "leace", "centroids", "das"]
@@ -41,6 +40,7 @@ class Dose(Probe):
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta.
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
@@ -56,9 +56,13 @@ class Dose(Probe):
         delta: int | Sequence[int] | None = None,
         sample: Positive = 128,
         seed: Natural = 0,
+        causal_model: Hypothesis = None,
     ) -> None:
         self.subjects, self.sample, self.seed = subjects, sample, seed
-        self.causal_model = valued(subjects[0].task)
+        self.causal_model = hypothesis(subjects[0].task, causal_model, "probe.causal_model")
+        if not self.causal_model.value:
+            said = f"task {subjects[0].task.name} has no variable that is the answer as a number"
+            raise UserError(f"{said}; expected one, as add and mul")
         self.sites = chosen_sites(subjects, site)
         self.methods = listed(method)
         largest = int(self.causal_model.examples.answer.max())
@@ -102,12 +106,3 @@ class Dose(Probe):
         question(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure
-
-
-def valued(task: Task) -> CausalModel:
-    """The causal model of a task with a value to move; a `UserError` if it has none."""
-    model = CausalModel(task)
-    if not model.value:
-        expected = "expected one, as add and mul"
-        raise UserError(f"task {task.name} has no variable that is the answer as a number; {expected}")
-    return model

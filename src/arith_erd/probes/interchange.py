@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.causal_model import CausalModel
-from ..interp.counterfactuals import distinct, families
+from ..interp.causal_model import Hypothesis, hypothesis
+from ..interp.counterfactuals import distinct, families, require_distinct
 from ..interp.hooked import Hooked
 from ..interp.interchange import effects
 from ..interp.sites import chosen_sites
@@ -28,11 +28,12 @@ class Interchange(Probe):
     nothing. High ``iia_token``, in the encoder: the prompt's token.
 
     Args:
-        variable: of the task's causal model, a name or a list; None for all that predict different answers.
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
+        variable: of the causal model, a name or a list; None for all that predict different answers.
         sample: number of runs that are intervened on, the same everywhere.
 
     Raises:
-        UserError: for a site or variable that is not there.
+        UserError: for a site or variable that is not there, or variables that no pairs of runs tell apart.
     """
 
     def __init__(
@@ -42,19 +43,17 @@ class Interchange(Probe):
         variable: str | Sequence[str] | None = None,
         sample: Positive = 64,
         seed: Natural = 0,
+        causal_model: Hypothesis = None,
     ) -> None:
         self.subjects, self.sample, self.seed = subjects, sample, seed
-        self.causal_model = self.hypothesis(subjects[0].task)
+        self.causal_model = hypothesis(subjects[0].task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(subjects, site)
         self.variables = distinct(self.causal_model) if variable is None else listed(variable)
-        self.causal_model.require(self.variables, "probe.variable")
+        if variable is not None:
+            require_distinct(self.causal_model, self.variables, "probe.variable")
         self.families = families(self.causal_model, None if variable is None else self.variables)
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
-
-    def hypothesis(self, task: Any) -> CausalModel:
-        """The causal model; a subclass may have its own."""
-        return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         arguments = (self.causal_model, self.families, self.variables, self.sites, self.sample, self.seed)

@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import UserError, bad_value
-from ..interp.causal_model import CausalModel
-from ..interp.counterfactuals import distinct
+from ..interp.causal_model import Hypothesis, hypothesis
+from ..interp.counterfactuals import distinct, require_distinct
 from ..interp.hooked import Hooked
-from ..interp.search import Search, SearchConfig
+from ..interp.interchange import digit
+from ..interp.search import ANGLES, Search, SearchConfig
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
@@ -39,7 +40,8 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `interp.search.Found`, `Search.controls` and `Search.searches`.
+    from. The other columns are those of `interp.search.Found`, `Search.controls`, `Search.searches` and
+    `Search.angles`: degrees between the subspace, which the network uses, and the directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
     a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
@@ -47,18 +49,20 @@ class Subspaces(Probe):
 
     Args:
         site: one, a list of them, or ``all`` layers; None for the middle layer of the decoder.
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
-        variable: of the task's causal model, a name or a list; None for all that predict different answers, at
+        variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
         train, validation, test, steps, random: see `interp.search.SearchConfig`.
 
     Raises:
-        UserError: for a site, position, variable or rank that is not there.
+        UserError: for a site, position, variable or rank that is not there, or a variable whose interchange changes
+            no answer.
     """
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", *CONTROLS),
+        *("no_intervention", "full_patch", *CONTROLS, *ANGLES),
     )
 
     def __init__(
@@ -74,14 +78,14 @@ class Subspaces(Probe):
         steps: Positive = 50,
         random: Positive = 20,
         seed: Natural = 0,
+        causal_model: Hypothesis = None,
     ) -> None:
         self.subjects, self.seed = subjects, seed
         task = subjects[0].task
-        self.causal_model = self.hypothesis(task)
+        self.causal_model = hypothesis(task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(subjects, site)
         self.positions = listed(task.width // 2 if position is None else position)
         self.variables = None if variable is None else listed(variable)
-        self.causal_model.require(self.variables or (), "probe.variable")
         self.ranks = listed(rank)
         self.config = SearchConfig(train, validation, test, steps, random=random)
         for name, at in product(self.sites, self.positions):
@@ -89,12 +93,11 @@ class Subspaces(Probe):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
             if at != "all" and at >= task.width:
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
+        digits = [None if at == "all" else digit(task, at) for at in self.positions]
+        for name in self.variables or ():
+            require_distinct(self.causal_model, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.causal_model.value):
             raise UserError(f"probe.position=all: task {task.name} has no value; name variables in probe.variable")
-
-    def hypothesis(self, task: Any) -> CausalModel:
-        """The causal model; a subclass may have its own."""
-        return CausalModel(task)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
@@ -111,14 +114,16 @@ class Subspaces(Probe):
     def notes(self) -> list[str]:
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
-            "for the sum at rank 1, and so does any subspace where span is no larger than rank"
+            "for the sum at rank 1, and so does any subspace where span is no larger than rank",
+            "angles: from the subspace found to the weights of a least-squares probe (LS) and to what LEACE erases",
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]
-        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
+        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN, *ANGLES]].mean()
         text = means[list(SHOWN)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=SHOWN)
         text.insert(0, "rank", means["rank"].map("{:.1f}".format))
+        text["angles"] = [_angles(row).replace("\n", ", ") for _, row in means.iterrows()]
         return text.reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
@@ -148,11 +153,20 @@ def _panel(ax: Axes, means: pd.DataFrame) -> None:
     for kind, (marker, look) in MARKS.items():
         if kind in means:  # the control network only where there is one
             ax.plot(means[kind], at, marker, linestyle="", **look)
-    for y, (rank, span) in enumerate(zip(means["rank"], means["span"], strict=True)):
-        ax.text(1.06, y, f"rank {rank:.3g} of {span:.3g}", va="center", fontsize=8, color=INK)
+    for y, (_, row) in enumerate(means.iterrows()):
+        label = f"rank {row['rank']:.3g} of {row['span']:.3g}\n{_angles(row)}"
+        ax.text(1.06, y, label, va="center", fontsize=7, color=INK)
     ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
     tidy(ax, "x")
     ax.set_yticks(list(at), list(means.index))
     ax.set(xlim=(0.25, 1.4), ylim=(len(means) - 0.5, -0.5), xticks=[0.25, 0.5, 0.75, 1.0])
     ax.set_xlabel("answers as the variable predicts (0.5: no intervention)", fontsize=9)
     ax.grid(visible=False, axis="y")
+
+
+def _angles(row: "pd.Series[Any]") -> str:
+    """To what least squares and LEACE read, and the band of random subspaces; nothing for a constant variable."""
+    if row[list(ANGLES)].isna().any():
+        return ""
+    least_squares, leace, low, high = (f"{row[name]:.0f}°" for name in ANGLES)
+    return f"LS {least_squares}, LEACE {leace}\nrandom {low}-{high}"

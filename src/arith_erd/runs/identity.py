@@ -16,6 +16,7 @@ ADDED: dict[str, Any] = {
     "task.base": 2,
     "model.scheduler": None,
     "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
+    "model.loss.causal_model": None,
 }
 
 

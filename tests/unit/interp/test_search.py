@@ -54,6 +54,19 @@ def test_planted_direction_is_found(search: Search, variable: str, index: int) -
     assert found.controls["iia_random_max"] < 0.9
 
 
+def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(search: Search) -> None:
+    (planted,) = search.at("carry", [1])
+    assert planted.controls["angle_least_squares"] < 5
+    for name, site, near in (("prefix_carry", "dec.3", True), (*DECOYS["carry"][:1], STORED_AT, False)):
+        there = Search(Hooked(variant(name).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
+        angles = there.angles("carry", there.best("carry", [1]))
+        low, high = angles["angle_random_low"], angles["angle_random_high"]
+        assert 15 < low < 85 < high <= 90
+        assert all((angles[name] < low) == near for name in ("angle_least_squares", "angle_leace"))
+    first = Search(search.model, ADDER, "dec.1", 0, CONFIG)
+    assert np.isnan([*first.angles("carry", planted.subspace).values()]).all()  # no carry into the first bit
+
+
 def test_planted_direction_is_found_from_a_random_start(search: Search) -> None:
     train, *_ = search.pairs("carry")
     start = torch.randn(CHANNELS, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

@@ -62,12 +62,12 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
 
 
 def test_hypothesis_of_ones_own_and_answers_written_highest_bit_first() -> None:
-    class Mine(Subspaces):
-        def hypothesis(self, task: Task) -> CausalModel:
-            return CausalModel(task, {"twice": lambda a: 2 * a, "sum": lambda b, twice: twice // 2 + b})
+    def doubled(task: Task) -> CausalModel:
+        return CausalModel(task, {"twice": lambda a: 2 * a, "sum": lambda b, twice: twice // 2 + b})
 
     plain = Add(3, completion_order="plain")
-    rows = measured(Mine([untrained(plain, NanoGPT)], "dec.1", 1, "twice", rank=1, **SMALL))
+    model = untrained(plain, NanoGPT)
+    rows = measured(Subspaces([model], "dec.1", 1, "twice", rank=1, causal_model=doubled, **SMALL))
     assert rows["no_intervention"].between(0, 1).all()
 
 
@@ -94,6 +94,7 @@ ADD, RANDOM = Add(3), RandomOutput(3)
         (Interchange, ADD, {"site": "dec.9"}, r"site dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
         (Subspaces, Mul(3), {"variable": "xor"}, r"probe\.variable=xor: expected some of a_bit"),
+        (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
         (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task random_output has no value"),

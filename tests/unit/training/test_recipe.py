@@ -177,7 +177,7 @@ def job() -> Job:
     ],
 )
 def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, message):
-    chosen = Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer")
+    chosen = Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer._target_")
     with pytest.raises(UserError, match=message):
         optimizer_of(replace(job(), model=replace(job().model, optimizer=chosen)), CPU)
 

@@ -121,9 +121,9 @@ def tiny(seeds: str) -> Job:
 
 def assembled(seeds: str, net: str = "Good", loss: str | None = None) -> None:
     job = tiny(seeds)
-    classes = {"net": Factory(f"{__name__}.{net}", key="model.net")}
+    classes = {"net": Factory(f"{__name__}.{net}", key="model.net._target_")}
     if loss is not None:
-        classes["loss"] = Factory(f"{__name__}.{loss}", key="model.loss")
+        classes["loss"] = Factory(f"{__name__}.{loss}", key="model.loss._target_")
     assemble(replace(job, model=replace(job.model, **classes)), torch.device("cpu"))
 
 

@@ -1,0 +1,144 @@
+"""A network and a causal model of one's own, from a folder outside the project: trained, and asked in every probe."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from lightning.pytorch.utilities.seed import isolate_rng
+
+from arith_erd.config import build
+from arith_erd.config.build import Factory
+from arith_erd.errors import UserError
+from arith_erd.interp.causal_model import CausalModel, hypothesis
+from arith_erd.probes.interchange import Interchange
+from arith_erd.tasks import Add
+from tests.unit.probes.small import untrained
+
+PARTS = '''
+import arith_erd as ae
+from torch import nn
+
+
+class Net(ae.Network):
+    def __init__(self, prompt_length, answer_length, vocab_size, **options):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, 8)
+        self.read = nn.Linear(8 * prompt_length, 8)
+        self.position = nn.Embedding(answer_length, 8)
+        self.mix = nn.Linear(8, 8)
+        self.head = nn.Linear(8, vocab_size)
+
+    def encode(self, prompt):
+        return self.read(self.embedding(prompt).flatten(-2))
+
+    def decode(self, memory, answer_in):
+        x = memory.unsqueeze(-2) + self.embedding(answer_in) + self.position.weight[: answer_in.shape[-1]]
+        return self.head(self.mix(x.relu()).relu())
+
+    def sites(self):
+        return {"dec.1": self.mix}
+
+
+class Halves(ae.CausalModel):
+    """The lower two bits are added first; ``idle`` is of no consequence."""
+
+    def __init__(self, task):
+        parts = {"low": lambda a, b: a % 4 + b % 4, "high": lambda a, b: a // 4 + b // 4, "idle": lambda a: a}
+        super().__init__(task, parts | {"total": lambda low, high: low + 4 * high})
+
+
+def halves(task: ae.Task) -> "ae.CausalModel":
+    return Halves(task)
+
+
+def silent(task):
+    return Halves(task)
+
+
+def narrow(task: ae.Task) -> ae.CausalModel:
+    return Halves(ae.Add(2))
+
+
+def number(task: ae.Task) -> int:
+    return 3
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The package ``mine``, in a folder that Python finds, not yet trusted."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(build, "_trusted", set())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").touch()
+    (tmp_path / "mine" / "parts.py").write_text(PARTS)
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(mine, train, main) -> None:
+    net = ("model=nanogpt", "model.net._target_=mine.parts.Net", "trust=[mine]")
+    loss = ("loss=interchange", "model.loss.variables={low: {site: dec.1, dims: [0, 3]}}")
+    with isolate_rng():
+        run = train(*net, *loss, "model.loss.causal_model=mine.parts.halves")
+    assert set(pd.read_csv(run.tokens_file)["split"]) == {"train", "val", "low"}
+    for probe, *options in (
+        ("interchange", "probe.variable=[low,high]", "probe.sample=8"),
+        ("subspaces", "probe.variable=low", "probe.site=dec.1", "probe.train=32", "probe.steps=2", "probe.random=2"),
+        ("dose", "probe.delta=1", "probe.sample=8"),
+    ):
+        ask = ("probe.py", f"probe={probe}", f"run={run.path}", *options)
+        own = "probe.causal_model=mine.parts.Halves"
+        asked = main(*ask, own, "trust=[mine]")
+        assert asked.returncode == 0, asked.stderr
+        rows = pd.read_csv(run.probe(probe) / "rows.csv")
+        assert {"interchange": "iia_low" in rows, "subspaces": "variable" in rows, "dose": len(rows)}[probe]
+    build._trusted.clear()
+    refused = main(*ask, own)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "trust=[mine]" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mine.parts.silent", r"=mine\.parts\.silent: expected a function that says what it makes, as def silent\("),
+        ("mine.parts.number", r"=mine\.parts\.number: expected a"),
+        ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
+        ("mine.parts.absent", r"=mine\.parts\.absent: .* there is none of that name"),
+        ("mine.parts.narrow", r"=mine\.parts\.narrow: expected what makes a CausalModel of the task"),
+        ("arith_erd.interp.causal_model.hypothesis", r"=arith_erd\.interp\.causal_model\.hypothesis: expected a class"),
+        ("halves", r"=halves: expected a class"),
+    ],
+)
+def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, message: str) -> None:
+    build.trust("mine")
+    with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
+        hypothesis(Add(3), name, "probe.causal_model")
+
+
+def test_function_of_a_trusted_package_is_a_target(mine) -> None:
+    build.trust("mine")
+    assert Factory.of("key", "mine.parts.halves").build(CausalModel, Add(3)).variables[2:] == (
+        *("low", "high", "idle", "total"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "lost", "reason"),
+    [
+        ("idle", "idle", "its interchange changes no answer"),
+        (["total", "sum"], "sum", "no pair of runs tells it from another"),
+        (["low", "double"], "double", "no pair of runs tells it from another"),
+    ],
+)
+def test_variable_that_no_pair_of_runs_tells_apart_is_refused(variable, lost: str, reason: str) -> None:
+    def made(task: Add) -> CausalModel:
+        parts = {"idle": lambda a: a, "low": lambda a, b: a % 2 + b % 2, "double": lambda low: 2 * low}
+        sums = {"total": lambda a, b, double: a // 2 * 2 + b // 2 * 2 + double // 2, "sum": lambda total: total}
+        return CausalModel(task, parts | sums)
+
+    with pytest.raises(UserError, match=rf"^probe\.variable={lost}: {reason}"):
+        Interchange([untrained(Add(3))], variable=variable, causal_model=made)
