@@ -2,7 +2,7 @@
 # Options go through ARGS:  make train ARGS="task=mul seed=0-4"   make test ARGS="-k dropout"
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint docs numbers lock clean
+.PHONY: help train mini test lint docs numbers lock clean
 
 # A python3.x on the PATH may not work (a pyenv shim, for example), so each is tried. PYTHON=... is tried first.
 define find_python
@@ -17,6 +17,9 @@ help: ## list these targets
 
 train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
+
+mini: .venv/.installed ## the paper in miniature: every run of addition, ten seeds each, and its report
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" scripts/mini.sh $(ARGS)
 
 test: .venv/.installed-dev ## run the quick tests, a process for each core (ARGS="-m slow": the slow ones)
 	@.venv/bin/python -m pytest -n auto --dist loadfile $(ARGS)

@@ -1,7 +1,8 @@
-"""The files of ``conf/experiment/``: the jobs that each one runs, and the comment that describes it."""
+"""The files of ``conf/experiment/`` and ``scripts/mini.sh``: the jobs that each one runs, and the comment that describes it."""
 
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import hydra
@@ -14,8 +15,9 @@ from arith_erd.config.compose import CONF, compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.read import read_job
 from arith_erd.launch.sweep import expand
-from arith_erd.report.collect import departures
-from arith_erd.report.paper import load_paper
+from arith_erd.report.collect import OURS, departures, kind_of
+from arith_erd.report.measures import EpochsTo
+from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs import settings
 
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
@@ -96,6 +98,36 @@ def test_smoke_scale_changes_only_sizes() -> None:
         assert job.seeds == (0, 1, 2)  # as few as have an interval
         found = departures(settings(job.resolved), load_paper().setup)
         assert "task.bits=4" in found  # none passes for a run of the paper
+
+
+def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
+    """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
+    paper, lengths = load_paper(MINI), {}
+    script = (root / "scripts" / "mini.sh").read_text()
+    for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():
+        job = compose("train", ["scale=mini", *line.split()])
+        assert job.seeds == tuple(range(10))
+        assert departures(settings(job.resolved), paper.setup) == []
+        groups, orders = ("task", "split", "model", "ablation"), ("prompt_order", "completion_order")
+        config = job.resolved
+        kind = {group: config[group]["name"] for group in groups} | {key: config["task"][key] for key in orders}
+        lengths[kind_of(kind)] = config["trainer"]["max_epochs"]
+    wanted: dict[str, int] = {}
+    for claim in (claim for claim in paper.claims if claim.measure.source == OURS):
+        needs = claim.measure.planned if isinstance(claim.measure, EpochsTo) else claim.measure.needs
+        for _, runs in claim.measure.arms:
+            wanted[kind_of(runs)] = max(wanted.get(kind_of(runs), 0), needs, runs.get("min_epochs", 0))
+    for figure in paper.figures:
+        for task, line in product((figure.curves or {}).get("epochs", {}), (figure.curves or {}).get("lines", [])):
+            wanted.setdefault(kind_of({"task": task, **line.get("runs", {})}), 1)
+    assert set(lengths) == set(wanted)
+    assert all(lengths[kind] >= epochs for kind, epochs in wanted.items())
+
+
+def test_ablation_takes_away_from_a_network_of_any_scale() -> None:
+    for name, key, value in (("one_head", "num_heads", 1), ("d_model_16", "d_model", 16), ("none", "num_heads", 4)):
+        job = compose("train", ["scale=mini", f"ablation={name}"])
+        assert job.resolved["model"]["net"][key] == value
 
 
 def test_scale_is_no_part_of_the_configuration() -> None:

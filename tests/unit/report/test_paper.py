@@ -1,4 +1,4 @@
-"""``paper.yaml`` holds every published number, each with all it takes to measure and judge it."""
+"""``paper.yaml`` and ``mini.yaml`` hold every claim, each with all it takes to measure and judge it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from arith_erd.errors import UserError
 from arith_erd.plots.numbers import number
 from arith_erd.report.collect import DEFAULTS, departures
 from arith_erd.report.measures import Metrics
-from arith_erd.report.paper import PAPER, load_paper
+from arith_erd.report.paper import MINI, PAPER, load_paper
 from arith_erd.runs import METRICS, settings
 
 CLAIMS = {claim.id: claim for claim in load_paper().claims}
@@ -40,16 +40,19 @@ def test_numbers_are_those_of_the_paper() -> None:
     assert "authors' own weights" in CLAIMS["appD-after"].erratum
 
 
-@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
-def test_claim_can_be_measured_and_its_own_number_counts_as_reproduced(claim) -> None:
+@pytest.mark.parametrize(
+    ("file", "claim"), [(file, claim) for file in (PAPER, MINI) for claim in load_paper(file).claims],
+    ids=lambda part: getattr(part, "stem", getattr(part, "id", "")),
+)
+def test_claim_can_be_measured_and_its_own_number_counts_as_reproduced(file: Path, claim) -> None:
     assert claim.span[0] - 1e-5 <= claim.value <= claim.span[1]
     for _, runs in claim.measure.arms:
         assert set(runs) <= {"task", "min_epochs", *DEFAULTS}
     if isinstance(claim.measure, Metrics):
         assert {claim.measure.column, claim.measure.minus_column or "epoch"} <= set(METRICS)
         assert (claim.measure.epoch is None) != (claim.measure.until is None)
-    assert claim.figure in {figure.name for figure in load_paper().figures} | {""}
-    assert not claim.same_as or CLAIMS[claim.same_as].counted
+    assert claim.figure in {figure.name for figure in load_paper(file).figures} | {""}
+    assert not claim.same_as or load_paper(file)[claim.same_as].counted
 
 
 TOLERANCES = {

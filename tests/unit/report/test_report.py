@@ -48,6 +48,25 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
+def test_miniature_is_judged_by_its_own_claims(synthetic, tmp_path: Path, capsys) -> None:
+    """A run of full size does not count there, nor one of the miniature in the paper's report."""
+    mini = {"task.bits": 5, "data.batch_size": 32, "model.optimizer.lr": 1e-3}
+    mini |= {f"model.net.{key}": value for key, value in (("d_model", 32), ("num_heads", 4), ("num_layers", 3))}
+    synthetic.run(seeds="0-9", epochs=100, settings=mini)
+    synthetic.run("model=nanogpt", seeds="0-9", epochs=100)
+    for options, heading, judged in (([], "The paper beside ours", 0), (["--mini"], "The paper in miniature", 10)):
+        main([str(synthetic.root), "--out", str(tmp_path / "report"), *options])
+        claims = pd.read_csv(tmp_path / "report" / "claims.csv").set_index("id")
+        assert str(claims["n"].get("fig1-add")) == str(judged)
+        page, printed = (tmp_path / "report" / "index.html").read_text(), capsys.readouterr().out
+        assert f"<h2>{heading}</h2>" in page
+        assert ("by the rules before" in page, "by the rules before" in printed) == (not options, not options)
+        assert ("scripts/mini.sh" in printed) == bool(options)
+    assert claims.loc["fig1-add", "verdict"] == "reproduced"
+    assert claims.loc["figE7-add", "verdict"] == "not run"
+    assert [path.stem for path in sorted((tmp_path / "report" / "figures").glob("*.png"))] == ["fig1"]
+
+
 def test_tokens_that_were_never_learnt_are_named_under_their_experiment(synthetic, tmp_path: Path) -> None:
     """Whatever a summary says they are called, on a line that is bounded."""
     run = synthetic.run(seeds="0-7", epochs=2)
