@@ -108,16 +108,15 @@ def running_sums() -> pd.Series:
 def zoo() -> Facts:
     """Networks trained to compute by known variables, and the same recipe without."""
     table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
-    right = table[table["accuracy"] == 1]
-    known = right[right["trained_by"] != "none"]
-    accepted = known["least_interchange"] >= ACCEPTED
-    found = {"zoo_accepted": f"{accepted.sum()} of {(table['trained_by'] != 'none').sum()}"}
-    for name, by in right.groupby("trained_by"):
-        key = name.replace("+", "_")
-        found |= {
-            f"zoo_{key}_{column}": span(by[column], ".0%") for column in ("swap_own", "graded_agreement", "agreement")
-        }
-    return found
+    found = {}
+    for (network, name), by in table.groupby(["network", "trained_by"]):
+        key, right = f"zoo_{network}_{name.replace('+', '_')}", by[by["accuracy"] == 1]
+        found[f"{key}_accepted"] = f"{(right['least_interchange'] >= ACCEPTED).sum()} of {len(by)}"
+        found |= {f"{key}_{column}": span(right[column], ".0%") for column in ("swap_own", "graded_agreement")}
+        if network == "transformer":
+            found[f"{key}_vectors"] = span(by["vectors"], ".0%")
+    others = table[(table["network"] == "transformer") & (table["trained_by"] == "sum") & (table["accuracy"] < 1)]
+    return found | {"zoo_transformer_sum_others": span(others["accuracy"], ".1%")}
 
 
 def sentence_tables() -> Facts:

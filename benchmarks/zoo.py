@@ -1,13 +1,14 @@
 """Networks trained to compute by known variables, and what the tests of `one_sentence` say of them.
 
     T="task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=100 seed=0-4"
+    # and with model=transformer model.optimizer.lr=1e-3
     python train.py $T
     python train.py $T loss=interchange model.loss.strict=1 "model.loss.variables={sum: {site: dec.2, dims: [0, 1]}}"
     python train.py $T loss=interchange model.loss.strict=1 \\
         "model.loss.variables={carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
-    python benchmarks/zoo.py results/zoo.csv runs/add-random-nanogpt-none-bits5-*
+    python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
-A row is a network: the variables that it was trained to compute by ("none": the task alone), the share of pairs that
+A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of pairs that
 it answers right, the least share, over answer tokens, that follow an interchange of a variable between held-out pairs
 after the last epoch, and the criteria of ``results/preregistration.md``. Five minutes of one core.
 """
@@ -17,10 +18,13 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from one_sentence import measure, score, subjects  # beside this file
+from one_sentence import SITES, measure, score, subjects  # beside this file
 
 from arith_erd.runs import Run
 from arith_erd.system.boundary import one_line_errors
+
+
+LAST_BUT_ONE = SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 
 
 def interchanges(run: Run) -> pd.DataFrame:
@@ -38,12 +42,12 @@ def main() -> None:
     torch.set_num_threads(1)
     found = []
     for path in options.runs:
-        table = score(pd.concat([measure(*subject) for subject in subjects(path)]))
+        table = score(pd.concat([measure(name, LAST_BUT_ONE[name], model) for name, _, model in subjects(path)]))
         of_run = interchanges(Run(path))
         names = sorted(of_run.columns)
-        table.insert(0, "trained_by", "+".join(names) or "none")
+        table.insert(1, "trained_by", "+".join(names) or "none")
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
-        found.append(table.drop(columns=["network", "missed", "vectors"]))
+        found.append(table.drop(columns="missed"))
     whole = pd.concat(found)
     whole.to_csv(options.out, index=False, float_format="%.4g")
     print(whole.round(3).to_string(index=False))
