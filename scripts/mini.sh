@@ -18,6 +18,8 @@ for option in "$@"; do
 done
 cores=$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 
+python train.py scale=mini "$@" --cfg job >/dev/null # a wrong argument is refused once
+
 packs() { # the longest first
     cat <<'END'
 task=random_output trainer.max_epochs=400

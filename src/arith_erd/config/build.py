@@ -88,7 +88,7 @@ def _expected(target: Any = "") -> str:
     package, dot, _ = str(target).partition(".")
     ours = {"arith_erd", "torch", *_trusted, *sys.stdlib_module_names}
     hint = f"; trust=[{package}] on the command line allows those of {package}"
-    accepted = f"a class of {' or '.join([*PACKAGES, *sorted(_trusted)])}, once, at the head of its group"
+    accepted = f"a class of {' or '.join([*PACKAGES, *sorted(_trusted)])}"
     return accepted + hint * bool(dot and package.isidentifier() and package not in ours)
 
 
@@ -128,7 +128,7 @@ class Factory:
                 except ValidationError as error:
                     raise bad_value(f"{key}.{k}", arguments[k], kind.__metadata__[0].description) from error
         for nested in _targets(arguments):
-            raise bad_value(f"{key}._target_", nested, _expected())
+            raise bad_value(f"{key}._target_", nested, f"{_expected()}, once, at the head of its group")
         return replace(cls.of(f"{key}._target_", group.get("_target_")), arguments=arguments, name=name)
 
     @classmethod
