@@ -18,8 +18,6 @@ for option in "$@"; do
 done
 cores=$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 
-python train.py scale=mini "$@" --cfg job >/dev/null # a wrong argument is refused once
-
 packs() { # the longest first
     cat <<'END'
 task=random_output trainer.max_epochs=400
@@ -39,7 +37,8 @@ ablation=no_attention trainer.max_epochs=50
 ablation=no_positional_encoding trainer.max_epochs=50
 END
 }
-packs | xargs -P "${JOBS:-$cores}" -L 1 python train.py scale=mini "$@"
+# 255 keeps xargs from starting further packs, all of which would meet the same wrong argument or full disk
+packs | xargs -P "${JOBS:-$cores}" -L 1 sh -c 'python train.py scale=mini "$@" || exit 255' sh "$@"
 
 python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-*" runs_dir="$runs"
 python probe.py figure=appendixD probe.site=dec.2 run="$runs/add-random-transformer-none-bits5-*" runs_dir="$runs"
