@@ -97,7 +97,8 @@ class Line:
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
     """Draw a panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
-    figure = canvas(9 if len(panels) > 1 else 5.6, 3.7)
+    longest = max(len(lines) for _, lines in panels.values())
+    figure = canvas(9 if len(panels) > 1 or longest > 3 else 5.6, 3.7)  # as wide as the legend
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
     for ax in axes:
         accuracy_axes(ax)

@@ -3,7 +3,8 @@
 ``results/runs/`` keeps what every published number is computed from, in the layout of run directories: ``config.yaml``,
 ``metrics.csv``, ``summary.json``, the weights of seed 0 and the rows of probes, without pictures and checkpoints.
 `load_pretrained` finds the networks there. ``results/older/`` keeps runs of earlier commits, without weights; a seed
-that is in both counts as in ``results/runs/``. From them come ``claims.csv``, ``claims.md``, ``runs.csv``, the figures,
+that is in both counts as in ``results/runs/``. ``results/mini/`` is the same for runs of ``scale=mini``
+(``--mini``), without weights. From them come ``claims.csv``, ``claims.md``, ``runs.csv``, the figures,
 and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
 """
 
@@ -23,7 +24,9 @@ from ..system.files import write_atomically
 from .__main__ import build
 from .claims import tally
 from .page import cell
+from .paper import MINI, PAPER
 
+WEIGHTS = "weights/seed=0.safetensors"
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims by their id
 SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
@@ -32,12 +35,12 @@ AMNESIC = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_aft
 AMNESIC |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
 
 
-def keep(runs: Path, results: Path) -> list[str]:
-    """Copy the light files of every finished run, and of every probe; the names of what was copied."""
+def keep(runs: Path, results: Path, *weights: str) -> list[str]:
+    """Copy ``weights`` and the light files of every finished run, and of every probe; the names of what was copied."""
     finished = [run for run in map(Run, sorted(runs.iterdir())) if run.has_summary]
     for run in finished:
         target = results / "runs" / run.name
-        _copy(run.path, target, "metrics.csv", "summary.json", "weights/seed=0.safetensors")
+        _copy(run.path, target, "metrics.csv", "summary.json", *weights)
         config = run.config() | {"runs_dir": "runs"}  # not the folders of this machine
         write_atomically(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     for folder in [runs, *(run.path for run in finished)]:
@@ -55,11 +58,11 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
             shutil.copyfile(folder / name, target / name)
 
 
-def publish(results: Path) -> None:
-    """Replace the tables and figures of ``results/`` by those of what it keeps."""
+def publish(results: Path, claimed: Path = PAPER) -> None:
+    """Replace the tables and figures of a folder of results by those of what it keeps."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        build([path for name in ("runs", "older") if (path := results / name).is_dir()], out, named=Path("runs"))
+        build([path for name in ("runs", "older") if (path := results / name).is_dir()], out, named=Path("runs"), claimed=claimed)
         _copy(out, results, "claims.csv", "claims.md", "runs.csv")
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 
@@ -78,6 +81,10 @@ def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
     shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
     counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
     yield root / "README.md", "results", f"{counted}\n\n{_table(shown, SHOWN)}"
+    if (results / "mini" / "claims.csv").is_file():
+        mini = pd.read_csv(results / "mini" / "claims.csv", dtype=str, keep_default_na=False)
+        own = mini[(mini["kind"] == "result") & (mini["same_as"] == "")]
+        yield root / "README.md", "mini", f"Of {len(own)} claims about the miniature: {tally(own['verdict'])}."
     text = "Not measured yet."  # accuracy after erasure on the authors' weights, beside its controls
     if paths := sorted((results / "runs" / "probes").glob("amnesic-add-*/rows.csv")):
         rows = pd.read_csv(paths[0]).query("site == 'dec.3'")
@@ -94,11 +101,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m arith_erd.report.publish", description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="*", help="folders of runs to add; none to recompute only")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder to bring up to date (results)")
+    parser.add_argument("--mini", action="store_true", help="the runs are those of scale=mini")
     options = parser.parse_args(arguments)
+    to, claimed, weights = options.results, PAPER, [WEIGHTS]
+    if options.mini:
+        to, claimed, weights = to / "mini", MINI, []
     with one_line_errors():
         for runs in options.runs:
-            print("\n".join(f"kept {name}" for name in keep(runs, options.results)))
-        publish(options.results)
+            print("\n".join(f"kept {name}" for name in keep(runs, to, *weights)))
+        publish(to, claimed)
         for path, name, block in blocks(options.results):
             if path.is_file() and (found := between(path.read_text(encoding="utf-8"), name)):
                 write_atomically(path, found.string[: found.start()] + block + found.string[found.end() :])
