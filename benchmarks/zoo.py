@@ -8,9 +8,9 @@
         "model.loss.variables={carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
     python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
-A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of pairs that
-it answers right, the least share, over answer tokens, that follow an interchange of a variable between held-out pairs
-after the last epoch, and the criteria of ``results/preregistration.md``. Five minutes of one core.
+A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of
+pairs that it answers right, the least share, over answer tokens, that follow an interchange of a variable between
+held-out pairs after the last epoch, and the criteria of ``results/preregistration.md``. Ten minutes of one core.
 """
 
 import argparse
@@ -22,7 +22,6 @@ from one_sentence import SITES, measure, score, subjects  # beside this file
 
 from arith_erd.runs import Run
 from arith_erd.system.boundary import one_line_errors
-
 
 LAST_BUT_ONE = SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 

@@ -40,6 +40,6 @@ END
 # 255 keeps xargs from starting further packs, all of which would meet the same wrong argument or full disk
 packs | xargs -P "${JOBS:-$cores}" -L 1 sh -c 'python train.py scale=mini "$@" || exit 255' sh "$@"
 
-python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-*" runs_dir="$runs"
-python probe.py figure=appendixD probe.site=dec.2 run="$runs/add-random-transformer-none-bits5-*" runs_dir="$runs"
+python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
+python probe.py figure=appendixD probe.site=dec.2 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
 python -m arith_erd.report "$runs" --mini --out report/mini

@@ -1,4 +1,4 @@
-"""The files of ``conf/experiment/`` and ``scripts/mini.sh``: the jobs that each one runs, and the comment that describes it."""
+"""The files of ``conf/experiment/`` and ``scripts/mini.sh``: the jobs that each one runs, and its comment."""
 
 from functools import cache
 from itertools import product

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -188,7 +188,7 @@ class Factory:
             raise self.fault(f"expected {_expected()}")
         if not issubclass(given, kind):
             raise self.fault(f"expected a {kind.__name__}")
-        return found
+        return cast(type[Kind], found)
 
 
 def _targets(value: Any) -> Iterator[Any]:

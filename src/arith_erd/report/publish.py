@@ -62,7 +62,8 @@ def publish(results: Path, claimed: Path = PAPER) -> None:
     """Replace the tables and figures of a folder of results by those of what it keeps."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        build([path for name in ("runs", "older") if (path := results / name).is_dir()], out, named=Path("runs"), claimed=claimed)
+        folders = [path for name in ("runs", "older") if (path := results / name).is_dir()]
+        build(folders, out, named=Path("runs"), claimed=claimed)
         _copy(out, results, "claims.csv", "claims.md", "runs.csv")
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 

@@ -41,7 +41,8 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "claim"), [(file, claim) for file in (PAPER, MINI) for claim in load_paper(file).claims],
+    ("file", "claim"),
+    [(file, claim) for file in (PAPER, MINI) for claim in load_paper(file).claims],
     ids=lambda part: getattr(part, "stem", getattr(part, "id", "")),
 )
 def test_claim_can_be_measured_and_its_own_number_counts_as_reproduced(file: Path, claim) -> None:
