@@ -7,6 +7,8 @@
 #   scripts/mini.sh seed=0-49              # fifty seeds, in packs of what fits in memory
 #   JOBS=4 scripts/mini.sh                 # four packs at a time; one for each core unless said
 #
+# About an hour on two CPU cores (AMD EPYC, torch 2.13): 105 minutes of packs, two at a time, and the probes.
+#
 # A finished run is skipped and an interrupted one resumes, so the same command goes on where it stopped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -41,5 +43,5 @@ END
 packs | xargs -P "${JOBS:-$cores}" -L 1 sh -c 'python train.py scale=mini "$@" || exit 255' sh "$@"
 
 python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
-python probe.py figure=appendixD probe.site=dec.2 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
+python probe.py figure=appendixD probe.site=dec.2 probe.controls=20 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
 python -m arith_erd.report "$runs" --mini --out report/mini
