@@ -60,13 +60,6 @@ def reorder(digits: Array, order: Order) -> Array:
     return digits if order == "reverse" else digits[..., ::-1]
 
 
-def encode_prompt(operands: npt.ArrayLike, width: int, order: Order, base: int = 2) -> Array:
-    """Operands (N, k) -> prompt tokens (N, k * width + k - 1): their digits, with operators between them."""
-    tokens = reorder(to_digits(operands, width, base), order) + ZERO  # (N, k, width)
-    with_operators = np.pad(tokens, [(0, 0), (0, 0), (0, 1)], constant_values=OPERATOR)  # (N, k, width + 1)
-    return with_operators.reshape(len(tokens), -1)[:, :-1].copy()
-
-
 def encode_completion(answer: npt.ArrayLike, width: int, order: Order, base: int = 2) -> Array:
     """Answers (N,) -> completion tokens (N, width)."""
     return reorder(to_digits(answer, width, base), order) + ZERO

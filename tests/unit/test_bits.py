@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd import bits
+from arith_erd.tasks import Add
 
 WIDTHS = st.integers(1, 20)
 ORDERS = st.sampled_from(bits.ORDERS)
@@ -19,8 +20,8 @@ def numbers_of_a_width(draw):
     ("order", "prompt", "completion"), [("reverse", "110+101", "0001"), ("plain", "011+101", "1000")]
 )
 def test_worked_example_of_the_docstring(order, prompt, completion):
-    assert bits.render(bits.encode_prompt([[3, 5]], 3, order)) == [prompt]
-    assert bits.render(bits.encode_completion(np.array([8]), 4, order)) == [completion]
+    examples = Add(3, order, order).examples([3], [5])
+    assert (bits.render(examples.prompt), bits.render(examples.completion)) == ([prompt], [completion])
 
 
 @pytest.mark.parametrize("token", [bits.UNUSED, bits.START, bits.OPERATOR])
@@ -65,8 +66,8 @@ def test_number_of_digits(largest, base):
 
 
 def test_worked_example_in_base_10():
-    prompt = bits.encode_prompt([[47, 85]], 2, "reverse", 10)
-    completion = bits.encode_completion([132], 3, "reverse", 10)
+    examples = Add(2, base=10).examples([47], [85])
+    prompt, completion = examples.prompt, examples.completion
     assert prompt.tolist() == [[10, 7, 2, 8, 11]]
     assert completion.tolist() == [[5, 6, 4]]
     assert (bits.render(prompt), bits.render(completion)) == (["74+58"], ["231"])

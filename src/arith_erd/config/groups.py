@@ -86,6 +86,8 @@ class Model:
 class Data:
     batch_size: Count
     """Examples that one replica sees in a step."""
+    examples: Annotated[int | None, accepts("an integer of at least 2, or null", ge=2, le=LARGEST_COUNT)] = None
+    """To draw from a task whose table is not listed; None for the whole table."""
 
 
 @checked(frozen=True, config=CLOSED)
@@ -125,10 +127,12 @@ class Checkpointing:
 
 BETAS = accepts("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)
 
+POSITIONS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")  # of `models.positions`, which loads torch
 NETWORK: Mapping[str, Any] = {
     **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
     **dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), Switch),
     "dropout": Fraction,
+    "positions": Annotated[Literal[POSITIONS], accepts(" or ".join(POSITIONS), None)],
 }
 OPTIMIZER: Mapping[str, Any] = {
     "lr": Positive,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -110,8 +111,13 @@ class Common:
 
         assert self.model is not None
         task = self.task
-        sizes = {"prompt_length": task.prompt_length, "answer_length": task.width, "vocab_size": task.vocab_size}
-        return self.model.net.build(Network, **sizes)
+        sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
+        given: dict[str, Any] = sizes | {"vocab_size": task.vocab_size}
+        if "layout" in signature(self.model.net.load(Network)).parameters:
+            given["layout"] = task.layout
+        elif task.min_bits is not None:
+            raise self.model.net.fault("takes no layout, so operands of one length only; expected task.min_bits=null")
+        return self.model.net.build(Network, **given)
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
@@ -133,6 +139,11 @@ class Job(Common):
         if net.get("d_model", 0) % net.get("num_heads", 1):
             multiple = f"a multiple of model.net.num_heads={net['num_heads']}"
             raise bad_value("model.net.d_model", net["d_model"], multiple)
+        task = self.task
+        if self.data.examples is None and task.min_bits is not None:
+            raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
+        if self.data.examples is None and not task.listed:
+            raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 
     @cached_property
     def run(self) -> Run:

@@ -25,14 +25,14 @@ LONGEST = 80  # characters of all departures together
 ABSENT = object()
 LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that speak for themselves
     "task": {"bits": "bits", "base": "base", "prompt_order": "prompt_", "completion_order": "completion_"}
-    | {"seed": "table", "modulus": "mod"},
+    | {"seed": "table", "modulus": "mod", "min_bits": "from"},
     "split": {"fraction": "held", "seed": "split"},
-    "model.net": {"d_model": "d", "num_heads": "heads", "num_layers": "layers", "dropout": "drop"},
+    "model.net": {"d_model": "d", "num_heads": "heads", "num_layers": "layers", "dropout": "drop", "positions": ""},
     "model.optimizer": {"_target_": "", "lr": "lr", "betas": "betas", "weight_decay": "wd", "momentum": "momentum"},
     "model": {"gradient_clip": "clip"},
     "model.scheduler": {"_target_": "", "anneal_strategy": ""},
     "model.loss": {"_target_": "", "label_smoothing": "smooth", "target": "", "site": "at_"},
-    "data": {"batch_size": "batch"},
+    "data": {"batch_size": "batch", "examples": "of"},
     "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
 SHOWN = {f"{group}.{key}": label for group, labels in LABELS.items() for key, label in labels.items()}

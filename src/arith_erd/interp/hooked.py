@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..bits import Array
+from ..bits import UNUSED, Array
 from ..errors import UserError
 from ..models.decoding import greedy, shift_right
 from ..models.network import Network
@@ -90,12 +90,13 @@ class Hooked:
     def predict(self, *operands: npt.ArrayLike) -> Array:
         """Answers (N,) to operands, each (N,), by greedy decoding."""
         prompt = torch.as_tensor(self.task.examples(*operands).prompt, device=self.device)
-        return self.task.decode(greedy(self.network, prompt, self.task.width).cpu().numpy())
+        return self.task.decode(greedy(self.network, prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(self, examples: Examples | None = None) -> float:
         """The share of examples, by default of all, whose answer is right in every token."""
         examples = self.task.examples() if examples is None else examples
-        right = self.run(examples).argmax(-1).cpu() == torch.as_tensor(examples.completion)
+        completion = torch.as_tensor(examples.completion)
+        right = (self.run(examples).argmax(-1).cpu() == completion) | (completion == UNUSED)
         return float(right.all(-1).double().mean())
 
     def show(self) -> "Page":

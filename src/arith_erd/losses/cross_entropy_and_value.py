@@ -33,6 +33,7 @@ class CrossEntropyAndValue(CrossEntropy):
         self.weight = weight
 
     def targets(self, task: Task, examples: Examples) -> Array:
+        super().targets(task, examples)
         known = task.regressable()
         if self.target not in known:
             raise bad_value("model.loss.target", self.target, f"{' or '.join(known)} for task={task.name}")

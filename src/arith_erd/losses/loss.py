@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bits import Array
+from ..bits import UNUSED, Array
 from ..errors import bad_value
 from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
@@ -113,11 +113,19 @@ class CrossEntropy(Loss):
         if not 0 <= label_smoothing < 1:
             raise bad_value("model.loss.label_smoothing", label_smoothing, "a probability from 0 to below 1")
         self.label_smoothing = label_smoothing
+        self.padded = False
+
+    def targets(self, task: Task, examples: Examples) -> Array | None:
+        self.padded = task.min_bits is not None
+        return None
 
     def forward(
         self, logits: Tensor, completion: Tensor, activation: Tensor | None = None, targets: Tensor | None = None
     ) -> Tensor:
+        options: dict[str, Any] = {"ignore_index": UNUSED} if self.padded else {}
         losses = F.cross_entropy(
-            logits.flatten(0, 2), completion.flatten(), reduction="none", label_smoothing=self.label_smoothing
-        )
-        return losses.view(len(completion), -1).mean(dim=1)  # (R,)
+            logits.flatten(0, 2), completion.flatten(), reduction="none", label_smoothing=self.label_smoothing, **options
+        ).view(len(completion), -1)
+        if self.padded:
+            return losses.sum(dim=1) / (completion != UNUSED).flatten(1).sum(dim=1)
+        return losses.mean(dim=1)  # (R,)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .dropout import Dropout
 from .network import HookPoint
+from .positions import Rotary
 
 
 def batch_innermost(x: Tensor) -> bool:
@@ -54,7 +55,8 @@ def attend(
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
     cores, `Tensor.softmax` 2.0 ms. Fused attention kernels have no batching rule for `vmap`.
 
-    ``future`` (T, S) is True where a query must not look; ``pattern`` is hooked to the weights (B, nh, T, S).
+    ``future`` (T, S), or (B, 1, T, S) if it differs by example, is True where a query must not look; ``pattern`` is
+    hooked to the weights (B, nh, T, S).
     """
     watched = pattern is not None and pattern.watched
     if batch_innermost(q) and not watched:
@@ -79,7 +81,8 @@ def attend_innermost(
     q, k, v = (x.permute(1, 3, 2, 0) for x in (q, k, v))  # (nh, hs, T or S, B)
     scores = (q[:, :, :, None] * k[:, :, None]).sum(1)  # (nh, T, S, B)
     if future is not None:
-        scores = scores.masked_fill(future[..., None], float("-inf"))
+        future = future[..., None] if future.dim() == 2 else future.permute(1, 2, 3, 0)
+        scores = scores.masked_fill(future, float("-inf"))
     weights = ((scores - scores.detach().amax(2, keepdim=True)) * (1 / math.sqrt(q.shape[1]))).exp()
     weights = weights * weights.sum(2, keepdim=True).reciprocal()
     if dropout is not None:
@@ -132,9 +135,10 @@ class Heads(nn.Module):
 class MultiHeadAttention(nn.Module):
     """Queries from one sequence, keys and values from another (or the same one)."""
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    def __init__(self, d_model: int, num_heads: int, rotary: int = 0) -> None:
         super().__init__()
         require_heads(d_model, num_heads)
+        self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
@@ -147,4 +151,6 @@ class MultiHeadAttention(nn.Module):
             split_heads(project_in(f, y), self.heads.num_heads)
             for f, y in ((self.query, x), (self.key, memory), (self.value, memory))
         )
+        if self.rotary is not None:
+            q, k = self.rotary(q), self.rotary(k)
         return self.heads(q, k, v, self.out, future)

@@ -8,7 +8,7 @@ decoded, and only where the wrong answer itself is of interest.
 import torch
 from torch import Tensor
 
-from ..bits import START
+from ..bits import START, UNUSED
 from .network import Network
 
 
@@ -34,9 +34,9 @@ def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256)
 
 @torch.no_grad()
 def forced(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
-    """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m)."""
+    """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m). Unused tokens stay."""
     parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
-    return torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts])
+    return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
@@ -45,4 +45,8 @@ def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: in
     result = completion.clone()
     failed = (forced(network, prompt, completion, batch_size) != completion).any(dim=-1)
     result[failed] = greedy(network, prompt[failed], completion.shape[-1], batch_size)
-    return result
+    return _unused_stay(result, completion)
+
+
+def _unused_stay(predicted: Tensor, completion: Tensor) -> Tensor:
+    return predicted.where(completion != UNUSED, completion)

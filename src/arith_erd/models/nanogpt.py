@@ -12,28 +12,33 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import VOCAB_SIZE
+from ..tasks import Layout
 from .attention import Heads, project_in, require_heads, split_heads
 from .dropout import Dropout
 from .network import HookPoint, Network
+from .positions import Rotary, added_positions, counted, without_padding
 
 
 class CausalSelfAttention(nn.Module):
     """Causal multi-head attention, queries, keys and values from one projection."""
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
+    def __init__(self, d_model: int, num_heads: int, dropout: float, rotary: int = 0) -> None:
         super().__init__()
         require_heads(d_model, num_heads)
+        self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.dropout = Dropout(dropout)
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
-        """x (B, T, C), future (T, T) as in `attend` -> updates (B, L, C) of the last L positions."""
+    def forward(self, x: Tensor, future: Tensor, numbers: Tensor | None = None, *, last: int) -> Tensor:
+        """x (B, T, C), future as in `attend`, numbers as in `Rotary` -> updates (B, L, C) of the last L positions."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
+        if self.rotary is not None:
+            q, k = (self.rotary(y, numbers) for y in (q, k))
         q = q[..., -last:, :]  # (B, nh, L, hs)
-        update: Tensor = self.heads(q, k, v, self.out, future[-last:], self.dropout)  # (B, L, C)
+        update: Tensor = self.heads(q, k, v, self.out, future[..., -last:, :], self.dropout)  # (B, L, C)
         return update
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -65,25 +70,27 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *mask: Tensor, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor | None, last: int | None = None) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all."""
         if last is None:
-            return x + self.dropout(self.sublayer(self.norm(x), *mask))
-        return x[..., -last:, :] + self.dropout(self.sublayer(self.norm(x), *mask, last=last))
+            return x + self.dropout(self.sublayer(self.norm(x), *context))
+        return x[..., -last:, :] + self.dropout(self.sublayer(self.norm(x), *context, last=last))
 
 
 class Block(nn.Module):
     """Attention, then MLP; an ablated part leaves its residual stream untouched."""
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool, rotary: int = 0
+    ) -> None:
         super().__init__()
-        sublayer = CausalSelfAttention(d_model, num_heads, dropout) if attention else None
+        sublayer = CausalSelfAttention(d_model, num_heads, dropout, rotary) if attention else None
         self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
-    def forward(self, x: Tensor, future: Tensor, last: int) -> Tensor:
+    def forward(self, x: Tensor, future: Tensor, numbers: Tensor | None, last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
-        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, last=last)
+        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, numbers, last=last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -102,6 +109,8 @@ class NanoGPT(Network):
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
         attention, feed_forward, positional_encoding: False removes the component.
+        positions: a scheme of `models.positions`.
+        layout: of the task's tokens.
     """
 
     future: Tensor  # (P + m, P + m) bool
@@ -117,15 +126,19 @@ class NanoGPT(Network):
         attention: bool = True,
         feed_forward: bool = True,
         positional_encoding: bool = True,
+        positions: str = "learned",
         vocab_size: int = VOCAB_SIZE,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__()
         length = prompt_length + answer_length
+        self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
-        self.positions = nn.Embedding(length + 1, d_model) if positional_encoding else None
+        self.positions = added_positions(positions, positional_encoding, length + 1, d_model, layout)
         self.dropout = Dropout(dropout)
-        layer = (d_model, num_heads, dropout, attention, feed_forward)
+        rotary = length * (positions == "rope" and positional_encoding)
+        layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.logits = HookPoint()
@@ -144,16 +157,19 @@ class NanoGPT(Network):
 
         Only answer positions have logits, so a loss over them ignores the prompt, as the authors' does.
         """
-        x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
+        tokens = torch.cat([memory, answer_in], dim=-1)
+        x = self.embedding(tokens)  # (B, P + t, C)
         length = x.shape[-2]
         if self.positions is not None:
-            x = x + self.positions.weight[:length]
+            x = self.positions(x, tokens)
         x = self.dropout(x)
-        future = self.future[:length, :length]
+        future, numbers = self.future[:length, :length], None
+        if self.padded:
+            future, numbers = without_padding(future, tokens), counted(tokens)
         *lower, last = self.blocks
         for block in lower:
-            x = block(x, future, length)
-        x = last(x, future, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
+            x = block(x, future, numbers, length)
+        x = last(x, future, numbers, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
 

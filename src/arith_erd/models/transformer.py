@@ -5,31 +5,15 @@ on the embeddings and on each sublayer's output but not on attention weights, no
 the defaults for seven-bit addition.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from ..bits import VOCAB_SIZE
+from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout
 from .network import HookPoint, Network
-
-
-class SinusoidalPositions(nn.Module):
-    """Add fixed positions: sines in the even channels, cosines in the odd ones (Vaswani et al., section 3.5)."""
-
-    table: Tensor  # (T, C)
-
-    def __init__(self, length: int, d_model: int) -> None:
-        super().__init__()
-        frequency = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
-        angle = torch.arange(length)[:, None] * frequency  # (T, C / 2)
-        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
-        self.register_buffer("table", table, persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.table[: x.shape[-2]]  # (B, T, C)
+from .positions import added_positions
 
 
 class FeedForward(nn.Module):
@@ -72,9 +56,12 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool, rotary: int = 0
+    ) -> None:
         super().__init__()
-        self.self_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
+        to_itself = MultiHeadAttention(d_model, num_heads, rotary) if attention else None
+        self.self_attention = Residual(to_itself, d_model, dropout)
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,9 +76,12 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool, rotary: int = 0
+    ) -> None:
         super().__init__()
-        self.self_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
+        to_itself = MultiHeadAttention(d_model, num_heads, rotary) if attention else None
+        self.self_attention = Residual(to_itself, d_model, dropout)
         self.cross_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
@@ -116,6 +106,8 @@ class Transformer(Network):
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
+        positions: a scheme of `models.positions`, in both stacks; ``rope`` turns nothing in cross-attention.
+        layout: of the task's tokens. Operands of several lengths are refused: `decode` does not see which are unused.
     """
 
     future: Tensor  # (m, m) bool
@@ -132,14 +124,20 @@ class Transformer(Network):
         attention: bool = True,
         feed_forward: bool = True,
         positional_encoding: bool = True,
+        positions: str = "sinusoidal",
         vocab_size: int = VOCAB_SIZE,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__()
-        layer = (d_model, num_heads, dropout, attention, feed_forward)
+        if layout is not None and layout.padded:
+            raise ValueError("an encoder-decoder takes operands of one length; expected task.min_bits=null")
+        length = max(prompt_length, answer_length)
+        rotary = length * (positions == "rope" and positional_encoding)
+        layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
+        self.prompt_length = prompt_length
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
         self.answer_embedding = nn.Embedding(vocab_size, d_model)
-        length = max(prompt_length, answer_length)
-        self.positions = SinusoidalPositions(length, d_model) if positional_encoding else nn.Identity()
+        self.positions = added_positions(positions, positional_encoding, length, d_model, layout)
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(num_layers if encoder else 0))
@@ -149,14 +147,20 @@ class Transformer(Network):
 
     def encode(self, prompt: Tensor) -> Tensor:
         """Prompt tokens (B, P) -> what the decoder attends to (B, P, C)."""
-        x = self.prompt_dropout(self.positions(self.prompt_embedding(prompt)))
+        x = self.prompt_embedding(prompt)
+        if self.positions is not None:
+            x = self.positions(x, prompt)
+        x = self.prompt_dropout(x)
         for layer in self.encoder:
             x = layer(x)
         return x
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Memory (B, P, C) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
-        x = self.answer_dropout(self.positions(self.answer_embedding(answer_in)))
+        x = self.answer_embedding(answer_in)
+        if self.positions is not None:
+            x = self.positions(x, answer_in, first=self.prompt_length)
+        x = self.answer_dropout(x)
         length = answer_in.shape[-1]
         for layer in self.decoder:
             x = layer(x, memory, self.future[:length, :length])

@@ -48,6 +48,7 @@ class Run:
         self.config_file = self.path / "config.yaml"
         self.metrics_file = self.path / "metrics.csv"
         self.tokens_file = self.path / "tokens.csv"  # not in runs of older versions
+        self.slices_file = self.path / "slices.csv"  # of runs on examples that are drawn
         self.summary_file = self.path / "summary.json"
         self.checkpoint = self.path / "last.ckpt"
         self.previous_checkpoint = self.path / "previous.ckpt"  # in case the last one cannot be read

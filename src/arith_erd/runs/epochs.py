@@ -2,7 +2,8 @@
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
 Epochs count from 1. ``tokens.csv`` has a row for each epoch, seed and split (``train`` or ``val``), and a column for
-each token of the answer: its accuracy given the right tokens before it. Only this file reads and writes the two.
+each token of the answer: its accuracy given the right tokens before it. Where examples are drawn from a larger table,
+``slices.csv`` has the accuracy of held-out examples by length and by longest carry chain. Only this file writes them.
 """
 
 import csv
@@ -19,6 +20,7 @@ from ..errors import UserError, bad_value
 from ..system.files import naming, read_text, write_atomically
 
 INTEGERS = ("epoch", "seed")
+SLICES = ("slice", "value", "val_seq_acc")
 METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
 
 Row = dict[str, Any]
@@ -52,8 +54,8 @@ def append_metrics(path: Path, rows: Iterable[Row]) -> None:
     _append(path, map(_line, rows))
 
 
-def begin_tokens(path: Path, names: Sequence[str], last: int) -> None:
-    """Write ``tokens.csv`` anew for tokens of these names, with the rows that it holds up to an epoch.
+def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
+    """Write ``tokens.csv`` or ``slices.csv`` anew, with these columns after epoch and seed, and its rows up to an epoch.
 
     Nothing resumes from it: a damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """
@@ -64,13 +66,18 @@ def begin_tokens(path: Path, names: Sequence[str], last: int) -> None:
     except ValueError:
         print(f"{path}: damaged; it begins anew at epoch {last + 1}")
         kept = []
-    header = ",".join(("epoch", "seed", "split", *names))
+    header = ",".join((*INTEGERS, *names))
     write_atomically(path, "\n".join([header, *kept]) + "\n")
 
 
 def append_tokens(path: Path, rows: Iterable[tuple[int, int, str, Sequence[float]]]) -> None:
     """Add the rows of one epoch: epoch, seed, split, and the accuracies in the order of the tokens."""
     _append(path, (f"{epoch},{seed},{split},{','.join(map(_short, values))}" for epoch, seed, split, values in rows))
+
+
+def append_slices(path: Path, rows: Iterable[tuple[int, int, str, int, float]]) -> None:
+    """Add the rows of one epoch: epoch, seed, and the validation sequence accuracy of one kind of example."""
+    _append(path, (f"{epoch},{seed},{name},{value},{_short(found)}" for epoch, seed, name, value, found in rows))
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:

@@ -14,10 +14,14 @@ NAMES = "a name of at most 64 letters, digits and _ + . -, the first a letter or
 # Keys added later, each with the value of all earlier runs.
 ADDED: dict[str, Any] = {
     "task.base": 2,
+    "task.interleaved": False,
+    "task.min_bits": None,
+    "data.examples": None,
     "model.scheduler": None,
     "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
     "model.loss.causal_model": None,
 }
+POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}  # likewise, by class
 
 
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +56,8 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     kept = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
-        if name not in ADDED or value != ADDED[name]:
+        first = POSITIONS.get(str(node.get("_target_"))) if name == "model.net.positions" else ADDED.get(name, ...)
+        if value != first:
             kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept
 

@@ -84,3 +84,28 @@ class ValueSplit:
         low, high = examples.limit // 4, 3 * examples.limit // 4
         inside = (low <= examples.operands) & (examples.operands < high)  # (N, k)
         return np.logical_and.reduce(inside, axis=1)
+
+
+class LengthSplit:
+    """Hold out the examples whose operands have more than ``trained`` digits, and a random ``fraction`` of the others.
+
+    Of a task of several lengths (``task.min_bits``). `slices.csv` tells the lengths apart.
+
+    Args:
+        trained: digits of the longest operands that are trained on, below ``task.bits``.
+        fraction: of those no longer, from 0 to below 1: whether they are learnt at all.
+        seed: of the choice.
+    """
+
+    def __init__(self, trained: int, fraction: float = 0.1, seed: int = 0) -> None:
+        require_integer("split.trained", trained, 1)
+        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
+            raise bad_value("split.fraction", fraction, "a number from 0 to below 1")
+        require_integer("split.seed", seed, 0)
+        self.trained, self.fraction, self.seed = trained, fraction, seed
+
+    def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        if self.trained >= examples.bits:
+            raise bad_value("split.trained", self.trained, f"fewer digits than task.bits={examples.bits}")
+        chosen = np.random.default_rng(self.seed).random(len(examples)) < self.fraction
+        return (examples.length > self.trained) | chosen

@@ -1,10 +1,10 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
-from .add import Add, Add3
+from .add import Add, Add3, AddScratchpad
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
 from .sub import Sub
-from .task import Examples, Task
+from .task import Examples, Layout, Task
 
-__all__ = ["Add", "Add3", "Examples", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]
+__all__ = ["Add", "Add3", "AddScratchpad", "Examples", "Layout", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from .. import bits
 from ..bits import Array
-from .task import Task
+from .task import Examples, Task
 
 
 class Add(Task):
@@ -75,6 +75,21 @@ class Add(Task):
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return super()._concepts() | {"carries": self.carries}
 
+    def carry_chain(self, operands: Array) -> Array:
+        """Digits of the longest chain of carries (N,): one that makes a carry, and those that only pass it on.
+
+        For ``3 + 5`` at three bits 3, for ``3 + 3`` 1.
+        """
+        longest = chain = np.zeros(len(operands), dtype=np.int64)
+        for total in bits.to_digits(operands, self.bits, self.base).sum(axis=1).T:  # of the digits at each place
+            passes = (total == self.base - 1) & (chain > 0)
+            chain = np.where(passes, chain + 1, total >= self.base)
+            longest = np.maximum(longest, chain)
+        return longest
+
+    def slices(self, examples: Examples) -> dict[str, Array]:
+        return super().slices(examples) | {"carry_chain": self.carry_chain(examples.operands)}
+
 
 def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
     """The sum as a number, from its digits: a function of ``carry`` and of the digits' own sum."""
@@ -92,3 +107,21 @@ class Add3(Add):
 
     name = "add3"
     operands = 3
+
+
+class AddScratchpad(Add):
+    """``a + b`` with the carries written before the sum, as a scratchpad (Nye et al. 2021).
+
+    ``3 + 5 = 8`` at three bits: prompt ``110+101``, completion ``111`` for the carries out of bits 0, 1, 2, which are
+    named ``c1 c2 c3`` after the bits that they enter, then ``0001``.
+    """
+
+    name = "add_scratchpad"
+
+    @property
+    def answer_names(self) -> list[str]:
+        return [f"c{i}" for i in bits.reorder(np.arange(1, self.bits + 1), self.completion_order)] + super().answer_names
+
+    def completion(self, operands: Array, answer: Array) -> Array:
+        carries = bits.reorder(self.carries(*operands.T), self.completion_order) + bits.ZERO
+        return np.concatenate([carries, super().completion(operands, answer)], axis=1)

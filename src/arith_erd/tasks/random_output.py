@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from ..bits import Array, Order, digits_of
 from ..errors import require_integer
-from .task import Task
+from .task import ROWS, Task
 
 
 class RandomOutput(Task):
@@ -35,6 +35,11 @@ class RandomOutput(Task):
         require_integer("task.seed", seed, 0)
         self.seed = seed
         self._table = np.random.default_rng(seed).integers(2 * self.limit - 1, size=self.size, dtype=np.int64)
+
+    @classmethod
+    def _widths(cls, base: int) -> tuple[int, int]:
+        lowest, most = super()._widths(base)
+        return lowest, max(n for n in range(1, most) if base ** (2 * n) < ROWS)  # the table is in memory
 
     @property
     def width(self) -> int:

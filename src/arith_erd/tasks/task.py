@@ -1,8 +1,10 @@
 """A task: a function of a few integers, its token sequences, and the concepts that probes look for."""
 
 import math
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import bits as bit
-from ..bits import MAX_BASE, ORDERS, ZERO, Array, Order, reorder
+from ..bits import MAX_BASE, OPERATOR, ORDERS, UNUSED, ZERO, Array, Order, reorder
 from ..errors import UserError, bad_value, require_integer
 
-ROWS = 2**20  # every table has fewer
+ROWS = 2**20  # every table that is listed whole has fewer
+SAMPLE = 4096  # examples in place of a table that is not
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The digits' places in a prompt, ``<start>`` and an answer without its last token, as position encodings need."""
+
+    places: tuple[int, ...]  # (P + m,); -1 for what is not a digit
+    padded: bool = False
+    """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
+    shifts: int = 0
+    """By how many places training may shift the digits of an example."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +41,10 @@ class Examples:
     """Operands are in [0, limit)."""
     operands: Array  # (N, k)
     answer: Array  # (N,)
-    prompt: Array  # (N, k * bits + k - 1)
-    completion: Array  # (N, width)
+    prompt: Array  # (N, P)
+    completion: Array  # (N, m)
+    length: Array
+    """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
 
     def __len__(self) -> int:
         return len(self.answer)
@@ -61,11 +77,13 @@ class Task(ABC):
     add concepts.
 
     Args:
-        bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others; the table must have
-            fewer than 2 ** 20 rows, so at most 9 for two binary operands.
+        bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others. A table of 2 ** 20
+            rows or more, 10 bits of two operands, is not listed: `examples` then gives a sample.
         prompt_order: ``reverse`` (least significant digit first) or ``plain``.
         completion_order: likewise, for the answer.
         base: of the digits, 2 to 16.
+        interleaved: write ``a0 b0 a1 b1 ..``, without an operator, in place of ``a0 a1 .. + b0 b1 ..``.
+        min_bits: of examples whose operands have that many digits or more, up to ``bits``; None: all have ``bits``.
 
     Raises:
         UserError: for an option out of its range.
@@ -76,23 +94,37 @@ class Task(ABC):
     operands: ClassVar[int] = 2
 
     def __init__(
-        self, bits: int = 7, prompt_order: Order = "reverse", completion_order: Order = "reverse", *, base: int = 2
+        self,
+        bits: int = 7,
+        prompt_order: Order = "reverse",
+        completion_order: Order = "reverse",
+        *,
+        base: int = 2,
+        interleaved: bool = False,
+        min_bits: int | None = None,
     ) -> None:
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))
+        if not isinstance(interleaved, bool):
+            raise bad_value("task.interleaved", interleaved, "true or false")
+        if min_bits is not None:
+            require_integer("task.min_bits", min_bits, 1, bits)
+            if completion_order == "plain" or type(self).answer_names is not Task.answer_names:
+                raise UserError("task.min_bits: the answer's lowest digit must come first; expected null here")
         self.bits = bits
         self.base = base
+        self.interleaved = interleaved
+        self.min_bits = min_bits
         self.prompt_order = prompt_order
         self.completion_order = completion_order
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
-        """The fewest and most digits that an operand may have."""
-        most = max((n for n in range(1, 21) if base ** (cls.operands * n) < ROWS), default=1)
-        return 2 if base == 2 else 1, most
+        """The fewest and most digits that an operand may have: a product of all operands is below 2 ** 62."""
+        return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.operands, 2) * n) <= 2**62)
 
     @property
     @abstractmethod
@@ -130,9 +162,19 @@ class Task(ABC):
         return ZERO + self.base
 
     @property
+    def listed(self) -> bool:
+        """Whether `examples` gives the whole table, and not a sample."""
+        return self.min_bits is None and self.size < ROWS
+
+    @property
     def prompt_length(self) -> int:
-        """Tokens of the prompt: the operands, and an operator between each two."""
-        return self.operands * self.bits + self.operands - 1
+        """Tokens of the prompt, P: the operands, and an operator between each two."""
+        return len(self.prompt_places)
+
+    @property
+    def answer_length(self) -> int:
+        """Tokens of the answer, m."""
+        return len(self.answer_names)
 
     @property
     def operand_names(self) -> tuple[str, ...]:
@@ -140,31 +182,64 @@ class Task(ABC):
         return tuple(chr(ord("a") + i) for i in range(self.operands))
 
     @property
+    def prompt_places(self) -> list[tuple[int, int]]:
+        """Of the prompt's tokens: the number of the operand, and its digit from the lowest; (i, -1) for the i-th operator."""
+        digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
+        if self.interleaved:
+            return [(operand, digit) for digit in digits for operand in range(self.operands)]
+        places = [(operand, digit) for operand in range(self.operands) for digit in (-1, *digits)]
+        return places[1:]
+
+    @property
     def prompt_names(self) -> list[str]:
         """Of the prompt's tokens: ``a0 a1 + b0 b1`` for two digits in reverse order, ``a1 a0 + b1 b0`` in plain order.
 
         Index 0 is the lowest digit. Names are unique: with three operands the operators are ``+1`` and ``+2``.
         """
-        places = [str(i) for i in reorder(np.arange(self.bits), self.prompt_order)]
-        names: list[str] = []
-        for i, operand in enumerate(self.operand_names):
-            if i:
-                names.append(self.operator if self.operands == 2 else f"{self.operator}{i}")
-            names += [f"{operand}{place}" for place in places]
-        return names
+        operators = [self.operator if self.operands == 2 else f"{self.operator}{i}" for i in range(self.operands)]
+        operands = self.operand_names
+        return [operators[i] if digit < 0 else f"{operands[i]}{digit}" for i, digit in self.prompt_places]
 
     @property
     def answer_names(self) -> list[str]:
         """Of the answer's tokens: ``r0 r1 r2`` in reverse order. Position t of the decoder predicts the t-th."""
         return [f"r{i}" for i in reorder(np.arange(self.width), self.completion_order)]
 
-    def examples(self, *operands: npt.ArrayLike) -> Examples:
+    @property
+    def answer_positions(self) -> Array:
+        """The answer's token (width,) that holds each digit of the result, from the lowest."""
+        names = self.answer_names
+        return np.array([names.index(f"r{i}") for i in range(self.width)])
+
+    @property
+    def layout(self) -> Layout:
+        """The digits' places, for the position encodings that count by them."""
+        in_answer = [int(name[1:]) if name[1:].isdigit() else -1 for name in self.answer_names]
+        places = (*(digit for _, digit in self.prompt_places), -1, *in_answer[:-1])
+        padded = self.min_bits is not None
+        return Layout(places, padded, self.bits * padded)
+
+    @property
+    def named(self) -> bool:
+        """Whether names and places are those of the tokens: not if a subclass wrote `examples` anew and nothing else."""
+        own = type(self)
+        anew = own.examples is not Task.examples or own.completion is not Task.completion
+        return not anew or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
+
+    def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The given operands, each (N,), or the whole table: all ``size`` rows, the first operand slowest.
+
+        In place of a table that is not `listed`, `SAMPLE` examples of it.
+
+        Args:
+            length: digits to write of each operand (N,); by default all have ``bits``.
 
         Raises:
             ValueError: for another number of operands than the task has.
             UserError: if the task's answers are no integers that ``width`` digits hold.
         """
+        if not operands and not self.listed:
+            return self.sample(SAMPLE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.operands, -1))
         if len(columns) != self.operands:
             raise ValueError(f"{self.name} takes {self.operands} operands, received {len(columns)}")
@@ -173,19 +248,54 @@ class Task(ABC):
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
             accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digits} hold"
             raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")
+        operand, digit = np.array(self.prompt_places).T
+        tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
+        tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
+        prompt, completion = tokens[:, operand, digit], self.completion(table, answer)
+        written = np.broadcast_to(self.bits if length is None else np.asarray(length), len(table))
+        if self.min_bits is not None:
+            prompt[digit >= written[:, None]] = UNUSED
+            widths = np.array([self._width_of(n) for n in range(self.bits + 1)])
+            completion[np.arange(self.width) >= widths[written][:, None]] = UNUSED
         return Examples(
             bits=self.bits,
             base=self.base,
             limit=self.limit,
             operands=table,
             answer=answer,
-            prompt=bit.encode_prompt(table, self.bits, self.prompt_order, self.base),
-            completion=bit.encode_completion(answer, self.width, self.completion_order, self.base),
+            prompt=prompt,
+            completion=completion,
+            length=written,
         )
 
+    def _width_of(self, bits: int) -> int:
+        """Digits of the answer to operands of ``bits`` digits."""
+        shorter = copy(self)
+        shorter.bits = bits
+        return shorter.width
+
+    def completion(self, operands: Array, answer: Array) -> Array:
+        """Operands (N, k) and their answers (N,) -> the tokens (N, m) that `answer_names` names."""
+        return bit.encode_completion(answer, self.width, self.completion_order, self.base)
+
+    def sample(self, count: int, seed: int = 0) -> Examples:
+        """Up to ``count`` different examples: of each length an equal share, or all that there are."""
+        lengths = range(self.min_bits or self.bits, self.bits + 1)
+        rows, draw = [], random.Random(seed)
+        for n in lengths:
+            shape = (min(self.limit, self.base**n),) * self.operands
+            for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), -(-count // len(lengths)))):
+                rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.operands))))
+        length, *columns = np.array(rows, dtype=np.int64).T
+        return self.examples(*columns, length=length)
+
+    def slices(self, examples: Examples) -> dict[str, Array]:
+        """Kinds of example, whose accuracies are measured apart if examples are drawn: name -> a number for each (N,)."""
+        return {"length": examples.length}
+
     def decode(self, tokens: npt.ArrayLike) -> Array:
-        """Completion tokens (..., width) -> the integers (...,) that they encode."""
-        return bit.decode_completion(tokens, self.completion_order, self.base)
+        """Completion tokens (..., m) -> the integers (...,) that they encode."""
+        return bit.decode_completion(np.asarray(tokens)[..., self.answer_positions], "reverse", self.base)
 
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example.

@@ -55,8 +55,8 @@ def table_data(job: Job) -> TableData:
 
     It raises a `UserError` if the split leaves one part empty, or the task does not have what the loss wants.
     """
-    data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss))
-    held_out, whole = len(data.validation[0]), job.task.size
+    data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
+    held_out, whole = len(data.validation[0]), data.size
     if not 0 < held_out < whole:
         group = job.resolved["split"]
         options = [f" split.{key}={value}" for key, value in group.items() if key not in ("name", "_target_")]

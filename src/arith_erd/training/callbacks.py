@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import NOTHING, Keep, Row, Run
-from ..runs.epochs import append_tokens, begin_tokens
+from ..runs.epochs import SLICES, append_slices, append_tokens, begin_rows
 from .checkpoint import position
 from .finish import save_weights
 
@@ -47,7 +47,9 @@ class KeepRows(L.Callback):
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {position(trainer)}")
         run.write_metrics(row for row in run.metrics() if row["epoch"] <= epochs)
-        begin_tokens(run.tokens_file, self.tokens, epochs)
+        begin_rows(run.tokens_file, ("split", *self.tokens), epochs)
+        if trainer.datamodule.kinds:  # type: ignore[attr-defined]
+            begin_rows(run.slices_file, SLICES, epochs)
         run.drop_kept_after(epochs)
         # The run began with another ``checkpoint.keep``, or they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
@@ -67,8 +69,13 @@ class KeepRows(L.Callback):
             raise UserError(f"{self.run.checkpoint}: {fault}")
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_tokens(self.run.tokens_file, pl_module.tokens)
+        if pl_module.slices:
+            append_slices(self.run.slices_file, pl_module.slices)
         self.run.append_metrics(rows)
-        self.logger.log([{**row, "learning_rate": self.learning_rate} for row in rows])
+        of_seed = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
+        for _epoch, seed, name, value, accuracy in pl_module.slices:
+            of_seed[seed][f"val_seq_acc/{name}={value}"] = accuracy
+        self.logger.log([*of_seed.values()])
         if epoch in self.keep:
             save_weights(self.run, pl_module.pack, epoch)
 

@@ -141,8 +141,9 @@ def continue_shorter(job: Job, module: LitPack, device: torch.device) -> None:
                 for epoch in shorter.kept_epochs(seed):
                     _copy(shorter.weights(seed, epoch), run.weights(seed, epoch))
             run.write_metrics(rows)
-            if shorter.tokens_file.is_file():
-                _copy(shorter.tokens_file, run.tokens_file)
+            for name in ("tokens_file", "slices_file"):
+                if (file := getattr(shorter, name)).is_file():
+                    _copy(file, getattr(run, name))
             _copy(shorter.checkpoint, run.checkpoint)  # last, since it is what counts
         except UserError as error:
             print(f"{shorter.path}: not continued ({error})")

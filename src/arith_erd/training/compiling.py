@@ -28,7 +28,7 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
     with torch.device("meta"):
         network = job.network()
     parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
-    tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.width)
+    tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
     long = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs >= LONG  # 6 N T, the usual estimate
     return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
 

@@ -67,15 +67,26 @@ class EvaluationBatches(list[Batch]):
 
 
 class TableData(L.LightningDataModule):
-    """A task's table, cut in two by a split: ``train`` and ``validation``. The loss may want targets too."""
+    """A task's table, cut in two by a split: ``train`` and ``validation``. The loss may want targets too.
+
+    Of a table that is not listed, ``drawn`` examples. Then ``slices`` (N, G) says which of the G kinds of ``kinds``,
+    such as ``("length", 5)``, each example of ``validation`` is of.
+    """
 
     def __init__(
-        self, task: Task, split: Split, seeds: Sequence[int], batch_size: int = 128, loss: Loss | None = None
+        self,
+        task: Task,
+        split: Split,
+        seeds: Sequence[int],
+        batch_size: int = 128,
+        loss: Loss | None = None,
+        drawn: int | None = None,
     ) -> None:
         super().__init__()
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.loss = loss or CrossEntropy()
-        examples = task.examples()
+        examples = task.examples() if drawn is None else task.sample(drawn)
+        self.size = len(examples)
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
@@ -83,11 +94,16 @@ class TableData(L.LightningDataModule):
         extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = tuple(x[held_out] for x in tokens)
+        by = {} if task.listed else {name: values[held_out] for name, values in task.slices(examples).items()}
+        self.kinds = [(name, int(value)) for name, values in by.items() for value in np.unique(values)]
+        columns = [torch.from_numpy(by[name] == value) for name, value in self.kinds]
+        self.slices = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
 
     def setup(self, stage: str) -> None:
         if self.trainer is not None:
             device = self.trainer.strategy.root_device
             self.train, self.validation = (tuple(x.to(device) for x in half) for half in (self.train, self.validation))
+            self.slices = self.slices.to(device)
 
     @property
     def steps_per_epoch(self) -> int:

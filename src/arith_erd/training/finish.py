@@ -63,6 +63,8 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
 
 def never_learnt(network: Network, data: TableData) -> list[str]:
     """The names of the answer tokens that are no better than the commonest answer, in training and held out."""
+    if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
+        return []
     held_out = _counts(network, *data.validation[:2])
     if all(beats_majority(*counts) for counts in held_out):  # as in most runs, which saves a look at all of training
         return []
@@ -81,7 +83,7 @@ def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], sources:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
     rows = run.metrics()
     epochs = rows[-1]["epoch"]
-    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.width)
+    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
     run.finish(
         {
             "params": parameters(pack),

@@ -83,7 +83,7 @@ def replica_bytes(job: Job, free: float = math.inf) -> int:
         loss: Tensor | None = None
         with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `trial` refuses what fails
             set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
-            prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.width))
+            prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.answer_length))
             loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
     own = {p.untyped_storage()._cdata for p in network.parameters()}
     activations = sum(size for storage, size in saved.items() if storage not in own)

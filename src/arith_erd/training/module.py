@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
+from ..bits import UNUSED
 from ..errors import UserError
 from ..models.decoding import shift_right
 from ..runs import Row
@@ -29,25 +30,34 @@ class Accuracies(Metric):
 
     full_state_update = False
     hits: Tensor  # (R, m), or (R, 1) before the first batch
+    used: Tensor  # (m,), answers that have each token
     right: Tensor  # (R,), answers without an error
+    of_slices: Tensor  # (R, G), the same for each kind of example
     total: Tensor  # (), answers
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
-        for name, shape in (("hits", (replicas, 1)), ("right", (replicas,)), ("total", ())):
+        shapes = {"hits": (replicas, 1), "used": (1,), "right": (replicas,), "of_slices": (replicas, 1), "total": ()}
+        for name, shape in shapes.items():
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
-    def update(self, predicted: Tensor, completion: Tensor) -> None:
-        """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas."""
-        hits = predicted == completion
+    def update(self, predicted: Tensor, completion: Tensor, slices: Tensor | None = None) -> None:
+        """Predicted tokens (R, B, m) against the right ones (B, m); of which kinds each example is, (B', G), B' >= B."""
+        used = completion != UNUSED
+        hits = (predicted == completion) & used
+        right = (hits | ~used).all(dim=-1)  # (R, B)
         self.hits = self.hits + hits.sum(dim=1)
-        self.right += hits.all(dim=-1).sum(dim=1)
-        self.total += hits.shape[1]
+        self.used = self.used + used.sum(dim=0)
+        self.right += right.sum(dim=1)
+        if slices is not None:
+            self.of_slices = self.of_slices + right.to(slices.dtype) @ slices[self.total : self.total + len(completion)]
+        self.total += len(completion)
 
     def compute(self) -> Tensor:
-        """Fractions (R, 2 + m): of all tokens, of whole answers, and of each token."""
-        tokens = self.hits.sum(dim=1, keepdim=True).double() / (self.total * self.hits.shape[1])
-        return torch.cat([tokens, self.right[:, None].double() / self.total, self.hits.double() / self.total], dim=1)
+        """Fractions (R, 2 + m): of all tokens, of whole answers, and of each token; nan for one that no answer has."""
+        hits = self.hits.double()
+        of_all = hits.sum(dim=1, keepdim=True) / self.used.sum()
+        return torch.cat([of_all, self.right[:, None].double() / self.total, hits / self.used], dim=1)
 
 
 class LitPack(L.LightningModule):
@@ -80,6 +90,7 @@ class LitPack(L.LightningModule):
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
         self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
+        self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameter_groups())
@@ -141,7 +152,9 @@ class LitPack(L.LightningModule):
         prompt, completion = batch  # (B, P), (B, m)
         with self._ending_refused():
             predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion)
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        slices = data.slices if dataloader_idx == 1 and data.kinds else None
+        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion, slices)
 
     def on_validation_epoch_end(self) -> None:
         """Collect `rows` and `tokens`: the one place in an epoch where the host waits for the device.
@@ -152,6 +165,13 @@ class LitPack(L.LightningModule):
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
         losses = torch.stack([self.loss_sum.double() / self.examples_seen, finite.double()], dim=1)  # (R, 2)
         table = torch.cat([losses, self.train_accuracy.compute(), self.val_accuracy.compute()], dim=1)
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        of_slices = (self.val_accuracy.of_slices / data.slices.sum(dim=0)).tolist() if data.kinds else []
+        self.slices = [
+            (epoch, seed, name, value, accuracy)
+            for seed, accuracies in zip(self.pack.seeds, of_slices, strict=False)
+            for (name, value), accuracy in zip(data.kinds, accuracies, strict=True)
+        ]
         self.train_accuracy.reset()
         self.val_accuracy.reset()
         self.rows, self.tokens = [], []
@@ -166,6 +186,5 @@ class LitPack(L.LightningModule):
                 self.tokens.append((epoch, seed, split, found[2:]))
             self.rows.append(row)
         for index, seed in enumerate(self.pack.seeds):
-            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.tokens += [(epoch, seed, name, [*found]) for name, found in reported.items()]

@@ -11,7 +11,7 @@ from torch import Tensor
 from arith_erd.errors import UserError
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import shift_right
-from arith_erd.models.transformer import SinusoidalPositions
+from arith_erd.models.positions import sinusoids
 from arith_erd.tasks import Add
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
@@ -23,8 +23,8 @@ def synthetic_state(d_model: int = 16, layers: int = 2) -> State:
     """Random tensors under the authors' names, for three-bit addition; no two are equal."""
     generator = torch.Generator().manual_seed(0)
     state = {
-        "enc_positional_encoding.pe": SinusoidalPositions(7, d_model).table[None],
-        "dec_positional_encoding.pe": SinusoidalPositions(5, d_model).table[None],
+        "enc_positional_encoding.pe": sinusoids(7, d_model)[None],
+        "dec_positional_encoding.pe": sinusoids(5, d_model)[None],
         "nopeak_mask": torch.ones(1, 4, 4).tril().bool(),
     }
 

@@ -179,20 +179,19 @@ def test_random_answers_are_uniform_and_know_nothing_of_the_operands():
 
 @pytest.mark.parametrize(
     ("key", "values", "accepted"),
-    [("bits", [1, 10, 0, -7, 7.0, "7", None, True], "2 to 9"), ("base", [1, 17, 0, 2.0, "10", None, True], "2 to 16")],
+    [("bits", [1, 32, 0, -7, 7.0, "7", None, True], "2 to 31"), ("base", [1, 17, 0, 2.0, "10", None, True], "2 to 16")],
 )
 def test_bad_width_or_base_is_refused(key, values, accepted):
-    for value, task_class in itertools.product(values, (*PAPERS, Sub)):
+    for value, task_class in itertools.product(values, (Add, Mul, Sub)):
         with pytest.raises(UserError, match=rf"^task\.{key}={value}: expected an integer from {accepted}$"):
             task_class(**{key: value})
 
 
 @pytest.mark.parametrize(
     ("task_class", "base", "lowest", "highest"),
-    [(Add, 10, 1, 3), (Add, 16, 1, 2), (Add, 4, 1, 4), (Add3, 2, 2, 6), (Add3, 10, 1, 2), (Square, 2, 2, 19)],
+    [(Add, 10, 1, 9), (Add, 16, 1, 7), (Add3, 2, 2, 20), (Square, 2, 2, 31), (RandomOutput, 2, 2, 9)],
 )
-def test_tables_stay_below_2_to_the_20_rows(task_class, base, lowest, highest):
-    assert base ** (highest * task_class.operands) < 2**20 <= base ** ((highest + 1) * task_class.operands)
+def test_operands_stay_small_enough_for_a_product_and_a_random_table_for_the_memory(task_class, base, lowest, highest):
     for bits in (lowest - 1, highest + 1):
         with pytest.raises(UserError, match=rf"^task\.bits={bits}: expected an integer from {lowest} to {highest}$"):
             task_class(bits, base=base)

@@ -9,7 +9,8 @@ from torch import Tensor
 from ...bits import ONE, VOCAB_SIZE, ZERO
 from ...tasks import Add
 from ..decoding import shift_right
-from ..transformer import SinusoidalPositions, Transformer
+from ..positions import sinusoids
+from ..transformer import Transformer
 from .assembly import Form, Step, assign, feed_forward
 from .circuits import BITS, PROMPT, WIDTH
 from .reading import Embedding
@@ -50,7 +51,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         torch.manual_seed(int(rng.integers(2**62)))
         network = Transformer(PROMPT, WIDTH).eval()
     prompt, answer_in = examples(rng)
-    table = SinusoidalPositions(max(PROMPT, WIDTH), CHANNELS).table.double()
+    table = sinusoids(max(PROMPT, WIDTH), CHANNELS).double()
     zeros = torch.zeros(1, 1, CHANNELS, dtype=torch.float64)
     form = Form(Stream(zeros, rng), 1.0, zeros[0, 0])  # of nothing: the encoder attends to no other stack
     streams: list[Stream] = []

@@ -1,0 +1,137 @@
+"""Position encodings, ``model.net.positions``: how a network knows where a token stands.
+
+``learned`` and ``sinusoidal`` number the tokens of a sequence; ``rope`` (Su et al. 2021) turns queries and keys by
+angles that grow with the token's number; ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
+coupling") give digits of equal place in operands and answer one learned vector. Where operands have several lengths,
+training shifts the places of an example by a random number, so that all vectors are trained: ``coupled`` shifts the
+operator and ``<start>`` too, ``abacus`` does not. At one length the two are the same.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..bits import UNUSED
+from ..tasks import Layout
+from .dropout import Dropout, hash32
+
+PLACED = ("abacus", "coupled")
+SCHEMES = ("learned", "sinusoidal", "none", "rope", *PLACED)
+
+
+def sinusoids(length: int, channels: int) -> Tensor:
+    """(T, C): sines in the even channels, cosines in the odd ones (Vaswani et al. 2017, section 3.5)."""
+    frequency = torch.exp(torch.arange(0, channels, 2) * (-math.log(10000.0) / channels))
+    angle = torch.arange(length)[:, None] * frequency  # (T, C / 2)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :channels]
+
+
+def counted(tokens: Tensor) -> Tensor:
+    """The number of each token in its sequence, from 0: (B, T) -> (B, T). Unused tokens do not count."""
+    return ((tokens != UNUSED).cumsum(-1) - 1).clamp(min=0)
+
+
+def without_padding(future: Tensor, tokens: Tensor) -> Tensor:
+    """Let no query look at an unused token but itself: (T, T), tokens (B, T) -> (B, 1, T, T)."""
+    itself = torch.eye(len(future), dtype=torch.bool, device=future.device)
+    return future | ((tokens == UNUSED)[:, None, None, :] & ~itself)
+
+
+class Shift(Dropout):
+    """While training, a random number from 0 to ``largest`` for each example: a function of the key, like dropout."""
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(0.0)
+        self.largest = largest
+
+    def forward(self, x: Tensor, batch_axis: int = 0) -> Tensor:
+        """Anything (B, ...) -> (B, 1)."""
+        index = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+        if not self.training or self.key is None:
+            return torch.zeros_like(index, dtype=torch.int64)[:, None]
+        return ((hash32(index + self.key[0], self.key[1]).long() & 0xFFFF) % (self.largest + 1))[:, None]
+
+
+class Sinusoidal(nn.Module):
+    """Add a fixed vector for the number of each token."""
+
+    table: Tensor  # (T, C)
+
+    def __init__(self, length: int, d_model: int, padded: bool) -> None:
+        super().__init__()
+        self.padded = padded
+        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
+
+    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
+        return x + (self.table[counted(tokens)] if self.padded else self.table[: x.shape[-2]])
+
+
+class Learned(nn.Module):
+    """Add a learned vector for the number of each token."""
+
+    def __init__(self, length: int, d_model: int, padded: bool) -> None:
+        super().__init__()
+        self.padded = padded
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(length, d_model)))
+
+    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        return x + (self.weight[counted(tokens)] if self.padded else self.weight[: x.shape[-2]])
+
+
+class Placed(nn.Module):
+    """Add a learned vector for the place of each digit, and one for all tokens that are no digits."""
+
+    places: Tensor  # (P + m,), 0 for what is not a digit
+
+    def __init__(self, layout: Layout, d_model: int, moves_all: bool) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
+        self.shift = Shift(layout.shifts) if layout.shifts else None
+        self.moves_all = moves_all
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(max(layout.places) + 2 + layout.shifts, d_model)))
+
+    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        places = self.places[first : first + x.shape[-2]]
+        if self.shift is None:
+            return x + self.weight[places]
+        shift = self.shift(tokens)  # (B, 1)
+        return x + self.weight[places + (shift if self.moves_all else shift * (places > 0))]
+
+
+def added_positions(
+    scheme: str, wanted: bool, length: int, d_model: int, layout: Layout | None
+) -> Sinusoidal | Learned | Placed | None:
+    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope``, for ``none``, or unwanted."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"positions={scheme}: expected {', '.join(SCHEMES)}")
+    if not wanted or scheme in ("none", "rope"):
+        return None
+    if scheme in PLACED:
+        if layout is None:
+            raise ValueError(f"positions={scheme}: needs the layout of a task's tokens")
+        return Placed(layout, d_model, scheme == "coupled")
+    padded = layout is not None and layout.padded
+    return (Learned if scheme == "learned" else Sinusoidal)(length, d_model, padded)
+
+
+class Rotary(nn.Module):
+    """RoPE: channels i and i + hs / 2 of a head turn by the angle ``number / 10000^(2 i / hs)``."""
+
+    cos: Tensor  # (T, hs / 2)
+    sin: Tensor
+
+    def __init__(self, length: int, head_size: int) -> None:
+        super().__init__()
+        if head_size % 2:
+            raise ValueError(f"positions=rope: needs an even number of channels a head, not {head_size}")
+        angle = torch.arange(length)[:, None] / 10000.0 ** (torch.arange(0, head_size, 2) / head_size)
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin(), persistent=False)
+
+    def forward(self, x: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Queries or keys (B, nh, T, hs) of tokens with these numbers (B, T), by default 0 .. T - 1."""
+        cos, sin = (t[: x.shape[-2]] if numbers is None else t[numbers][:, None] for t in (self.cos, self.sin))
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)

@@ -1,0 +1,118 @@
+"""Position encodings: what padding, equal places and differences of places mean to a network."""
+
+import numpy as np
+import pytest
+import torch
+
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models.decoding import shift_right
+from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.models.positions import PLACED, SCHEMES, Rotary, Shift
+from arith_erd.tasks import Add
+
+SIZE = {"d_model": 16, "num_heads": 2, "num_layers": 2}
+LENGTHS = Add(bits=4, min_bits=1)
+
+
+def nanogpt(scheme, task, **options):
+    torch.manual_seed(0)
+    sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
+    return NanoGPT(**sizes, **SIZE, positions=scheme, layout=task.layout, **options).eval()
+
+
+def tensors(examples):
+    return torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_operands_with_padding_are_answered_as_without(scheme):
+    """Two digits in slots for four, beside a network of two-digit operands with the same weights."""
+    short, own = Add(bits=2), nanogpt(scheme, LENGTHS)
+    alone = nanogpt(scheme, short)
+    weights = dict(own.state_dict())
+    if "positions.weight" in weights:  # of the first places
+        weights["positions.weight"] = weights["positions.weight"][: len(alone.positions.weight)]
+    alone.load_state_dict(weights)
+    table = short.examples()
+    padded = LENGTHS.examples(*table.operands.T, length=np.full(len(table), 2))
+    prompt, answer_in = tensors(padded)
+    torch.testing.assert_close(own(prompt, answer_in)[:, :3], alone(*tensors(table)), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_every_scheme_but_none_tells_orders_apart():
+    """An encoder-decoder; without positions the decoder-only network knows an order, since it is causal."""
+    task = Add(bits=3)
+    one, other = (tensors(task.examples([a], [b])) for a, b in ((1, 5), (4, 5)))  # the same tokens in another order
+    for scheme in SCHEMES:
+        torch.manual_seed(0)
+        network = Transformer(7, 4, **SIZE, positions=scheme, layout=task.layout).eval()
+        same = torch.allclose(network(one[0], one[1]), network(other[0], one[1]), atol=1e-6)
+        assert same == (scheme == "none"), scheme
+        torch.manual_seed(0)
+        ablated = Transformer(7, 4, **SIZE, positions=scheme, positional_encoding=False, layout=task.layout).eval()
+        assert torch.allclose(ablated(one[0], one[1]), ablated(other[0], one[1]), atol=1e-6)
+
+
+@torch.no_grad()
+def test_rope_scores_depend_on_the_difference_of_two_places():
+    rotary, generator = Rotary(20, 8), torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 8, generator=generator)
+    turned = [rotary(x.expand(1, 1, 20, 8))[0, 0] for x in (q, k)]
+    scores = turned[0] @ turned[1].T
+    for difference in range(-5, 6):
+        diagonal = scores.diagonal(difference)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=0, atol=1e-4)
+    assert scores.std() > 0.1
+    torch.testing.assert_close(rotary(q.expand(1, 1, 20, 8)).norm(dim=-1), q.norm().expand(1, 1, 20))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scheme", PLACED)
+def test_digits_of_equal_place_get_the_same_vector(scheme):
+    task = Add(bits=3)
+    network = nanogpt(scheme, task)
+    added = network.positions(torch.zeros(1, 11, 16), torch.zeros(1, 11, dtype=torch.int64))[0]
+    by_name = dict(zip([*task.prompt_names, "start", *task.answer_names], added, strict=False))
+    for t in range(3):
+        assert torch.equal(by_name[f"a{t}"], by_name[f"b{t}"])
+        assert torch.equal(by_name[f"a{t}"], by_name[f"r{t}"])
+    assert torch.equal(by_name["+"], by_name["start"])
+    assert len({tuple(row) for row in added.tolist()}) == 4
+
+
+def test_shifts_are_drawn_for_each_example_and_step_and_only_in_training():
+    shift = Shift(4)
+    shift.key = torch.tensor([1, 2], dtype=torch.int32)
+    drawn = shift.train()(torch.zeros(4000, 3))
+    assert torch.equal(drawn, shift(torch.zeros(4000, 3)))
+    assert drawn.unique().tolist() == [0, 1, 2, 3, 4]
+    assert torch.bincount(drawn.flatten()).float().std() < 80  # of 800 each: three standard deviations
+    shift.key = torch.tensor([3, 2], dtype=torch.int32)
+    assert not torch.equal(drawn, shift(torch.zeros(4000, 3)))
+    assert not shift.eval()(torch.zeros(4, 3)).any()
+
+
+def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
+    examples = LENGTHS.sample(60)
+    tokens = torch.cat(tensors(examples), dim=1)
+    for scheme in PLACED:
+        network = nanogpt(scheme, LENGTHS).train()
+        set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32))
+        added = network.positions(torch.zeros(*tokens.shape, 16), tokens)
+        operator = LENGTHS.prompt_names.index("+")
+        assert (len(added[:, 0].unique(dim=0)), len(added[:, operator].unique(dim=0))) == (
+            (5, 5) if scheme == "coupled" else (5, 1)
+        )
+
+
+def test_schemes_that_lack_something_say_so():
+    with pytest.raises(ValueError, match="needs the layout of a task's tokens"):
+        NanoGPT(7, 4, **SIZE, positions="coupled")
+    with pytest.raises(ValueError, match="positions=fixed: expected learned, sinusoidal"):
+        NanoGPT(7, 4, **SIZE, positions="fixed")
+    with pytest.raises(ValueError, match="operands of one length"):
+        Transformer(9, 5, **SIZE, layout=LENGTHS.layout)
+    with pytest.raises(ValueError, match="even number of channels"):
+        NanoGPT(7, 4, d_model=9, num_heads=3, num_layers=1, positions="rope")
