@@ -57,6 +57,10 @@ class CausalModel:
     """
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
+        if task.answer_length != task.width or task.min_bits is not None:
+            lengths = f"operands of {task.min_bits} to {task.bits} {task.digits}"
+            found = lengths if task.min_bits else f"{task.answer_length} answer tokens for {task.width} {task.digits}"
+            raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit of every answer")
         given = dict(task.variables() if variables is None else variables)
         said = f"causal model of {task.name}"
         if not given:
@@ -156,7 +160,7 @@ class CausalModel:
 
     def examples_at(self, rows: Array) -> Examples:
         """Some rows (n,) of `examples`."""
-        return self.task.examples(*self.examples.operands[rows].T)
+        return self.examples[rows]
 
     @cached_property
     def table(self) -> Values:

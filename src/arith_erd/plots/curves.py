@@ -59,12 +59,21 @@ def small_panel(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def learning_curves(rows: Sequence[Mapping[str, Any]], title: str) -> Figure:
+def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
+    """Accuracy and loss over the epochs; with the rows of ``slices.csv`` also the accuracy of each length at the end."""
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
-    figure = canvas(9, 3.6)
-    accuracy, loss = figure.subplots(1, 2, width_ratios=(3, 2))
+    widths = (3, 2) if slices is None else (3, 2, 2)
+    figure = canvas(9 * sum(widths) / 5, 3.6)
+    accuracy, loss, *of_lengths = figure.subplots(1, len(widths), width_ratios=widths)
     accuracy_axes(accuracy, table)
+    for ax in of_lengths:
+        assert slices is not None
+        last = slices[(slices["slice"] == "length") & (slices["epoch"] == slices["epoch"].max())]
+        band(ax, last.pivot_table("val_seq_acc", "value", "seed"), color=BLUE, marker="o", markersize=4)
+        tidy(ax, "y")
+        ax.set(xlabel=f"digits of the operands, after epoch {last['epoch'].max()}", ylim=(-0.02, 1.03))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
     # Above the panel, where it covers no line.

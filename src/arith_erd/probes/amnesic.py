@@ -178,7 +178,7 @@ class Site:
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
-        examples = self.model.task.examples(*self.examples.operands[pairs.numpy()].T)
+        examples = self.examples[pairs.numpy()]
         completion = torch.as_tensor(examples.completion, device=self.model.device)
         rest = self.model.resume_from(self.name, examples)
 

@@ -20,6 +20,7 @@ from ..plots.style import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
+from ..tasks import SAMPLE, Task
 from .probe import Probe
 from .terminal import show, watched
 
@@ -39,6 +40,10 @@ class Answer:
 
     @classmethod
     def of(cls, asked: Probe) -> "Answer":
+        for task in {subject.task for subject in getattr(asked, "subjects", ())}:
+            if not task.named:
+                wanted = "answer_names, and prompt_names if the prompt is its own"
+                raise UserError(f"task={task.name}: writes tokens that it does not name; expected {wanted}")
         rows = watched(asked.rows(), type(asked).__name__, len(getattr(asked, "subjects", ())))
         return cls(asked, pd.DataFrame(rows, columns=list(asked.columns)))
 
@@ -49,7 +54,9 @@ class Answer:
         return self.course.draw(self.title, self.reached) if self.course else self.asked.figure(self._plain())
 
     def notes(self) -> list[str]:
-        return self.asked.notes()
+        tasks = [getattr(self.asked, "task", None), *(subject.task for subject in getattr(self.asked, "subjects", ()))]
+        sampled = any(isinstance(task, Task) and not task.listed for task in tasks)
+        return [*self.asked.notes(), *([f"asked of a sample of the task's examples, at most {SAMPLE:,}"] if sampled else [])]
 
     def _plain(self) -> pd.DataFrame:
         return self.rows.drop(columns="epoch", errors="ignore")

@@ -119,4 +119,4 @@ def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
     if count is None or count >= len(table):
         return table
     chosen = np.random.default_rng(seed).permutation(len(table))[:count]
-    return task.examples(*table.operands[chosen].T)
+    return table[chosen]

@@ -10,7 +10,7 @@ from ..errors import UserError, bad_value, printable
 from ..system.boundary import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
-from .table import averaged, differing, load_table, percent
+from .table import averaged, differing, load_table, percent, sliced
 
 COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]
 """Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
-    parser.add_argument("--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction")
+    parser.add_argument("--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
@@ -63,8 +63,13 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
 
 
 def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """`averaged` by settings; a line on stderr says what is pooled, and what is left out. ``task`` is ``task.name``."""
+    """`averaged` by settings; a line on stderr says what is pooled, and what is left out. ``task`` is ``task.name``.
+
+    One key may be ``length`` or ``carry_chain``, of runs on examples that were drawn: `sliced`.
+    """
     known = differing(table)
+    for kind in [key for key in keys if key in ("length", "carry_chain")][:1]:
+        table, known = sliced(table, kind), [*known, kind]
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
         if key not in known:
@@ -73,7 +78,7 @@ def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
             )
     finished = table[table["state"] == FINISHED]
     if finished.empty:
-        raise UserError("--by: none of these runs is finished; expected some with a final accuracy")
+        raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")
     if unfinished := table["path"].nunique() - finished["path"].nunique():
         print(f"left out: {unfinished} run(s) that are not finished", file=sys.stderr)
     within = finished.groupby(keys, dropna=False)

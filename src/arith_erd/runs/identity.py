@@ -39,15 +39,16 @@ def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key, without keys of `ADDED` at their original values; a list is one value.
+def settings(config: Mapping[str, Any], *, added: bool = False) -> dict[str, Any]:
+    """A configuration by dotted key; a list is one value. Without keys of `ADDED` at their original values, or with.
 
     >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
     """
     flat: dict[str, Any] = {}
-    for key, value in without_added(config).items():
-        flat |= {f"{key}.{k}": v for k, v in settings(value).items()} if isinstance(value, Mapping) else {key: value}
+    for key, value in (config if added else without_added(config)).items():
+        below = settings(value, added=True) if isinstance(value, Mapping) else {}
+        flat |= {f"{key}.{k}": v for k, v in below.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
 

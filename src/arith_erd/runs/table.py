@@ -61,13 +61,27 @@ def differing(table: pd.DataFrame) -> list[str]:
     return [key for key in table if "." in key]
 
 
+def sliced(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A row for each kind of example, such as each ``length``, that ``slices.csv`` of a run has: its own ``val_seq_acc``.
+
+    None for runs without such examples.
+    """
+    parts = []
+    for path, rows in table.groupby("path"):
+        with suppress(OSError):
+            slices = pd.read_csv(Run(Path(str(path))).slices_file).rename(columns={"value": name})
+            last = slices[(slices["slice"] == name) & (slices["epoch"] == slices["epoch"].max())]
+            parts.append(rows.drop(columns="val_seq_acc").merge(last[["seed", name, "val_seq_acc"]], on="seed"))
+    return pd.concat(parts) if parts else table.iloc[:0].assign(**{name: []})
+
+
 def averaged(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Of finished runs, by these columns: ``seeds``, ``accuracy``, ``low``, ``high``.
 
     The accuracy is the mean final validation sequence accuracy over the seeds, with its 95% interval if there are three
     or more (`stats`). A seed that is in several runs of the same settings counts once.
     """
-    finished = table[table["state"] == FINISHED].drop_duplicates([*differing(table), "seed"])
+    finished = table[table["state"] == FINISHED].drop_duplicates([*{*differing(table), *keys, "seed"}])
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
         estimate = Estimate.of_means([Mean.of(part["val_seq_acc"])], (0.0, 1.0))
@@ -93,7 +107,8 @@ def _rows(run: Run) -> list[Row]:
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         config, metrics = run.config(), run.metrics()
-        given = {excerpt(key): _plain(value) for key, value in flat(identity(config)).items()}
+        known = flat({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
+        given = {excerpt(key): _plain(value) for key, value in (flat(identity(config)) | known).items()}
         given = {key: value for key, value in given.items() if "." in key and not key.endswith("_target_")}
         epochs = max((row["epoch"] for row in metrics), default=0)
         last = {row["seed"]: row for row in metrics if row["epoch"] == epochs}

@@ -5,6 +5,6 @@ from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
 from .sub import Sub
-from .task import Examples, Layout, Task
+from .task import SAMPLE, Examples, Layout, Task
 
-__all__ = ["Add", "Add3", "AddScratchpad", "Examples", "Layout", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]
+__all__ = ["SAMPLE", "Add", "Add3", "AddScratchpad", "Examples", "Layout", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

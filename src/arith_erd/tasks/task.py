@@ -5,7 +5,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,6 +48,11 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.answer)
+
+    def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
+        """The examples of these rows, or of a mask."""
+        names = ("operands", "answer", "prompt", "completion", "length")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     @property
     def a(self) -> Array:

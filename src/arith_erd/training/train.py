@@ -5,6 +5,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pandas as pd
+
 from ..config.build import sources
 from ..config.job import Job
 from ..errors import UserError, first_line
@@ -111,7 +113,8 @@ def train_pack(job: Job) -> None:
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             with replacing(run.curves) as beside:
-                save_png(learning_curves(run.metrics(), title=job.title), beside)
+                slices = pd.read_csv(run.slices_file) if data.kinds else None
+                save_png(learning_curves(run.metrics(), job.title, slices), beside)
             summaries += summarise(run, module.pack, data)
         finally:
             logger.finish(summaries)

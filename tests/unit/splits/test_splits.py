@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd.errors import UserError
-from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit
+from arith_erd.splits import LengthSplit, RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Task
 
 SPLITS = {"random": RandomSplit(), "vs_t": TokenSplit(), "vs_v": ValueSplit()}
@@ -120,3 +120,20 @@ def test_random_split_depends_on_its_seed(tables):
 def test_bad_fraction_is_refused(fraction):
     with pytest.raises(UserError, match=rf"^split\.fraction={fraction}: expected a number between 0 and 1"):
         RandomSplit(fraction)
+
+
+def test_length_split_holds_out_longer_operands_and_a_part_of_the_others():
+    examples = Add(8, min_bits=1).sample(4000)
+    held_out = LengthSplit(5, fraction=0.2)(examples)
+    assert held_out[examples.length > 5].all()
+    assert held_out[examples.length <= 5].mean() == pytest.approx(0.2, abs=0.03)
+    np.testing.assert_array_equal(LengthSplit(5, fraction=0)(examples), examples.length > 5)
+    assert not np.array_equal(LengthSplit(5, fraction=0.2, seed=1)(examples), held_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"), [({"trained": 0}, "trained"), ({"trained": 8}, "trained"), ({"trained": 3, "fraction": 1}, "fraction")]
+)
+def test_length_split_refuses_what_it_cannot_hold_out(options, key):
+    with pytest.raises(UserError, match=rf"^split\.{key}="):
+        LengthSplit(**options)(Add(8, min_bits=1).sample(10))
