@@ -58,9 +58,9 @@ class CausalModel:
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if task.answer_length != task.width or task.min_bits is not None:
-            lengths = f"operands of {task.min_bits} to {task.bits} {task.digits}"
-            found = lengths if task.min_bits else f"{task.answer_length} answer tokens for {task.width} {task.digits}"
-            raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit of every answer")
+            given = f"{task.answer_length} answer tokens for {task.width} {task.digits}"
+            given = "operands of several lengths" if task.min_bits else given
+            raise UserError(f"task={task.name}: {given}; a causal model needs a token for each digit of every answer")
         given = dict(task.variables() if variables is None else variables)
         said = f"causal model of {task.name}"
         if not given:

@@ -44,6 +44,9 @@ class Answer:
             if not task.named:
                 wanted = "answer_names, and prompt_names if the prompt is its own"
                 raise UserError(f"task={task.name}: writes tokens that it does not name; expected {wanted}")
+            if task.min_bits is not None:
+                lengths = f"{task.min_bits} to {task.bits} {task.digits}"
+                raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
         rows = watched(asked.rows(), type(asked).__name__, len(getattr(asked, "subjects", ())))
         return cls(asked, pd.DataFrame(rows, columns=list(asked.columns)))
 
