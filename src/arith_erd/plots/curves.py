@@ -122,7 +122,8 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
                 place: Any = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
                 ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)
         ax.set_xlim(0, last)
-        headline(ax, style.TASKS.get(task, task), seeds_text(*(line.rows for line in drawn)))
+        title = style.TASKS.get(task, task[:1].upper() + task[1:].replace("_", " "))
+        headline(ax, title, seeds_text(*(line.rows for line in drawn)))
     published = any(line.published for _, lines in panels.values() for line in lines)
     legend_below(figure, *([style.PAPER] if published else []))
     return figure

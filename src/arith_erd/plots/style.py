@@ -24,7 +24,7 @@ from PIL import Image
 
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
-TASKS = {"add": "Addition", "mul": "Multiplication", "random_output": "Random output"}
+TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
 PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
 
