@@ -4,6 +4,7 @@ Forward hooks do all of it, so the networks know nothing of interventions and an
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from .resumed import Resumed
 from .sites import check_sites, owned
 
 if TYPE_CHECKING:
+    from ..config.job import Job
     from .explorer.page import Page
 
 BATCH = 2048
@@ -48,6 +50,7 @@ class Hooked:
         split: which examples were held out; None if it is not known.
         untrained: makes the same network with fresh initial weights; None if that is not known.
         epoch: after which the weights were kept; None for the last ones that there are.
+        job: the run that trained it, which `save_pretrained` needs; None if it is not known.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Hooked:
         split: Split | None = None,
         untrained: Callable[[], Network] | None = None,
         epoch: int | None = None,
+        job: "Job | None" = None,
     ) -> None:
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} names no sites; give sites={{name: module}}")
@@ -69,7 +73,7 @@ class Hooked:
         self._task = task
         self.name = name or type(network).__name__
         self.seed, self.epoch = seed, epoch
-        self.split, self.untrained = split, untrained
+        self.split, self.untrained, self.job = split, untrained, job
 
     def __repr__(self) -> str:
         of = f", {self._task.name}" if self._task else ""
@@ -104,6 +108,42 @@ class Hooked:
         from .explorer.page import Page, explorer_page  # which import this module
 
         return Page(explorer_page([self]))
+
+    def to_hooked_transformer(self) -> Any:
+        """A copy of a NanoGPT for TransformerLens: a ``TransformerBridge``, which replaced its ``HookedTransformer``.
+
+        It takes the tokens of prompt, ``<start>`` and answer in one sequence (N, T) and gives logits (N, T, V), those
+        of ``r_0`` at ``<start>``. Nothing is folded or centred. The embedding and the head are no longer tied. What an
+        ablation removed has weights of zero.
+
+        Raises:
+            UserError: for another class of network, or without the extra ``lens``.
+        """
+        from .export import to_hooked_transformer  # which imports this module
+
+        return to_hooked_transformer(self)
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
+
+        The accuracies in the card are measured now, on all examples.
+
+        Raises:
+            UserError: if the network is not of a run, or the folder cannot be written.
+        """
+        from .export import save_pretrained
+
+        save_pretrained(self, Path(folder))
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
+        """Upload what `save_pretrained` writes to ``USER/NAME`` on the Hugging Face Hub, and return its address.
+
+        Raises:
+            UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
+        """
+        from .export import push_to_hub
+
+        return push_to_hub(self, repo_id, private)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""

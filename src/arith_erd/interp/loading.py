@@ -1,5 +1,8 @@
 """Networks to look at: from a run, from a file of weights, trained ones that come along, or written by hand."""
 
+import json
+import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,8 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config.job import Job
-from ..config.read import read_run
-from ..errors import UserError, bad_value, require_integer
+from ..config.read import read_job, read_run
+from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
 from ..models.authors_weights import load_official
 from ..models.network import Network
 from ..models.references import reference, written_for
@@ -20,10 +23,12 @@ from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run, matching
 from ..seeds import format_seeds
+from ..system.files import read_text
 from ..tasks import Task
 from .hooked import Hooked
 
 PRETRAINED = Path(__file__).parents[3] / "results" / "runs"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"  # of `Hooked.save_pretrained`
 Epochs = Literal["all"] | tuple[int, ...]
 
 
@@ -56,24 +61,54 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     network = initialise(job.network, seed)
     if epoch != 0:
         network.load_state_dict(state)
-    return Hooked(network, task=job.task, name=run.name, seed=seed, split=job.split, untrained=job.network, epoch=epoch)
+    return _hooked(network, job, run.name, seed, epoch)
 
 
-def load_pretrained(name: str, seed: int = 0, folder: Path = PRETRAINED) -> Hooked:
-    """A trained network by its short name: task, split unless random, model, and ablation unless there is none.
+def load_pretrained(name: Path | str, seed: int | None = None, folder: Path = PRETRAINED) -> Hooked:
+    """A trained network: by its short name, from a folder of `Hooked.save_pretrained`, or from the Hugging Face Hub.
+
+    A short name is task, split unless random, model, and ablation unless there is none. The extra ``hub`` is needed for
+    the Hub. Nothing in the files is trusted, as in `load_run`.
 
     >>> load_pretrained("add-transformer").predict([100], [27])
     array([127])
 
+    Args:
+        name: ``add-transformer``, a folder, or ``USER/NAME`` on the Hub.
+        seed: 0 by default; a saved network has only its own.
+
     Raises:
         UserError: if there is no such network, or not with this seed; the message lists those in `pretrained`.
     """
-    known = pretrained(folder)
+    if os.path.isfile(os.path.join(name, CONFIG)):
+        return _load_saved(Path(name), Path(name).name, seed)
+    if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
+        from .export import download  # which imports this module
+
+        return _load_saved(download(str(name)), Path(name).name, seed)
+    known, seed = pretrained(folder), seed or 0
     if name not in known:
-        raise bad_value("name", name, " or ".join(known) or f"a name, but {folder} holds no finished run")
+        accepted = " or ".join(known) or f"a name, but {folder} holds no finished run"
+        raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
     if seed not in known[name]:
         raise bad_value("seed", seed, f"{', '.join(map(str, known[name]))} for {name}")
     return load_run(known[name][seed], seed)
+
+
+def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
+    try:
+        saved = json.loads(read_text(folder / CONFIG, 2**18))
+        job, epoch = read_job(saved["job"]), saved["epoch"]
+        if epoch is not None:
+            require_integer("epoch", epoch, 0)
+    except (OSError, *UNREADABLE) as error:
+        raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected one of save_pretrained") from error
+    if seed not in (None, job.seeds[0]):
+        raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
+    state = checked_state(read_state(folder / WEIGHTS), _shapes(job.network), str(folder), CONFIG)
+    network = job.network()
+    network.load_state_dict(state)
+    return _hooked(network, job, name, job.seeds[0], epoch)
 
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
@@ -158,6 +193,11 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: adds at task.bits=7 in reverse order; received {given}")
     return [Hooked(reference(name, seed).network, task=task, name=f"reference-{name}", seed=seed) for seed in seeds]
+
+
+def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
+    task, split, untrained = job.task, job.split, job.network
+    return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 
 def _shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:

@@ -132,12 +132,13 @@ class NanoGPT(Network):
     ) -> None:
         super().__init__()
         length = prompt_length + answer_length
+        self.scheme = positions if positional_encoding else "none"
         self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
-        self.positions = added_positions(positions, positional_encoding, length + 1, d_model, layout)
+        self.positions = added_positions(self.scheme, length + 1, d_model, layout)
         self.dropout = Dropout(dropout)
-        rotary = length * (positions == "rope" and positional_encoding)
+        rotary = length * (self.scheme == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)

@@ -63,6 +63,10 @@ class Sinusoidal(nn.Module):
         self.padded = padded
         self.register_buffer("table", sinusoids(length, d_model), persistent=False)
 
+    def vectors(self, first: int = 0) -> Tensor:
+        """What is added where all tokens are used and nothing is shifted: (T, C) from token ``first`` on."""
+        return self.table
+
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
         return x + (self.table[counted(tokens)] if self.padded else self.table[: x.shape[-2]])
@@ -75,6 +79,9 @@ class Learned(nn.Module):
         super().__init__()
         self.padded = padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(length, d_model)))
+
+    def vectors(self, first: int = 0) -> Tensor:
+        return self.weight
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         return x + (self.weight[counted(tokens)] if self.padded else self.weight[: x.shape[-2]])
@@ -92,6 +99,9 @@ class Placed(nn.Module):
         self.moves_all = moves_all
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(max(layout.places) + 2 + layout.shifts, d_model)))
 
+    def vectors(self, first: int = 0) -> Tensor:
+        return self.weight[self.places[first:]]
+
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
@@ -101,12 +111,12 @@ class Placed(nn.Module):
 
 
 def added_positions(
-    scheme: str, wanted: bool, length: int, d_model: int, layout: Layout | None
+    scheme: str, length: int, d_model: int, layout: Layout | None
 ) -> Sinusoidal | Learned | Placed | None:
-    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope``, for ``none``, or unwanted."""
+    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``."""
     if scheme not in SCHEMES:
         raise ValueError(f"positions={scheme}: expected {', '.join(SCHEMES)}")
-    if not wanted or scheme in ("none", "rope"):
+    if scheme in ("none", "rope"):
         return None
     if scheme in PLACED:
         if layout is None:

@@ -131,13 +131,14 @@ class Transformer(Network):
         super().__init__()
         if layout is not None and layout.padded:
             raise ValueError("an encoder-decoder takes operands of one length; expected task.min_bits=null")
+        self.scheme = positions if positional_encoding else "none"
         length = max(prompt_length, answer_length)
-        rotary = length * (positions == "rope" and positional_encoding)
+        rotary = length * (self.scheme == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.prompt_length = prompt_length
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
         self.answer_embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = added_positions(positions, positional_encoding, length, d_model, layout)
+        self.positions = added_positions(self.scheme, length, d_model, layout)
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(num_layers if encoder else 0))

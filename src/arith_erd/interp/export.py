@@ -1,0 +1,148 @@
+"""Ways out to other tools: TransformerLens, a folder with a model card, the Hugging Face Hub."""
+
+import json
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from ..errors import UserError, first_line
+from ..models import NanoGPT
+from ..runs.identity import identity
+from ..system.files import replacing, write_atomically
+from .hooked import Hooked
+from .loading import CONFIG, WEIGHTS, short_name
+
+CARD = """\
+---
+{metadata}---
+
+# {title}
+
+A small network trained on binary arithmetic with `arith_erd`: {about}.
+
+{accuracies}
+
+`config.json` has every setting that can change the weights. To load this repository, or a folder with its files:
+
+```python
+import arith_erd as ae
+
+model = ae.load_pretrained("USER/NAME")
+```
+
+The experiments are those of Davide Maltoni and Matteo Ferrara, *Arithmetic with language models: from memorization to
+computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j.neunet.2024.106550).
+"""
+
+
+def to_hooked_transformer(model: Hooked) -> Any:
+    """See `Hooked.to_hooked_transformer`."""
+    if type(model.network) is not NanoGPT:  # a subclass may compute anything
+        raise UserError(f"to_hooked_transformer: expected a NanoGPT, received a {type(model.network).__name__}")
+    network: Any = model.network
+    if network.padded or network.scheme == "rope":
+        given = "task.min_bits" if network.padded else "model.net.positions=rope"
+        raise UserError(f"to_hooked_transformer: expected operands of one length and no rope, received {given}")
+    lens = extra("transformer_lens", "lens")
+    embedding, attention = network.embedding.weight, network.blocks[0].attention
+    channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
+    sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
+    sizes |= {"n_layers": len(network.blocks), "n_ctx": len(network.future) + 1}  # prompt, <start>, the whole answer
+    config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
+    bridge = lens.TransformerBridge.boot_native(config, device=model.device, dtype=embedding.dtype).eval()
+    state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # of biases and ablated components
+    state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
+    if network.positions is not None:
+        state["pos_embed.weight"][: len(network.future)] = network.positions.vectors()[: len(network.future)]
+    for i, block in enumerate(network.blocks):
+        parts: dict[str, Any] = {}
+        if block.attention is not None:
+            inside = block.attention.sublayer
+            parts = dict(zip(("attn.q", "attn.k", "attn.v"), inside.qkv.weight.chunk(3), strict=True))
+            parts |= {"attn.o": inside.out.weight, "ln1": block.attention.norm.weight}
+        if block.feed_forward is not None:
+            inside = block.feed_forward.sublayer
+            parts |= {"mlp.in": inside.expand.weight, "mlp.out": inside.out.weight}
+            parts["ln2"] = block.feed_forward.norm.weight
+        state |= {f"blocks.{i}.{part}.weight": weight for part, weight in parts.items()}
+    bridge.load_state_dict(state)
+    return bridge
+
+
+def save_pretrained(model: Hooked, folder: Path) -> None:
+    """See `Hooked.save_pretrained`."""
+    if model.job is None:
+        wanted = "a network of fit, load_run or load_pretrained"
+        raise UserError(f"save_pretrained: expected {wanted}; {model.name} has no configuration")
+    # Only what can change the weights: no logger, and no folder of this machine.
+    config = {"job": identity(model.job.resolved) | {"seed": model.seed}, "epoch": model.epoch}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / WEIGHTS) as path:
+            save_file(model.network.state_dict(), path)
+        write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+        write_atomically(folder / "README.md", card(model, model.job))
+    except OSError as error:
+        raise UserError(f"folder={folder}: cannot be written ({error.strerror})") from error
+
+
+def card(model: Hooked, job: Any) -> str:
+    """The model card, with accuracies measured now. Its only texts are names, which `runs.require_name` has checked."""
+    examples, title, names = job.task.examples(), short_name(job), job.names
+    parts = {"held-out": job.split(examples), "training": ~job.split(examples)}
+    shares = {
+        f"sequence accuracy, {mask.sum()} {name} examples": model.accuracy(examples[mask])
+        for name, mask in parts.items()
+        if mask.any()
+    }
+    what = f"task `{names['task']}` ({job.task.bits} digits in base {job.task.base})"
+    epochs = f"up to {job.trainer.max_epochs}" if model.epoch is None else model.epoch
+    about = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
+    result = {
+        "task": {"type": "text-generation", "name": "arithmetic"},
+        "dataset": {"type": names["task"], "name": f"{names['task']}, {job.task.bits} digits"},
+        "metrics": [{"type": "accuracy", "name": name, "value": share} for name, share in shares.items()],
+    }
+    metadata = {
+        "library_name": "arith_erd",
+        "license": "mit",
+        "tags": ["arithmetic", "mechanistic-interpretability", names["task"], job.model.name],
+        "model-index": [{"name": title, "results": [result]}],
+    }
+    accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
+    return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=about, accuracies=accuracies)
+
+
+def push_to_hub(model: Hooked, repo_id: str, private: bool) -> str:
+    """See `Hooked.push_to_hub`."""
+    api = extra("huggingface_hub", "hub").HfApi()
+    with tempfile.TemporaryDirectory() as folder:
+        save_pretrained(model, Path(folder))
+        try:
+            address = str(api.create_repo(repo_id, private=private, exist_ok=True))
+            api.upload_folder(repo_id=repo_id, folder_path=folder)
+        except Exception as error:  # of the library, of the connection
+            raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
+    return address
+
+
+def download(repo_id: str) -> Path:
+    """The folder of the two files that `load_pretrained` reads, from the Hub; no others are fetched."""
+    hub = extra("huggingface_hub", "hub")
+    try:
+        return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as error:
+        raise UserError(f"name={repo_id}: {first_line(error)}") from error
+
+
+def extra(package: str, name: str) -> Any:
+    """A package of an optional extra; a `UserError` that says how to install it, if it is missing."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise UserError(f"{package}: {first_line(error)}; pip install 'arith_erd[{name}]'") from error
