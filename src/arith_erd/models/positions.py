@@ -3,7 +3,7 @@
 ``learned`` and ``sinusoidal`` number the tokens of a sequence; ``rope`` (Su et al. 2021) turns queries and keys by
 angles that grow with the token's number; ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
 coupling") give digits of equal place in operands and answer one learned vector. Where operands have several lengths,
-training shifts the places of an example by a random number, so that all vectors are trained: ``coupled`` shifts the
+training shifts the places of an example by a random number, up to those of the longest, so that all vectors are trained: ``coupled`` shifts the
 operator and ``<start>`` too, ``abacus`` does not. At one length the two are the same.
 """
 
@@ -39,18 +39,17 @@ def without_padding(future: Tensor, tokens: Tensor) -> Tensor:
 
 
 class Shift(Dropout):
-    """While training, a random number from 0 to ``largest`` for each example: a function of the key, like dropout."""
+    """While training, a random number for each example: a function of the key, like dropout."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self) -> None:
         super().__init__(0.0)
-        self.largest = largest
 
     def forward(self, x: Tensor, batch_axis: int = 0) -> Tensor:
-        """Anything (B, ...) -> (B, 1)."""
-        index = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+        """The largest number of each example (B, 1) -> one from 0 to that (B, 1)."""
         if not self.training or self.key is None:
-            return torch.zeros_like(index, dtype=torch.int64)[:, None]
-        return ((hash32(index + self.key[0], self.key[1]).long() & 0xFFFF) % (self.largest + 1))[:, None]
+            return torch.zeros_like(x)
+        index = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+        return (hash32(index + self.key[0], self.key[1]).long() & 0xFFFF)[:, None] % (x + 1)
 
 
 class Sinusoidal(nn.Module):
@@ -95,9 +94,9 @@ class Placed(nn.Module):
     def __init__(self, layout: Layout, d_model: int, moves_all: bool) -> None:
         super().__init__()
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
-        self.shift = Shift(layout.shifts) if layout.shifts else None
+        self.shift = Shift() if layout.padded else None
         self.moves_all = moves_all
-        self.weight = nn.Parameter(nn.init.normal_(torch.empty(max(layout.places) + 2 + layout.shifts, d_model)))
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(max(layout.places) + 2, d_model)))
 
     def vectors(self, first: int = 0) -> Tensor:
         return self.weight[self.places[first:]]
@@ -106,7 +105,8 @@ class Placed(nn.Module):
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
             return x + self.weight[places]
-        shift = self.shift(tokens)  # (B, 1)
+        highest = (places * (tokens != UNUSED)).amax(-1, keepdim=True)  # (B, 1)
+        shift = self.shift(len(self.weight) - 1 - highest)
         return x + self.weight[places + (shift if self.moves_all else shift * (places > 0))]
 
 

@@ -26,8 +26,6 @@ class Layout:
     places: tuple[int, ...]  # (P + m,); -1 for what is not a digit
     padded: bool = False
     """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
-    shifts: int = 0
-    """By how many places training may shift the digits of an example."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +219,7 @@ class Task(ABC):
         """The digits' places, for the position encodings that count by them."""
         in_answer = [int(name[1:]) if name[1:].isdigit() else -1 for name in self.answer_names]
         places = (*(digit for _, digit in self.prompt_places), -1, *in_answer[:-1])
-        padded = self.min_bits is not None
-        return Layout(places, padded, self.bits * padded)
+        return Layout(places, self.min_bits is not None)
 
     @property
     def named(self) -> bool:
