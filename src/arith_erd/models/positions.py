@@ -105,8 +105,8 @@ class Placed(nn.Module):
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
             return x + self.weight[places]
-        highest = (places * (tokens != UNUSED)).amax(-1, keepdim=True)  # (B, 1)
-        shift = self.shift(len(self.weight) - 1 - highest)
+        places = places * (tokens != UNUSED)  # (B, T)
+        shift = self.shift(len(self.weight) - 1 - places.amax(-1, keepdim=True))
         return x + self.weight[places + (shift if self.moves_all else shift * (places > 0))]
 
 
