@@ -28,7 +28,7 @@ class Layer(nn.Module):
         self.hidden = nn.Linear(d_model, self.gates * d_model)
 
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """What an input adds to the gates (B, gates * C), and the states (B, C) -> the next states, first the output."""
+        """What an input adds to the gates (B, gates * C), and states (B, C) -> the next states, the output first."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
