@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .interp.loading import load_pretrained as load_pretrained
     from .interp.loading import load_references as load_references
     from .interp.loading import load_run as load_run
+    from .models import GRU as GRU
+    from .models import LSTM as LSTM
+    from .models import MLP as MLP
     from .models import NanoGPT as NanoGPT
     from .models import Network as Network
     from .models import Transformer as Transformer
@@ -56,7 +59,7 @@ _HOMES = {
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
     "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
-    "models": ("NanoGPT", "Network", "Transformer"),
+    "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
     "probes.ask": ("probe",),
     "probes.probe": ("Probe",),
     "runs.table": ("load_table",),

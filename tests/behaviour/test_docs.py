@@ -51,10 +51,10 @@ def trained(extended: Path) -> Path:
     """A run of the new task, split, model and recipe."""
     run(
         extended,
-        *("train.py", "task=max", "split=band", "split.distance=3", "model=mlp", "optimizer=rprop"),
+        *("train.py", "task=max", "split=band", "split.distance=3", "model=prompt_mlp", "optimizer=rprop"),
         *("scheduler=restarts", "seed=0-1", *TINY),
     )
-    (path,) = (extended / "runs").glob("max-band-mlp-*")
+    (path,) = (extended / "runs").glob("max-band-prompt_mlp-*")
     return path
 
 

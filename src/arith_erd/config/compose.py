@@ -82,6 +82,7 @@ def accept(
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
         known = _composed(config_name, *search, *(f"{key}={choices[key]}" for key in GROUPS if choices.get(key)))
         defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
+        _drop_sizes(composed, choices, defaults)
         _require_known_keys(composed, choices, defaults)
     _write_reals(composed, defaults)
     _require_whole_recipe(composed, choices)
@@ -133,6 +134,16 @@ def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
 def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
     plain: Any = OmegaConf.to_container(composed, resolve=resolve, throw_on_missing=resolve)
     return {str(key): value for key, value in plain.items()}
+
+
+def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
+    net = OmegaConf.select(composed, "model.net")
+    for key, value in leaves(_option("scale", choices.get("scale")) or {}):
+        option = key.removeprefix("model.net.")
+        if option != key and key not in known and net.get(option) == value:
+            with open_dict(net):
+                del net[option]
 
 
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:

@@ -109,6 +109,8 @@ def default(key: str, who: Mapping[str, Any]) -> Any:
         return ablated
     folder = group.removeprefix("model.").replace("net", "model")
     first = chosen.get(folder)
+    if folder == "model" and _at(who, "model.name") in models:
+        first = who["model"]["name"]
     if folder == "optimizer":  # the option that a model's file chooses
         defaults = (model if option == "_target_" else models[chosen["model"]])["defaults"]
         first = next(name for one in defaults for key, name in one.items() if "/optimizer@" in key)

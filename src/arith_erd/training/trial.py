@@ -1,7 +1,7 @@
 """One step of a pack before its run starts: a network or a loss of one's own may be wrong without raising anything."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..config.job import Job
 from ..models.weights import initialise
@@ -24,6 +24,10 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
+    for name, module in other.named_modules():
+        if isinstance(module, nn.RNNBase):
+            accepted = "expected a layer of arith_erd.models.recurrent, as in model=lstm"
+            raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.blamed():  # vmap refuses random numbers
         logits, activation = pack.trial(prompt, completion)
     expected = (*completion.shape, job.task.vocab_size)

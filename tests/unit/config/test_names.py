@@ -26,6 +26,12 @@ def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
     assert run_name(compose("train", overrides.split()).resolved) == name
 
 
+@pytest.mark.parametrize("model", ["gru", "lstm", "mlp"])
+def test_name_shows_departures_from_the_file_of_its_own_model(model):
+    assert run_name(compose("train", [f"model={model}"]).resolved).startswith(f"add-random-{model}-none-seed0-")
+    assert "-none-d64-seed0-" in run_name(compose("train", [f"model={model}", "model.net.d_model=64"]).resolved)
+
+
 def test_runs_in_results_keep_their_names(root):
     paths = [path.parent for path in root.glob("results/*/*/config.yaml")]
     assert len(paths) >= 63

@@ -21,7 +21,13 @@ def options(group: str) -> list[str]:
 
 
 MODELS = options("model")
-PAIRS = [(m, a) for m in MODELS for a in options("ablation") if (m, a) != ("nanogpt", "squeezed_encoder")]
+BASELINES = {"gru", "lstm", "mlp"}  # without most of what ablations remove
+PAIRS = [
+    (m, a)
+    for m in MODELS
+    for a in options("ablation")
+    if (m, a) != ("nanogpt", "squeezed_encoder") and (m not in BASELINES or a in ("none", "d_model_16", "d_model_32"))
+]
 
 
 @pytest.mark.parametrize("name", options("task"))
@@ -57,6 +63,20 @@ def test_ablation_changes_only_the_network(model, ablation):
     assert full["model"]["net"] != ablated["model"]["net"]
     assert {key for key in full if full[key] != ablated[key]} == {"ablation", "model"}
     assert {key for key in full["model"] if full["model"][key] != ablated["model"][key]} == {"net"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
+    full, mini = (
+        compose("train", [f"model={model}", f"scale={one}"]).resolved["model"]["net"] for one in ("full", "mini")
+    )
+    assert full.keys() == mini.keys()
+    assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)
+
+
+def test_typed_option_that_a_scale_has_and_the_model_lacks_is_refused():
+    with pytest.raises(UserError, match=r"^model\.net\.num_heads: no such key"):
+        compose("train", ["model=gru", "scale=mini", "model.net.num_heads=2"])
 
 
 @pytest.mark.parametrize("group", ["optimizer", "scheduler", "loss"])

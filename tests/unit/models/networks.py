@@ -4,10 +4,11 @@ import torch
 from torch import nn
 
 from arith_erd.bits import VOCAB_SIZE, ZERO
-from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 
 P, M = 15, 8  # seven-bit addition
 
+BASELINES = (GRU, LSTM, MLP)
 ABLATIONS = {
     "none": {},
     "squeezed_encoder": {"encoder": False},

@@ -1,13 +1,15 @@
 """What every network has: the published number of parameters, decoding of prefixes, sites, gradients."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add, Mul
-from tests.unit.models.networks import VARIANTS, M, P, count, make, tokens
+from tests.unit.models.networks import BASELINES, VARIANTS, M, P, count, make, tokens
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,9 @@ from tests.unit.models.networks import VARIANTS, M, P, count, make, tokens
         (Transformer, Mul(), {}, 701_381),
         (NanoGPT, Add(), {}, 297_600),
         (NanoGPT, Mul(), {}, 297_984),
+        (GRU, Add(), {}, 298_501),
+        (LSTM, Add(), {"d_model": 112}, 304_869),
+        (MLP, Add(), {}, 287_477),
         (Transformer, Add(), {"encoder": False}, 401_477),
         (Transformer, Add(), {"attention": False}, 401_861),
         (Transformer, Add(), {"feed_forward": False}, 302_789),
@@ -41,7 +46,7 @@ def test_vocabulary_of_another_base(network):
     assert built(prompt, shift_right(completion)).shape == (2, 3, 13)
 
 
-@pytest.mark.parametrize(("network", "options"), VARIANTS)
+@pytest.mark.parametrize(("network", "options"), [*VARIANTS, *((baseline, {}) for baseline in BASELINES)])
 def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
     net = make(network, options)
     prompt, completion = tokens()
@@ -59,6 +64,7 @@ def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
         (Transformer, {}, [*(f"enc.{i}" for i in range(1, 7)), *(f"dec.{i}" for i in range(1, 7))]),
         (Transformer, {"encoder": False}, [f"dec.{i}" for i in range(1, 7)]),
         (NanoGPT, {}, [f"dec.{i}" for i in range(1, 7)]),
+        *((baseline, {"d_model": 16}, [f"dec.{i}" for i in range(1, 7)]) for baseline in BASELINES),
     ],
 )
 def test_sites_are_the_layers_in_order(network, options, names):
@@ -71,12 +77,15 @@ def test_sites_are_the_layers_in_order(network, options, names):
     net(prompt, shift_right(completion))
     assert list(sites) == names
     assert list(ran) == names
-    steps = {"enc": P, "dec": M if network is Transformer else P + M}
-    assert ran == {name: (3, M if name == "dec.6" else steps[name.split(".")[0]], 64) for name in names}
+    steps = {"enc": P, "dec": M if network in (Transformer, MLP) else P + M}
+    last, width = steps["dec"] if network in BASELINES else M, 16 if network in (GRU, LSTM) else 64
+    assert ran == {name: (3, last if name == "dec.6" else steps[name.split(".")[0]], width) for name in names}
 
 
-@pytest.mark.parametrize("options", [{}, {"attention": False}])
-@pytest.mark.parametrize("network", [Transformer, NanoGPT])
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [*product([Transformer, NanoGPT], [{}, {"attention": False}]), *((baseline, {}) for baseline in BASELINES)],
+)
 def test_every_parameter_gets_a_gradient(network, options):
     """Except key biases, which cancel in the softmax, and, without attention, all that only the prompt passes."""
     net = make(network, options)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from arith_erd.losses import CrossEntropyAndValue
-from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.weights import initialise
@@ -21,11 +21,13 @@ TASK = Add(3)
 SEEDS = (5, 0, 9)
 
 both = pytest.mark.parametrize("network", [Transformer, NanoGPT])
+every = pytest.mark.parametrize("network", [Transformer, NanoGPT, GRU, LSTM, MLP])
 packed_or_alone = pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
 
 
 def builder(network, dropout: float = 0.5, **options):
-    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "dropout": dropout, **options}
+    heads = {"num_heads": 2} if network in (Transformer, NanoGPT) else {}
+    sizes = {"d_model": 16, "num_layers": 2, "dropout": dropout, **heads, **options}
     return partial(network, TASK.prompt_length, TASK.width, **sizes)
 
 
@@ -40,7 +42,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 # Weights
 
 
-@both
+@every
 def test_initial_weights_are_those_of_the_seed_alone(network):
     torch.manual_seed(3)
     expected = torch.rand(4)
@@ -67,7 +69,7 @@ def test_checkpoint_holds_the_stacks_and_loads_in_place_of_others(batch):
     assert torch.equal(pack(prompt, answer_in), other(prompt, answer_in))
 
 
-@both
+@every
 def test_masks_are_those_of_a_plain_network_with_the_replicas_keys(network, batch):
     pack = Pack(builder(network), SEEDS)
     prompt, answer_in = batch[0], shift_right(batch[1])
@@ -81,7 +83,7 @@ def test_masks_are_those_of_a_plain_network_with_the_replicas_keys(network, batc
 # Logits and gradients
 
 
-@both
+@every
 @pytest.mark.parametrize("step", [None, 3])
 def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
     def logits_and_gradients(pack, batch):

@@ -87,6 +87,11 @@ BAD_NETWORKS = {  # name -> a method, by its name, and the message
         lambda self: self.register_buffer("gain", torch.randn(1), persistent=False),
         "draws or changes its buffer gain; expected parameters for what is not constant",
     ),
+    "Recurrent": (
+        "more",
+        lambda self: setattr(self, "memory", nn.LSTM(4, 4)),
+        r"memory is an nn\.LSTM, which vmap cannot batch; expected a layer of arith_erd\.models\.recurrent",
+    ),
     "Normed": ("more", lambda self: setattr(self, "norm", nn.BatchNorm1d(4)), NORMED),
     "Tied": (
         "more",

@@ -1,0 +1,124 @@
+"""Recurrent baselines: the equations of `torch.nn.GRU` and `torch.nn.LSTM`, written from `nn.Linear`.
+
+torch's own layers cannot be batched by `vmap`, which a pack needs. Like nanoGPT these networks have no encoder: one
+stack of layers reads the prompt and goes on over ``<start>`` and the answer.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ..bits import VOCAB_SIZE
+from .dropout import Dropout
+from .network import Network
+
+
+class Layer(nn.Module):
+    """A recurrent layer: from the state 0 through a sequence, (B, T, C) -> (B, T, C).
+
+    ``input`` and ``hidden`` are torch's ``weight_ih_l0``, ``bias_ih_l0`` and ``weight_hh_l0``, ``bias_hh_l0``, with its
+    order of gates. `nn.Linear` draws them as torch does: uniformly within ``1 / sqrt(C)``.
+    """
+
+    gates: int
+    states: int
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(d_model, self.gates * d_model)
+        self.hidden = nn.Linear(d_model, self.gates * d_model)
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What an input adds to the gates (B, gates * C), and states (B, C) -> the next states, the output first."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = (torch.zeros_like(x[..., 0, :]),) * self.states
+        outputs = []
+        for of_input in self.input(x).unbind(-2):
+            state = self.step(of_input, state)
+            outputs.append(state[0])
+        return torch.stack(outputs, dim=-2)
+
+
+class GRULayer(Layer):
+    """Gated recurrent unit (Cho et al., 2014), with the reset gate after the product, as in `torch.nn.GRU`."""
+
+    gates, states = 3, 1
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (h,) = state
+        (r_x, z_x, n_x), (r_h, z_h, n_h) = x.chunk(3, dim=-1), self.hidden(h).chunk(3, dim=-1)
+        n = (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
+        return (n + (z_x + z_h).sigmoid() * (h - n),)
+
+
+class LSTMLayer(Layer):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997) with a forget gate, as `torch.nn.LSTM`."""
+
+    gates, states = 4, 2
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        h, c = state
+        i, f, g, o = (x + self.hidden(h)).chunk(4, dim=-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class Recurrent(Network):
+    """A stack of recurrent layers of one kind over V tokens.
+
+    Args:
+        prompt_length, answer_length: tokens, P and m; the parameters do not depend on them.
+        d_model: channels C of embeddings and states.
+        num_layers: each reads what the one before gives.
+        dropout: between layers, as in torch.
+    """
+
+    layer: type[Layer]
+
+    def __init__(
+        self,
+        prompt_length: int,
+        answer_length: int,
+        d_model: int = 128,
+        num_layers: int = 3,
+        dropout: float = 0.1,
+        vocab_size: int = VOCAB_SIZE,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.layers = nn.ModuleList(self.layer(d_model) for _ in range(num_layers))
+        self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def encode(self, prompt: Tensor) -> Tensor:
+        """Return the prompt unchanged: the layers that read it are those that answer."""
+        return prompt
+
+    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+        """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
+        x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
+        for layer, dropout in zip(self.layers, [*self.dropouts, nn.Identity()], strict=True):
+            x = dropout(layer(x))
+        logits: Tensor = self.head(x[..., -answer_in.shape[-1] :, :])
+        return logits
+
+    def sites(self) -> dict[str, nn.Module]:
+        """The outputs of the layers ``dec.1 ..`` (B, P + m, C).
+
+        To replace one changes what the layers above read, not the state with which its own layer goes on.
+        """
+        layers = {f"dec.{i}": layer for i, layer in enumerate(self.layers, 1)}
+        return {"dec.embed": self.embedding} | layers | {"logits": self.head}
+
+
+class GRU(Recurrent):
+    """A stack of `GRULayer`, 6 C (C + 1) parameters each."""
+
+    layer = GRULayer
+
+
+class LSTM(Recurrent):
+    """A stack of `LSTMLayer`, 8 C (C + 1) parameters each."""
+
+    layer = LSTMLayer
