@@ -124,7 +124,11 @@ class CrossEntropy(Loss):
     ) -> Tensor:
         options: dict[str, Any] = {"ignore_index": UNUSED} if self.padded else {}
         losses = F.cross_entropy(
-            logits.flatten(0, 2), completion.flatten(), reduction="none", label_smoothing=self.label_smoothing, **options
+            logits.flatten(0, 2),
+            completion.flatten(),
+            reduction="none",
+            label_smoothing=self.label_smoothing,
+            **options,
         ).view(len(completion), -1)
         if self.padded:
             return losses.sum(dim=1) / (completion != UNUSED).flatten(1).sum(dim=1)

@@ -46,9 +46,9 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
             slopes = solver(regressors(sample.model, values, place))[1:3]
             solvers[place, :, place] = slopes * torch.tensor([[1.0], [unit]])
             continue
-        # At the operator, the operand bits of the highest index.
-        index = place % (task.bits + 1) if place != task.bits else task.bits - 1
-        index = index if task.prompt_order == "reverse" else task.bits - 1 - index
+        index = task.prompt_places[place][1]
+        if index < 0:  # at the operator, the operand bits next to it on the left
+            index = task.prompt_places[place - 1][1]
         own = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
             solvers[place, 0, t] = solver([*regressors(sample.model, values, t), *own])[1]

@@ -3,8 +3,8 @@
 ``learned`` and ``sinusoidal`` number the tokens of a sequence; ``rope`` (Su et al. 2021) turns queries and keys by
 angles that grow with the token's number; ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
 coupling") give digits of equal place in operands and answer one learned vector. Where operands have several lengths,
-training shifts the places of an example by a random number, up to those of the longest, so that all vectors are trained: ``coupled`` shifts the
-operator and ``<start>`` too, ``abacus`` does not. At one length the two are the same.
+training shifts the places of an example by a random number, up to those of the longest, so that all vectors are
+trained: ``coupled`` shifts the operator and ``<start>`` too, ``abacus`` does not. At one length the two are the same.
 """
 
 import math

@@ -60,7 +60,7 @@ def small_panel(rows: pd.DataFrame) -> Figure:
 
 
 def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
-    """Accuracy and loss over the epochs; with the rows of ``slices.csv`` also the accuracy of each length at the end."""
+    """Accuracy and loss over the epochs, and with the rows of ``slices.csv`` the accuracy of each length at the end."""
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     widths = (3, 2) if slices is None else (3, 2, 2)

@@ -32,7 +32,7 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
     axes = figure.subplot_mosaic([["value", "digits"], ["token", "carry" if lengths else "token"]])
     bit, verb = task.digits.removesuffix("s"), "flipped" if task.base == 2 else "changed"
     wrong, errors = rows["hamming_error"].to_numpy(), rows["value_error"].to_numpy()
-    random = flipped_values(rows["answer"].to_numpy(), wrong, task.width, task.base)
+    random = flipped_values(rows["answer"].to_numpy(), wrong.clip(max=task.width), task.width, task.base)
     octaves = (task.base**task.width - 1).bit_length()
     names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
     measured, chance = (_shares(octave(x), len(names)) for x in (errors, random))
@@ -41,9 +41,11 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
     _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
     axes["value"].set(xlabel="error in value, absolute", ylabel="share of wrong answers")
     axes["value"].set_xticks(axes["value"].get_xticks(), names[first:], rotation=45, ha="right", rotation_mode="anchor")
-    counts = [str(k) for k in range(1, task.width + 1)]
-    expected = truncated_binomial(task.width, wrong.mean())
-    _compare(axes["digits"], counts, _shares(wrong - 1, task.width), expected, f"each {bit} {verb} independently")
+    counts = [str(k) for k in range(1, task.answer_length + 1)]
+    expected = truncated_binomial(task.answer_length, wrong.mean())
+    _compare(
+        axes["digits"], counts, _shares(wrong - 1, task.answer_length), expected, f"each {bit} {verb} independently"
+    )
     axes["digits"].set(xlabel="wrong tokens of the answer (Hamming distance)")
     _wrong(axes["token"], task.answer_names, shares[shares["by"] == "token"])
     axes["token"].set(xlabel="answer token, after the right prefix", ylabel="share that is wrong")

@@ -17,7 +17,7 @@ from ..plots.course import Course
 from ..plots.errors import draw_errors
 from ..plots.sheet import Sheet
 from ..stats import Counts, stuck
-from ..tasks import Examples, Task
+from ..tasks import Examples
 from .probe import Probe
 
 
@@ -31,17 +31,6 @@ def subsets(subject: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     if subject.split is None:
         return np.full(len(examples), "all")
     return np.where(subject.split(examples), "validation", "train")
-
-
-def longest_carry(task: Task, examples: Examples) -> Array | None:
-    """Length (N,) of the longest run of digits that carry; None for a task without carries."""
-    if "carries" not in task.concept_names:
-        return None
-    longest = run = np.zeros(len(examples), dtype=np.int64)
-    for carry in task.concepts(*examples.operands.T)["carries"].T:
-        run = (run + 1) * (carry > 0)
-        longest = np.maximum(longest, run)
-    return longest
 
 
 class Errors(Probe):
@@ -68,7 +57,7 @@ class Errors(Probe):
     def __init__(self, subjects: Sequence[Hooked]) -> None:
         self.subjects, self.task = subjects, subjects[0].task
         self.examples = self.task.examples()
-        self.carry = longest_carry(self.task, self.examples)
+        self.carry = self.task.longest_carry(self.examples)
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
         self.found: list[dict[str, Any]] = []
 

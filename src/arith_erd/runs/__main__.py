@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
-    parser.add_argument("--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length")
+    parser.add_argument(
+        "--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length"
+    )
     parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
@@ -65,10 +67,10 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
 def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """`averaged` by settings; a line on stderr says what is pooled, and what is left out. ``task`` is ``task.name``.
 
-    One key may be ``length`` or ``carry_chain``, of runs on examples that were drawn: `sliced`.
+    One key may be ``length`` or ``longest_carry``, of runs on examples that were drawn: `sliced`.
     """
     known = differing(table)
-    for kind in [key for key in keys if key in ("length", "carry_chain")][:1]:
+    for kind in [key for key in keys if key in ("length", "longest_carry")][:1]:
         table, known = sliced(table, kind), [*known, kind]
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:

@@ -55,7 +55,7 @@ def append_metrics(path: Path, rows: Iterable[Row]) -> None:
 
 
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Write ``tokens.csv`` or ``slices.csv`` anew, with these columns after epoch and seed, and its rows up to an epoch.
+    """Write ``tokens.csv`` or ``slices.csv`` anew, with these columns after epoch and seed, its rows up to an epoch.
 
     Nothing resumes from it: a damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """

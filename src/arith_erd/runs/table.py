@@ -62,7 +62,7 @@ def differing(table: pd.DataFrame) -> list[str]:
 
 
 def sliced(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A row for each kind of example, such as each ``length``, that ``slices.csv`` of a run has: its own ``val_seq_acc``.
+    """A row for each kind of example, such as each ``length``, of ``slices.csv``: its own ``val_seq_acc``.
 
     None for runs without such examples.
     """

@@ -7,4 +7,16 @@ from .random_output import RandomOutput
 from .sub import Sub
 from .task import SAMPLE, Examples, Layout, Task
 
-__all__ = ["SAMPLE", "Add", "Add3", "AddScratchpad", "Examples", "Layout", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"]
+__all__ = [
+    "SAMPLE",
+    "Add",
+    "Add3",
+    "AddScratchpad",
+    "Examples",
+    "Layout",
+    "ModAdd",
+    "Mul",
+    "RandomOutput",
+    "Sub",
+    "Task",
+]

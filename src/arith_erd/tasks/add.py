@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from .. import bits
 from ..bits import Array
-from .task import Examples, Task
+from .task import Task
 
 
 class Add(Task):
@@ -75,21 +75,6 @@ class Add(Task):
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return super()._concepts() | {"carries": self.carries}
 
-    def carry_chain(self, operands: Array) -> Array:
-        """Digits of the longest chain of carries (N,): one that makes a carry, and those that only pass it on.
-
-        For ``3 + 5`` at three bits 3, for ``3 + 3`` 1.
-        """
-        longest = chain = np.zeros(len(operands), dtype=np.int64)
-        for total in bits.to_digits(operands, self.bits, self.base).sum(axis=1).T:  # of the digits at each place
-            passes = (total == self.base - 1) & (chain > 0)
-            chain = np.where(passes, chain + 1, total >= self.base)
-            longest = np.maximum(longest, chain)
-        return longest
-
-    def slices(self, examples: Examples) -> dict[str, Array]:
-        return super().slices(examples) | {"carry_chain": self.carry_chain(examples.operands)}
-
 
 def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
     """The sum as a number, from its digits: a function of ``carry`` and of the digits' own sum."""
@@ -120,7 +105,9 @@ class AddScratchpad(Add):
 
     @property
     def answer_names(self) -> list[str]:
-        return [f"c{i}" for i in bits.reorder(np.arange(1, self.bits + 1), self.completion_order)] + super().answer_names
+        return [
+            f"c{i}" for i in bits.reorder(np.arange(1, self.bits + 1), self.completion_order)
+        ] + super().answer_names
 
     def completion(self, operands: Array, answer: Array) -> Array:
         carries = bits.reorder(self.carries(*operands.T), self.completion_order) + bits.ZERO

@@ -186,7 +186,7 @@ class Task(ABC):
 
     @property
     def prompt_places(self) -> list[tuple[int, int]]:
-        """Of the prompt's tokens: the number of the operand, and its digit from the lowest; (i, -1) for the i-th operator."""
+        """Of the prompt's tokens: the number of the operand, and its digit; (i, -1) for the i-th operator."""
         digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
         if self.interleaved:
             return [(operand, digit) for digit in digits for operand in range(self.operands)]
@@ -223,7 +223,7 @@ class Task(ABC):
 
     @property
     def named(self) -> bool:
-        """Whether names and places are those of the tokens: not if a subclass wrote `examples` anew and nothing else."""
+        """Whether names and places are those of the tokens: not if a subclass writes only `examples` anew."""
         own = type(self)
         anew = own.examples is not Task.examples or own.completion is not Task.completion
         return not anew or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
@@ -292,8 +292,19 @@ class Task(ABC):
         return self.examples(*columns, length=length)
 
     def slices(self, examples: Examples) -> dict[str, Array]:
-        """Kinds of example, whose accuracies are measured apart if examples are drawn: name -> a number for each (N,)."""
-        return {"length": examples.length}
+        """Kinds of example that are measured apart if examples are drawn: name -> a number for each (N,)."""
+        carry = self.longest_carry(examples)
+        return {"length": examples.length} | ({} if carry is None else {"longest_carry": carry})
+
+    def longest_carry(self, examples: Examples) -> Array | None:
+        """Length (N,) of the longest run of digits that carry; None for a task without the concept ``carries``."""
+        if "carries" not in self.concept_names:
+            return None
+        longest = run = np.zeros(len(examples), dtype=np.int64)
+        for carry in self.concepts(examples)["carries"].T:
+            run = (run + 1) * (carry > 0)
+            longest = np.maximum(longest, run)
+        return longest
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
         """Completion tokens (..., m) -> the integers (...,) that they encode."""

@@ -42,7 +42,7 @@ class Accuracies(Metric):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Tensor, completion: Tensor, slices: Tensor | None = None) -> None:
-        """Predicted tokens (R, B, m) against the right ones (B, m); of which kinds each example is, (B', G), B' >= B."""
+        """Predicted tokens (R, B, m) against the right ones (B, m); of which kinds all examples are, (N, G)."""
         used = completion != UNUSED
         hits = (predicted == completion) & used
         right = (hits | ~used).all(dim=-1)  # (R, B)

@@ -14,7 +14,7 @@ from arith_erd.bits import encode_completion
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
 from arith_erd.plots.errors import truncated_binomial
-from arith_erd.probes.errors import Errors, longest_carry
+from arith_erd.probes.errors import Errors
 from arith_erd.splits import RandomSplit, Split
 from arith_erd.tasks import Add, Add3, Mul, Task
 
@@ -103,7 +103,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     assert wrong["validation", "token", "r3"] == (three & held_out).sum()
     assert wrong["train", "token", "r1"] == (one & ~held_out).sum() > 0
     assert [wrong["train", "token", f"r{t}"] for t in (0, 2, 3, 5)] == [0] * 4
-    carry = longest_carry(task, examples)
+    carry = task.longest_carry(examples)
     is_wrong = answer != examples.answer
     for length in range(6):
         assert wrong["validation", "longest carry", str(length)] == (is_wrong & held_out & (carry == length)).sum()
@@ -119,7 +119,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
 
 def test_longest_carry_equals_adding_by_hand() -> None:
     examples = TASK.examples()
-    for a, b, longest in zip(examples.a, examples.b, longest_carry(TASK, examples), strict=True):
+    for a, b, longest in zip(examples.a, examples.b, TASK.longest_carry(examples), strict=True):
         carry, run, expected = 0, 0, 0
         for i in range(3):
             carry = (int(a) >> i & 1) + (int(b) >> i & 1) + carry >= 2

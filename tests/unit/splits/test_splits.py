@@ -132,7 +132,8 @@ def test_length_split_holds_out_longer_operands_and_a_part_of_the_others():
 
 
 @pytest.mark.parametrize(
-    ("options", "key"), [({"trained": 0}, "trained"), ({"trained": 8}, "trained"), ({"trained": 3, "fraction": 1}, "fraction")]
+    ("options", "key"),
+    [({"trained": 0}, "trained"), ({"trained": 8}, "trained"), ({"trained": 3, "fraction": 1}, "fraction")],
 )
 def test_length_split_refuses_what_it_cannot_hold_out(options, key):
     with pytest.raises(UserError, match=rf"^split\.{key}="):

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arith_erd.bits import OPERATOR, UNUSED, ZERO
 from arith_erd.errors import UserError
@@ -60,24 +58,11 @@ def test_scratchpad_has_the_carries_first():
     np.testing.assert_array_equal(carry, (digits ^ xor)[:, 1:])  # what enters a bit is what its own sum lacks
 
 
-@given(st.integers(2, 12), st.integers(2, 10), st.data())
-def test_carry_chain_is_the_longest_way_of_one_carry(bits, base, data):
-    a, b = (data.draw(st.integers(0, base**bits - 1)) for _ in range(2))
-    longest = 0
-    for start in range(bits):  # a carry is made here, and goes on through digits that add up to base - 1
-        if digit(a, start, base) + digit(b, start, base) >= base:
-            end = start + 1
-            while end < bits and digit(a, end, base) + digit(b, end, base) == base - 1:
-                end += 1
-            longest = max(longest, end - start)
-    task = Add(min(bits, 7 if base > 4 else 12), base=base)
-    if bits <= task.bits:
-        assert task.carry_chain(np.array([[a, b]]))[0] == longest
-
-
 def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that_there_are():
     examples = Add(14, min_bits=1).sample(14000)
-    assert len({(n, *pair) for n, pair in zip(examples.length, map(tuple, examples.operands), strict=True)}) == len(examples)
+    assert len({(n, *pair) for n, pair in zip(examples.length, map(tuple, examples.operands), strict=True)}) == len(
+        examples
+    )
     counts = dict(zip(*np.unique(examples.length, return_counts=True), strict=True))
     assert counts == {n: min(4**n, 1000) for n in range(1, 15)}
     assert all((examples.operands < 2 ** examples.length[:, None]).all(axis=1))

@@ -26,8 +26,13 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train, scheme):
     run = train(*LENGTHS, f"model.net.positions={scheme}", "trainer.max_epochs=6", "seed=0-1")
     examples = Add(5, min_bits=1).sample(200)
     held_out = LengthSplit(3)(examples)
-    slices = pd.read_csv(run.slices_file).query("epoch == 6").set_index(["seed", "slice", "value"])["val_seq_acc"].sort_index()
-    kinds = {"length": examples.length, "carry_chain": Add(5).carry_chain(examples.operands)}
+    slices = (
+        pd.read_csv(run.slices_file)
+        .query("epoch == 6")
+        .set_index(["seed", "slice", "value"])["val_seq_acc"]
+        .sort_index()
+    )
+    kinds = {"length": examples.length, "longest_carry": Add(5).longest_carry(examples)}
     for seed, (name, values) in ((seed, kind) for seed in (0, 1) for kind in kinds.items()):
         model = load_run(run.path, seed)
         chosen = [held_out & (values == value) for value in np.unique(values[held_out])]
