@@ -18,6 +18,8 @@ from .dropout import Dropout
 from .network import HookPoint, Network
 from .positions import Rotary, added_positions, counted, without_padding
 
+STD = 0.02  # of initial weights
+
 
 class CausalSelfAttention(nn.Module):
     """Causal multi-head attention, queries, keys and values from one projection."""
@@ -136,7 +138,7 @@ class NanoGPT(Network):
         self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
-        self.positions = added_positions(self.scheme, length + 1, d_model, layout)
+        self.positions = added_positions(self.scheme, length + 1, d_model, layout, size=math.sqrt(2) * STD)
         self.dropout = Dropout(dropout)
         rotary = length * (self.scheme == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
@@ -146,7 +148,7 @@ class NanoGPT(Network):
         self.register_buffer("future", torch.ones(length, length).triu(1).bool(), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:  # GPT-2's rule: projections back into the residual stream start smaller
-                std = 0.02 / math.sqrt(2 * num_layers) if name.endswith("out.weight") else 0.02
+                std = STD / math.sqrt(2 * num_layers) if name.endswith("out.weight") else STD
                 nn.init.normal_(weight, std=std)
 
     def encode(self, prompt: Tensor) -> Tensor:

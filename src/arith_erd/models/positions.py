@@ -57,10 +57,10 @@ class Sinusoidal(nn.Module):
 
     table: Tensor  # (T, C)
 
-    def __init__(self, length: int, d_model: int, padded: bool) -> None:
+    def __init__(self, length: int, d_model: int, padded: bool, size: float = 1.0) -> None:
         super().__init__()
         self.padded = padded
-        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
+        self.register_buffer("table", size * sinusoids(length, d_model), persistent=False)
 
     def vectors(self, first: int = 0) -> Tensor:
         """What is added where all tokens are used and nothing is shifted: (T, C) from token ``first`` on."""
@@ -111,9 +111,12 @@ class Placed(nn.Module):
 
 
 def added_positions(
-    scheme: str, length: int, d_model: int, layout: Layout | None
+    scheme: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
 ) -> Sinusoidal | Learned | Placed | None:
-    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``."""
+    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``.
+
+    ``size`` is the largest number in fixed vectors, which should not be larger than the tokens'.
+    """
     if scheme not in SCHEMES:
         raise ValueError(f"positions={scheme}: expected {', '.join(SCHEMES)}")
     if scheme in ("none", "rope"):
@@ -123,7 +126,7 @@ def added_positions(
             raise ValueError(f"positions={scheme}: needs the layout of a task's tokens")
         return Placed(layout, d_model, scheme == "coupled")
     padded = layout is not None and layout.padded
-    return (Learned if scheme == "learned" else Sinusoidal)(length, d_model, padded)
+    return Learned(length, d_model, padded) if scheme == "learned" else Sinusoidal(length, d_model, padded, size)
 
 
 class Rotary(nn.Module):

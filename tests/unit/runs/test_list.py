@@ -159,3 +159,27 @@ def test_folder_without_runs_is_one_line(tmp_path, monkeypatch, capsys):
 
 def test_ages_have_one_unit():
     assert [age(x) for x in (3, 90, 7300, 864000)] == ["3 s", "2 min", "2 h", "10 d"]
+
+
+def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypatch, capsys):
+    for seed in (0, 1):
+        run = begun(tmp_path, f"run{seed}", config | {"seed": seed}, **{f"seed{seed}": 0.5})
+        rows = [
+            f"{epoch},{seed},{kind},3,{epoch / 4 - seed / 8}"
+            for epoch in (1, 2)
+            for kind in ("length", "longest_carry")
+        ]
+        run.slices_file.write_text("\n".join(["epoch,seed,slice,value,val_seq_acc", *rows]) + "\n")
+        run.weights(seed).touch()
+        run.finish({"seeds": [{"seed": seed}], "device": "a card"})
+    other = begun(tmp_path, "other", config, seed7=1.0)
+    other.weights(7).touch()
+    other.finish({"seeds": [{"seed": 7}], "device": "a card"})
+    monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--json"])
+    main()
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["length"], row["seeds"], row["accuracy"]) == (3, 2, (0.5 + 0.375) / 2)
+    monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/other", "--by", "length"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == "error: --by length: expected finished runs that have it; found none\n"

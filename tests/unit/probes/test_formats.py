@@ -1,0 +1,73 @@
+"""Probes of networks whose tokens are not those of ``a+b=r``: labels are the task's own, or the question is refused."""
+
+import numpy as np
+import pytest
+
+import arith_erd as ae
+from arith_erd.errors import UserError
+from arith_erd.models import NanoGPT, Transformer
+from arith_erd.tasks import Add, AddScratchpad
+
+SIZE = {"d_model": 8, "num_heads": 2, "num_layers": 1}
+
+
+class Unnamed(Add):
+    """Writes the prompt backwards, and keeps the names."""
+
+    def examples(self, *operands, length=None):
+        table = super().examples(*operands, length=length)
+        return table[np.arange(len(table))]
+
+
+class Backwards(Add):
+    name = "backwards"
+
+    def completion(self, operands, answer):
+        return super().completion(operands, answer)[:, ::-1]
+
+    @property
+    def answer_names(self):
+        return super().answer_names[::-1]
+
+
+def hooked(task, network=NanoGPT):
+    model = network(task.prompt_length, task.answer_length, **SIZE, vocab_size=task.vocab_size, layout=task.layout)
+    return ae.Hooked(model, task=task)
+
+
+@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+@pytest.mark.parametrize("task", [Add(2, interleaved=True), AddScratchpad(2), Backwards(2)], ids=lambda task: task.name)
+def test_rows_have_the_names_of_the_tokens(network, task):
+    model = hooked(task, network)
+    patched = ae.probe("patching", model, site="dec.1", pairs=4).rows
+    assert set(patched["position"]) <= {*task.prompt_names, *task.answer_names}
+    assert ae.probe("logit_lens", model, pairs=4).figure()
+    attention = ae.probe("attention", model, pairs=4).rows
+    assert set(attention["query"]) == {*task.prompt_names, *task.answer_names}
+    wrong = ae.probe("errors", model)
+    assert {word for words in wrong.rows["wrong_tokens"] for word in words.split()} <= {*task.answer_names}
+    assert wrong.figure()
+
+
+def test_tokens_without_names_of_their_own_are_refused():
+    with pytest.raises(UserError, match=r"^task=add: writes tokens that it does not name; expected answer_names"):
+        ae.probe("logit_lens", hooked(Unnamed(2)), pairs=4)
+
+
+@pytest.mark.parametrize(
+    "probe", ["interchange", "mechanism", "dose", "place_value", "prefix", "subspaces", "explorer"]
+)
+def test_causal_probes_refuse_an_answer_with_other_tokens_than_its_digits(probe):
+    with pytest.raises(
+        UserError, match=r"task=add_scratchpad: 5 answer tokens for 3 bits; a causal model needs a token"
+    ):
+        assert ae.probe(probe, hooked(AddScratchpad(2))).rows.empty
+
+
+def test_large_tables_are_sampled_and_said_so_and_several_lengths_refused():
+    answer = ae.probe("logit_lens", hooked(Add(12)), pairs=8)
+    assert "asked of a sample of the task's examples, at most 4,096" in answer.notes()
+    with pytest.raises(UserError, match=r"^task=add: 16,777,216 examples; a causal model needs a table that is listed"):
+        ae.CausalModel(Add(12))
+    with pytest.raises(UserError, match=r"^task=add: has operands of 1 to 3 bits; expected one length"):
+        ae.probe("logit_lens", hooked(Add(3, min_bits=1)), pairs=8)
