@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.explorer.measure import measure
-from ..interp.explorer.page import write_page
+from ..interp.explorer.page import measure, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
@@ -16,15 +15,10 @@ from .probe import Natural, Positive, Probe, listed
 
 
 class Explorer(Probe):
-    """Writes a page that works offline.
+    """Writes a page that works offline, of ``most`` replicas of one task, of the classes Transformer and NanoGPT.
 
-    A row is a network of the page: the bits of its numbers there, and the share of the sample that it answers right.
-
-    Args:
-        subjects: trained replicas of one task, of the classes Transformer and NanoGPT.
-        pairs: random examples over which means are taken and directions fitted.
-        beside: references that the page offers too, where the task is theirs.
-        most: networks; further ones are left out, and the notes say so.
+    It offers the references ``beside``, too, where the task is theirs. A row is a network of the page: the bits of its
+    numbers there, and the share that it answers right of ``pairs`` random examples (`measure`).
     """
 
     columns = ("seed", "network", "bits", "right")
@@ -35,17 +29,14 @@ class Explorer(Probe):
     ) -> None:
         task, names = subjects[0].task, {subject.name for subject in subjects}
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
-        self.left_out = max(len(subjects) - most, 0)
+        self.left_out, self.pairs = max(len(subjects) - most, 0), pairs
         self.subjects = [*subjects[:most], *(one for one in extra if one.name not in names)]
-        self.pairs = pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.measured = [measure(subject, self.pairs) for subject in self.subjects]
-        for one in self.measured:
-            yield self.row(one.model.seed, one.model.name, one.bits, one.right)
+        yield from (self.row(one["seed"], one["name"], one["bits"], one["right"]) for one in self.measured)
 
     def files(self) -> dict[str, str]:
-        """The page."""
         return {"explorer.html": write_page(self.measured)}
 
     def notes(self) -> list[str]:
@@ -53,9 +44,8 @@ class Explorer(Probe):
         return ["explorer.html opens in any browser, without a network connection", *out]
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A bar for each network."""
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))
         ax = figure.subplots()
-        ax.barh([f"{row.network[:30]}, seed {row.seed}" for row in rows.itertuples()], rows["right"])
+        ax.barh(rows["network"].str[:30] + rows["seed"].map(", seed {}".format), rows["right"])
         headline(ax, "Right answers", seeds_text(rows))
         return figure

@@ -1,9 +1,9 @@
 'use strict'
 // The forward pass of models/transformer.py and models/nanogpt.py for one example, with their names.
 //
-// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions. It may change x in
-// place and may keep it: that is how the page reads activations and intervenes. Sums run in double
-// precision, activations are rounded to single precision.
+// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on
+// in its place: that is how the page reads activations and intervenes. Sums run in double precision, activations are
+// rounded to single precision.
 
 const START = 1
 const ZERO = 3
@@ -23,6 +23,7 @@ function stack(rows, cols, f) {
 
 const embed = (tokens, weight) => stack(tokens.length, weight.cols, t => row(weight, tokens[t]))
 const columns = (x, from, count) => stack(x.rows, count, t => row(x, t).subarray(from, from + count))
+const transpose = x => stack(x.cols, x.rows, c => x.data.filter((_, i) => i % x.cols === c))
 
 /** (T, C) -> (T, F): x @ weight.T + bias. */
 function linear(x, weight, bias) {
@@ -59,47 +60,24 @@ const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
 const relu = x => Math.max(x, 0)
 const argmax = values => values.indexOf(Math.max(...values))
 
-/** Numbers to shares, in place. */
 function softmax(scores) {
-  const largest = Math.max(...scores)
-  let total = 0
-  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - largest)
-  for (let i = 0; i < scores.length; i++) scores[i] /= total
-  return scores
+  const largest = Math.max(...scores), powers = Array.from(scores, score => Math.exp(score - largest))
+  const total = powers.reduce((sum, power) => sum + power)
+  return powers.map(power => power / total)
 }
 
 /** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees keys up to its own place, the ends aligned. */
 function attend(q, k, v, heads, causal, site, at) {
-  const size = q.cols / heads, pattern = matrix(q.rows, heads * k.rows), z = matrix(q.rows, q.cols)
-  for (let t = 0; t < q.rows; t++) {
-    for (let h = 0; h < heads; h++) {
-      const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows), from = t * q.cols + h * size
-      for (let s = 0; s < scores.length; s++) {
-        let dot = 0
-        for (let c = 0, i = s * k.cols + h * size; c < size; c++, i++) dot += q.data[from + c] * k.data[i]
-        scores[s] = dot / Math.sqrt(size)
-      }
-      row(pattern, t).set(softmax(scores), h * k.rows)
-    }
-  }
-  at(`${site}.pattern`, pattern)
-  for (let t = 0; t < q.rows; t++) {
-    for (let c = 0; c < q.cols; c++) {
-      const from = t * pattern.cols + Math.floor(c / size) * k.rows
-      let sum = 0
-      for (let s = 0; s < k.rows; s++) sum += pattern.data[from + s] * v.data[s * v.cols + c]
-      z.data[t * z.cols + c] = sum
-    }
+  const size = q.cols / heads, z = matrix(q.rows, q.cols)
+  for (let h = 0; h < heads; h++) {
+    const [queries, keys, values] = [q, k, v].map(x => columns(x, h * size, size))
+    const scores = linear(map(queries, value => value / Math.sqrt(size)), keys)
+    const seen = t => (causal ? k.rows - q.rows + t + 1 : k.rows)
+    const pattern = stack(q.rows, k.rows, t => softmax(row(scores, t).subarray(0, seen(t))))
+    const own = linear(at(`${site}.pattern.${h}`, pattern), transpose(values))
+    for (let t = 0; t < q.rows; t++) row(z, t).set(row(own, t), h * size)
   }
   return at(`${site}.z`, z)
-}
-
-/** Add sines in the even channels, cosines in the odd ones. */
-function sinusoidalPositions(x) {
-  return map(x, (value, i) => {
-    const c = i % x.cols, angle = (i - c) / x.cols * Math.exp((c - c % 2) * -Math.log(10000) / x.cols)
-    return value + (c % 2 ? Math.cos(angle) : Math.sin(angle))
-  })
 }
 
 class Network {
@@ -107,9 +85,17 @@ class Network {
     Object.assign(this, { config, weights })
   }
 
+  /** The layers of a stack by their sites: `dec.1`, `dec.2`, .. */
+  layers = stack => this.config.stream.filter(site => site.replace(/\d+$/, '') === `${stack}.`)
   has = module => `${module}.weight` in this.weights
   linear = (x, module) => linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
   norm = (x, module) => layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  embedded = (tokens, name) => add(embed(tokens, this.weights[`${name}.weight`]), this.weights[`${name}.positions`])
+
+  mlp(x, name, activation, last, layer, at) {
+    const post = at(`${layer}.mlp.post`, map(this.linear(x, `${name}.expand`), activation))
+    return at(`${layer}.mlp_out`, this.linear(post, `${name}.${last}`))
+  }
 }
 
 /** Post-norm encoder-decoder. */
@@ -122,13 +108,6 @@ class Transformer extends Network {
     return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
   }
 
-  feedForward(x, module, layer, at) {
-    const name = `${module}.sublayer`
-    if (!this.has(`${name}.expand`)) return x
-    const post = at(`${layer}.mlp.post`, map(this.linear(x, `${name}.expand`), relu))
-    return this.norm(add(x, at(`${layer}.mlp_out`, this.linear(post, `${name}.contract`))), `${module}.norm`)
-  }
-
   /** A layer of the encoder, or with the encoder's output as `memory` one of the decoder. */
   layer(x, memory, module, layer, at) {
     x = this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, Boolean(memory), at)
@@ -137,27 +116,16 @@ class Transformer extends Network {
       x = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
       x = at(`${layer}.resid_mid_cross`, x)
     }
-    return at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
+    const name = `${module}.feed_forward`
+    if (!this.has(`${name}.norm`)) return at(layer, x)
+    return at(layer, this.norm(add(x, this.mlp(x, `${name}.sublayer`, relu, 'contract', layer, at)), `${name}.norm`))
   }
 
-  embedded(tokens, module) {
-    const x = embed(tokens, this.weights[`${module}.weight`])
-    return this.config.positions ? sinusoidalPositions(x) : x
-  }
+  encode = (prompt, at) => this.layers('enc').reduce(
+    (x, layer, i) => this.layer(x, undefined, `encoder.${i}`, layer, at), this.embedded(prompt, 'prompt_embedding'))
 
-  encode(prompt, at) {
-    let x = this.embedded(prompt, 'prompt_embedding')
-    for (let i = 0; this.has(`encoder.${i}.self_attention.norm`); i++) {
-      x = this.layer(x, undefined, `encoder.${i}`, `enc.${i + 1}`, at)
-    }
-    return x
-  }
-
-  decode(memory, answerIn, at) {
-    let x = this.embedded(answerIn, 'answer_embedding')
-    for (let i = 0; i < this.config.layers; i++) x = this.layer(x, memory, `decoder.${i}`, `dec.${i + 1}`, at)
-    return this.head(x)
-  }
+  decode = (memory, answerIn, at) => this.head(this.layers('dec').reduce(
+    (x, layer, i) => this.layer(x, memory, `decoder.${i}`, layer, at), this.embedded(answerIn, 'answer_embedding')))
 
   head = x => this.linear(x, 'head')
 }
@@ -167,13 +135,10 @@ class NanoGPT extends Network {
   encode = prompt => prompt
 
   decode(memory, answerIn, at) {
-    const tokens = [...memory, ...answerIn]
-    let x = embed(tokens, this.weights['embedding.weight'])
-    if (this.config.positions) x = add(x, this.weights['positions.weight'])
-    for (let i = 0; i < this.config.layers; i++) {
-      x = this.block(x, `blocks.${i}`, `dec.${i + 1}`, i < this.config.layers - 1 ? tokens.length : answerIn.length, at)
-    }
-    return this.head(x)
+    const tokens = [...memory, ...answerIn], layers = this.layers('dec')
+    const last = i => (i < layers.length - 1 ? tokens.length : answerIn.length)
+    return this.head(layers.reduce(
+      (x, layer, i) => this.block(x, `blocks.${i}`, layer, last(i), at), this.embedded(tokens, 'embedding')))
   }
 
   /** All positions give keys and values, only the last ones queries. */
@@ -186,12 +151,8 @@ class NanoGPT extends Network {
       const z = attend(lastRows(q, last), k, v, this.config.heads, true, `${layer}.attn`, at)
       y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, this.linear(z, `${attention}.sublayer.out`))))
     }
-    if (this.has(`${mlp}.norm`)) {
-      const hidden = this.linear(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer.expand`)
-      const post = at(`${layer}.mlp.post`, map(hidden, gelu))
-      y = add(y, at(`${layer}.mlp_out`, this.linear(post, `${mlp}.sublayer.out`)))
-    }
-    return at(layer, y)
+    if (!this.has(`${mlp}.norm`)) return at(layer, y)
+    return at(layer, add(y, this.mlp(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer`, gelu, 'out', layer, at)))
   }
 
   head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
@@ -214,15 +175,15 @@ function write(network, prompt, guess, at, reading = token => token) {
 }
 
 /** Matrices by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
-async function unpack({ text, bits, shapes }) {
-  const packed = Uint8Array.from(atob(text), character => character.charCodeAt(0))
+async function unpack({ numbers, tensors }) {
+  const packed = Uint8Array.from(atob(numbers), character => character.charCodeAt(0))
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'))
   const bytes = await new Response(stream).arrayBuffer()
-  const numbers = bits === 16 ? Float32Array.from(new Uint16Array(bytes), half) : new Float32Array(bytes)
   let start = 0
-  return Object.fromEntries(shapes.map(([name, shape]) => {
-    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1)
-    return [name, matrix(size / cols, cols, numbers.subarray(start, start += size))]
+  return Object.fromEntries(tensors.map(([name, shape, bits]) => {
+    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1), part = bytes.slice(start, start += size * bits / 8)
+    const values = bits === 16 ? Float32Array.from(new Uint16Array(part), half) : new Float32Array(part)
+    return [name, matrix(size / cols, cols, values)]
   }))
 }
 
