@@ -145,8 +145,8 @@ def test_interventions_equal_those_in_python(
     browser(f"load({index}).then(() => true)")
     found = browser(
         f"""{json.dumps(cases)}.map(one => {{
-        const source = run(loaded[{index}], one.other, [])
-        const trace = run(loaded[{index}], one.pair, [one.do], source)
+        const source = run(loaded[{index}], one.other)
+        const trace = run(loaded[{index}], one.pair, [one.do], one.other)
         return {{ logits: [...trace.logits.data], read: trace.read, tokens: trace.tokens, source: source.read }} }})"""
     )
     for case, ours in zip(cases, found, strict=True):

@@ -15,10 +15,9 @@ from .probe import Natural, Positive, Probe, listed
 
 
 class Explorer(Probe):
-    """Writes a page that works offline, of ``most`` replicas of one task, of the classes Transformer and NanoGPT.
+    """Writes a page of ``most`` replicas of one task, and of references ``beside`` them where the task is theirs.
 
-    It offers the references ``beside``, too, where the task is theirs. A row is a network of the page: the bits of its
-    numbers there, and the share that it answers right of ``pairs`` random examples (`measure`).
+    A row is a network: the bits of its numbers there, and the share of ``pairs`` random examples that it answers right.
     """
 
     columns = ("seed", "network", "bits", "right")
@@ -27,10 +26,10 @@ class Explorer(Probe):
     def __init__(
         self, subjects: Sequence[Hooked], pairs: Positive = 512, beside: Sequence[str] = (), most: Natural = 8
     ) -> None:
-        task, names = subjects[0].task, {subject.name for subject in subjects}
+        task = subjects[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
-        self.left_out, self.pairs = max(len(subjects) - most, 0), pairs
-        self.subjects = [*subjects[:most], *(one for one in extra if one.name not in names)]
+        extra = [one for one in extra if one.name not in {subject.name for subject in subjects}]
+        self.subjects, self.left_out, self.pairs = [*subjects[:most], *extra], len(subjects[most:]), pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.measured = [measure(subject, self.pairs) for subject in self.subjects]
@@ -40,8 +39,8 @@ class Explorer(Probe):
         return {"explorer.html": write_page(self.measured)}
 
     def notes(self) -> list[str]:
-        out = [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
-        return ["explorer.html opens in any browser, without a network connection", *out]
+        offline = "explorer.html opens in any browser, without a network connection"
+        return [offline, *[f"{self.left_out} networks left out; probe.most takes more"] * bool(self.left_out)]
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))

@@ -8,8 +8,6 @@ const POSITIONS = [...ANSWER, ...PROMPT], MIDDLE = ANSWER[Math.floor(task.width 
 const loaded = [] // networks that have been unpacked
 let views = [], playing
 
-// --- numbers, tokens and words ---
-
 const many = (count, make) => Array.from({ length: count }, (_, i) => make(i))
 const digitsOf = (value, count) => many(count, i => Math.floor(value / task.base ** i) % task.base)
 const ordered = (digits, order) => (order === 'reverse' ? digits : [...digits].reverse())
@@ -17,8 +15,7 @@ const tokensOf = (value, count, order) => ordered(digitsOf(value, count), order)
 const symbol = token => ['.', 's', task.operator][token] ?? (token - ZERO).toString(16)
 const percent = share => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1)}%`
 const joined = pair => pair.join(` ${task.operator} `)
-const rowOfPair = pair => pair.reduce((index, x, i) => index * task.shape[i] + x, 0)
-const answerOf = pair => loaded[state.net0].weights.answers.data[rowOfPair(pair)]
+const answerOf = pair => loaded.find(Boolean).weights.answers.data[pair.reduce((at, x, i) => at * task.shape[i] + x, 0)]
 const completionOf = pair => tokensOf(answerOf(pair), task.width, task.completion_order)
 const isRight = (tokens, pair) => String(tokens) === String(completionOf(pair))
 const promptOf = pair => pair.flatMap(x => [2, ...tokensOf(x, task.bits, task.prompt_order)]).slice(1)
@@ -27,14 +24,13 @@ const valueOf = tokens => ordered(tokens, task.completion_order)
 
 function readNumber(text, i) {
   if (/^\s*\d+\s*$/.test(text) && Number(text) < task.shape[i]) return Number(text)
-  const given = `${task.operand_names[i]} = "${text.slice(0, 20)}"`
-  throw Error(`${given}: expected a whole number from 0 to ${task.shape[i] - 1}.`)
+  const range = `expected a whole number from 0 to ${task.shape[i] - 1}.`
+  throw Error(`${task.operand_names[i]} = "${text.slice(0, 20)}": ${range}`)
 }
 
 const names = networks.map(({ name, seed }) => `${name}, seed ${seed}`)
 const shortNames = names.map(name => name.replace(/-seed[^-]*-[0-9a-f]{8}(?=, seed \d+$)/, ''))
 const labels = shortNames.map((name, i) => (shortNames.filter(other => other === name).length > 1 ? names[i] : name))
-
 const inEncoder = site => site.startsWith('enc')
 const layerOf = site => site.split('.')[1]
 const partOf = site => (site.includes('cross') ? 'cross' : /attn|mid/.test(site) ? 'self' : 'feed')
@@ -53,27 +49,23 @@ function actionWords(action) {
   return `${position} after ${siteWords(site)} moved by ${amount} ${along === 'carry' ? 'carries' : 'of the answer'}`
 }
 
-// --- state and address ---
-
 const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i] + more, size - 1))
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
 let state = {
-  pair: example(0), other: example(1), net0: 0, net1: networks.length > 1 ? networks.length - 1 : '', actions: [],
-  shown: task.width, site: undefined, position: MIDDLE, part: undefined, along: 'carry',
-  allHeads: false, errors: {}, sampled: '',
+  pair: example(0), other: example(1), nets: [...new Set([0, networks.length - 1])], actions: [],
+  shown: task.width, site: undefined, position: MIDDLE, part: undefined, along: 'carry', allHeads: false,
+  errors: {}, sampled: '',
 }
 
 /** What can be turned off: `off:enc.1.attn` all heads of a sublayer, `off:enc.1.attn:0` one, `off:enc.1.mlp`. */
-function switches({ tensors, heads }) {
-  const found = tensors.map(([name]) => /^mean\.(.*)\.(z|mlp_out)$/.exec(name)).filter(Boolean)
-  return found.flatMap(([, site, what]) =>
-    (what === 'z' ? [`off:${site}`, ...many(heads, h => `off:${site}:${h}`)] : [`off:${site}.mlp`]))
-}
-
+const switches = ({ shapes, heads }) => Object.keys(shapes).flatMap(name => {
+  const [, site, what] = /^mean\.(.*)\.(z|mlp_out)$/.exec(name) ?? []
+  return what === 'z' ? [`off:${site}`, ...many(heads, h => `off:${site}:${h}`)] : site ? [`off:${site}.mlp`] : []
+})
 /** Every intervention for which some network of the page has the place; a step without its amount. */
 const places = networks.flatMap(({ stream }) => stream.flatMap(site => POSITIONS.map(name => `${site}:${name}`)))
-const interventions = new Set(['encoder', 'tokens', ...ANSWER.map(name => `invert:${name}`), ...networks.flatMap(switches),
-  ...places.flatMap(place => [`exchange:${place}`, `steer:${place}:carry`, `steer:${place}:value`])])
+const interventions = new Set(['encoder', 'tokens', ...ANSWER.map(name => `invert:${name}`),
+  ...networks.flatMap(switches), ...places.flatMap(at => [`exchange:${at}`, `steer:${at}:carry`, `steer:${at}:value`])])
 
 function isAction(text) {
   const end = text.startsWith('steer') ? text.lastIndexOf(':') : text.length
@@ -88,10 +80,10 @@ function readAddress(hash) {
     if (i >= 0) next.pair = next.pair.with(i, readNumber(text, i))
     else if (key === 'from') next.other = task.shape.map((_, j) => readNumber(text.split(',')[j] ?? '', j))
     else if (key === 'do') next.actions = text.split(';').filter(Boolean)
-    else if (key === 'net') [next.net0, next.net1] = [...text.split('|').map(name => labels.indexOf(name)), '']
+    else if (key === 'net') next.nets = text.split('|').map(name => labels.indexOf(name))
     else if (key === 'shown') next.shown = Math.round(text) || 0
     else throw Error(`"${key.slice(0, 20)}" is no key.`)
-    if (next.net0 < 0 || next.net1 < 0) throw Error(`net: "${text.slice(0, 60)}" is not in this page.`)
+    if (next.nets.length > 2 || next.nets.includes(-1)) throw Error(`net: "${text.slice(0, 60)}" is not in this page.`)
   }
   const wrong = next.actions.find(action => !isAction(action))
   if (wrong) throw Error(`do: "${wrong.slice(0, 40)}" is no intervention of these networks.`)
@@ -99,20 +91,11 @@ function readAddress(hash) {
 }
 
 function address() {
-  const items = state.pair.map((x, i) => [task.operand_names[i], x])
-  items.push(['net', shownNets().map(i => labels[i]).join('|')])
-  if (state.actions.length) items.push(['do', state.actions.join(';')])
-  if (state.actions.some(action => action.startsWith('exchange'))) items.push(['from', state.other.join(',')])
-  if (state.shown < task.width) items.push(['shown', state.shown])
-  return `#${new URLSearchParams(items)}`
-}
-
-// --- running ---
-
-const shownNets = () => [state.net0, state.net1].filter(i => i !== '')
-
-async function load(i) {
-  loaded[i] ??= new { Transformer, NanoGPT }[networks[i].kind](networks[i], await unpack(networks[i]))
+  const items = { net: state.nets.map(i => labels[i]).join('|') }
+  if (state.actions.length) items.do = state.actions.join(';')
+  if (state.actions.some(action => action.startsWith('exchange'))) items.from = state.other.join(',')
+  if (state.shown < task.width) items.shown = state.shown
+  return `#${new URLSearchParams([...state.pair.map((x, i) => [task.operand_names[i], x]), ...Object.entries(items)])}`
 }
 
 /** The row of x that a position has at a site, or undefined: in a decoder the answer's positions are the last ones. */
@@ -125,54 +108,34 @@ function rowOf(x, site, position) {
 /** An intervention as pairs of a site and a change, f(row, t) -> row; none if this network lacks the place. */
 function compile(net, action, prompt, source) {
   const [kind, site, position, along, amount] = action.split(':'), { weights, config } = net, layers = net.layers('enc')
+  if (kind === 'encoder') return layers.flatMap(layer => compile(net, `off:${layer}.attn`))
   if (kind === 'tokens') {
     const vectors = weights[`tokens.${layers.at(-1)}`]
     return layers.slice(-1).map(name => [name, (_, t) => row(vectors, t * vectors.rows / prompt.length + prompt[t])])
   }
-  if (kind === 'encoder' || kind === 'off') {
-    const sites = kind === 'encoder' ? layers.map(layer => `${layer}.attn.z`) : [`${site}.z`, `${site}_out`]
-    return sites.filter(name => weights[`mean.${name}`]).map(name => {
-      const mean = weights[`mean.${name}`], size = mean.cols / config.heads
-      const off = c => position === undefined || Math.floor(c / size) === Number(position)
-      return [name, (values, t) => values.map((value, c) => (off(c) ? row(mean, t)[c] : value))]
-    })
+  if (kind === 'off') {
+    const name = [`${site}.z`, `${site}_out`].find(output => weights[`mean.${output}`]), mean = weights[`mean.${name}`]
+    const off = c => position === undefined || Math.floor(c * config.heads / mean.cols) === Number(position)
+    return mean ? [[name, (values, t) => values.map((value, c) => (off(c) ? row(mean, t)[c] : value))]] : []
   }
-  const from = source.stream[site], place = from && rowOf(from, site, position)
-  if (place === undefined) return []
-  if (kind === 'exchange') return [[site, (values, t) => (t === place ? row(from, t) : values)]]
+  const from = source.sites[site], place = from && rowOf(from, site, position)
   const direction = weights[`${along}.${site}`], index = ANSWER.indexOf(position)
-  if (!direction || index < 0) return []
+  if (place === undefined || (kind === 'steer' && (!direction || index < 0))) return []
   const moved = values => values.map((value, c) => value + amount * row(direction, index)[c])
-  return [[site, (values, t) => (t === place ? moved(values) : values)]]
+  return [[site, (values, t) => (t !== place ? values : kind === 'steer' ? moved(values) : row(from, t))]]
 }
 
-/** Run a network: what it writes and what happens inside, with interventions. */
-function run(net, pair, actions, source) {
-  const prompt = promptOf(pair), trace = { stream: {}, patterns: {}, missing: [] }, changes = []
-  for (const action of actions.filter(text => !text.startsWith('invert'))) {
-    const made = compile(net, action, prompt, source)
-    if (!made.length) trace.missing.push(actionWords(action))
-    changes.push(...made)
-  }
-  const at = (site, x) => {
-    const own = changes.filter(([place]) => place === site)
-    const y = own.reduce((z, [, change]) => stack(z.rows, z.cols, t => change(row(z, t), t)), x)
-    if (site.includes('.pattern.')) trace.patterns[site] = y
-    if (net.config.stream.includes(site)) trace.stream[site] = y
-    return y
-  }
+/** Run a network: what it writes and what its sites give, with interventions and their second pair. */
+function run(net, pair, actions = [], other = pair) {
+  const prompt = promptOf(pair), source = actions.length && run(net, other), sites = {}
+  const inside = actions.filter(action => !action.startsWith('invert'))
+  const made = inside.map(action => compile(net, action, prompt, source))
+  const missing = inside.filter((_, i) => !made[i].length)
+  const at = (site, x) => (sites[site] = made.flat().filter(([place]) => place === site)
+    .reduce((y, [, change]) => stack(y.rows, y.cols, t => change(row(y, t), t)), x))
   const invert = (token, t) => (actions.includes(`invert:${ANSWER[t]}`)
     ? (token - ZERO + 1 + task.base) % task.base + ZERO : token)
-  return Object.assign(trace, write(net, prompt, completionOf(pair), at, invert))
-}
-
-/** What the network's own head reads from the stream after each sublayer. */
-function logitLens(net, trace) {
-  return net.config.stream.filter(site => !inEncoder(site)).map(site => {
-    const logits = net.head(lastRows(trace.stream[site], task.width))
-    const chances = ANSWER.map((_, t) => softmax(row(logits, t)))
-    return { site, chances, tokens: chances.map(argmax) }
-  })
+  return { sites, missing, ...write(net, prompt, completionOf(pair), at, invert) }
 }
 
 const changed = (trace, before) => ANSWER.filter((_, t) => trace.tokens[t] !== before.tokens[t])
@@ -186,19 +149,18 @@ async function sample() {
     const changes = []
     let right = 0
     for (let n = 1; n <= 100; n++) {
-      const pair = draw(), trace = run(net, pair, state.actions, run(net, draw(), []))
-      changes.push(...changed(trace, run(net, pair, [])))
+      const pair = draw(), trace = run(net, pair, state.actions, draw())
+      changes.push(...changed(trace, run(net, pair)))
       right += isRight(trace.tokens, pair)
       if (n % 10 === 0) await new Promise(done => setTimeout(done))
       if (asked !== views) return
     }
-    const counts = ANSWER.map(name => [name, changes.filter(other => other === name).length]).filter(([, count]) => count)
-    said.push(`${label} answers ${right} right; changed: ${counts.map(pair => pair.join(' in ')).join(', ') || 'none'}.`)
+    const counts = ANSWER.filter(name => changes.includes(name))
+      .map(name => `${name} in ${changes.filter(other => other === name).length}`)
+    said.push(`${label} answers ${right} right; changed: ${counts.join(', ') || 'none'}.`)
   }
   await update({ sampled: `Of 100 random pairs: ${said.join(' ')}` })
 }
-
-// --- drawing ---
 
 /** An element with properties of the DOM, such as className, ariaLabel and onclick; it leaves out empty children. */
 function element(tag, properties = {}, ...children) {
@@ -207,7 +169,7 @@ function element(tag, properties = {}, ...children) {
   return made
 }
 
-/** Make an element like a new one. What stays in it keeps its focus, what is typed or dragged, and its announcements. */
+/** Make an element like a new one. What stays in it keeps its focus, what is typed or dragged, and announcements. */
 function become(old, made) {
   const typed = old === document.activeElement && old.matches('input') ? { value: old.value } : {}
   for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name)
@@ -230,16 +192,17 @@ const complaint = key => element('p', { id: `${key}-error`, className: 'error', 
 
 function select(id, label, values, words, chosen, choose = value => update({ [id]: value })) {
   const options = values.map(value => element('option', { value, selected: value === chosen }, words(value)))
-  const box = element('select', { id, onchange: () => choose(values[$(id).selectedIndex]) }, options)
-  return element('label', {}, `${label} `, box)
+  const onchange = ({ target }) => choose(values[target.selectedIndex])
+  return element('label', {}, `${label} `, element('select', { id, onchange }, options))
 }
 
 /** Two numbers, typed or changed digit by digit. */
 function drawOperands(key) {
-  const pair = state[key], change = (i, text) => attempt(key, () => ({ [key]: pair.with(i, readNumber(String(text), i)) }))
+  const pair = state[key]
+  const change = (i, text) => attempt(key, () => ({ [key]: pair.with(i, readNumber(String(text), i)) }))
   return task.operand_names.map((name, i) => {
     const digits = digitsOf(pair[i], task.bits), places = ordered([...digits.keys()], task.prompt_order)
-    const box = element('input', { id: `${key}-${i}`, className: 'number', inputMode: 'numeric', value: pair[i],
+    const box = element('input', { id: `${key}-${i}`, inputMode: 'numeric', value: pair[i],
       autocomplete: 'off', oninput: ({ target }) => change(i, target.value) })
     box.setAttribute('aria-describedby', `${key}-error`)
     const bits = places.map(place => button(`${key}-${i}-${place}`, digits[place].toString(16),
@@ -250,39 +213,41 @@ function drawOperands(key) {
   })
 }
 
-const hasCarry = config => config.tensors.some(([name]) => name.startsWith('carry.'))
+const hasCarry = config => Object.keys(config.shapes).some(name => name.startsWith('carry.'))
 const plain = { pair: example(0), actions: [], shown: task.width }
-const { kind, stream, missed } = networks[0], largest = task.shape[0] - 1, ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
+const { kind, stream, missed } = networks[0], most = task.shape.map(size => size - 1)
+const worst = missed && `${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`
+const ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
 /** Texts, and changes of the plain state. */
 const presets = [
   task.name === 'add' && task.base === 2 &&
     ['The carry that ripples through all bits', { pair: [ripple, task.shape[1] - ripple] }],
-  task.shape.length === 2 && [`${largest} ${task.operator} 1`, { pair: [largest, Math.min(1, task.shape[1] - 1)] }],
+  most.length === 2 && [`${most[0]} ${task.operator} 1`, { pair: [most[0], Math.min(1, most[1])] }],
   ['A wrong prefix', { actions: [`invert:${ANSWER[1]}`] }],
   kind === 'Transformer' && ['Without the encoder', { actions: ['tokens'] }],
   hasCarry(networks[0]) && [`A carry into ${MIDDLE} that is not there`,
     { site: stream.at(-1), position: MIDDLE, actions: [`steer:${stream.at(-1)}:${MIDDLE}:carry:1`] }],
-  missed && [`The token that it learnt worst: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
-    { pair: missed.pair, position: missed.position }],
+  missed && [`The token that it learnt worst: ${worst}`, { pair: missed.pair, position: missed.position }],
 ].filter(Boolean)
 
 /** Keys of the grid: rows down, positions along. */
-const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Enter: [0, 0], ' ': [0, 0] }
+const KEYS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Enter: [0, 0], ' ': [0, 0] }
 
 function drawInput() {
-  const nets = [...labels.keys()], label = i => labels[i] ?? 'none'
-  const chips = state.actions.map(action => element('li', {}, button(`chip-${action}`, `${actionWords(action)} ✕`,
-    () => toggle(action), { ariaLabel: `Remove: ${actionWords(action)}` })))
+  const [first, second = ''] = state.nets, nets = [...labels.keys()], text = i => labels[i] ?? 'none'
+  const chips = state.actions.map(action => button(`chip-${action}`, `${actionWords(action)} ✕`, () => toggle(action),
+    { ariaLabel: `Remove: ${actionWords(action)}` }))
   return element('section', { ariaLabel: 'Input' },
     element('div', { id: 'operands' }, drawOperands('pair')), complaint('pair'),
-    line('Try: ', presets.map(([text, changes], i) => button(`try-${i}`, text, () => update({ ...plain, ...changes })))),
-    line(select('net0', 'Network', nets, label, state.net0), select('net1', 'Beside it', ['', ...nets], label, state.net1)),
-    element('div', { className: 'line', onkeydown: ({ key }) => MOVES[key]?.[1] && step(MOVES[key][1]) },
+    line('Try: ', presets.map(([text, change], i) => button(`try-${i}`, text, () => update({ ...plain, ...change })))),
+    line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
+      select('net1', 'Beside it', ['', ...nets], text, second, i => update({ nets: i === '' ? [first] : [first, i] }))),
+    element('div', { className: 'line', onkeydown: ({ key }) => KEYS[key]?.[1] && step(KEYS[key][1]) },
       button('back', '◀', () => step(-1), { disabled: state.shown === 0, ariaLabel: 'One token back' }),
       button('forth', '▶', () => step(1), { disabled: state.shown === task.width, ariaLabel: 'Write one more token' }),
       button('play', playing ? 'Pause' : 'Play', play, { ariaPressed: Boolean(playing) }),
       element('span', { className: 'soft' }, 'Keys on this row: ← and → write one token less or more.')),
-    element('ul', { className: 'chips', ariaLabel: 'Interventions at work' }, chips),
+    element('div', { className: 'line', role: 'group', ariaLabel: 'Interventions at work' }, chips),
     element('div', { className: 'line', hidden: !state.actions.length },
       button('sample', 'Try them on 100 random pairs', sample),
       button('clear', 'Remove all', () => update({ actions: [] })),
@@ -301,28 +266,32 @@ function drawAnswer({ trace, before, column }) {
       (token === was ? '' : `; ${symbol(was)} without the interventions`) +
       (token === read ? '' : `; later positions read ${symbol(read)}`) + '. Invert for later positions'
     const title = hidden ? unwritten(name) : words, text = symbol(token) + (token === read ? '' : `→${symbol(read)}`)
+    const look = { title, ariaLabel: title, ariaPressed: token !== read,
+      className: hidden ? '' : verdict + (token === was ? '' : ' changed') }
     return element('div', { className: 'soft' }, name,
-      button(`answer-${column}-${t}`, hidden ? '·' : text, () => toggle(`invert:${name}`), {
-        title, ariaLabel: title, ariaPressed: token !== read,
-        className: hidden ? '' : verdict + (token === was ? '' : ' changed'),
-      }), hidden ? ' ' : chance)
+      button(`answer-${column}-${t}`, hidden ? '·' : text, () => toggle(`invert:${name}`), look), hidden ? ' ' : chance)
   }))
 }
 
 function drawVerdict({ trace, before }) {
   const sum = `${joined(state.pair)} = `, good = isRight(trace.tokens, state.pair)
   if (state.shown < task.width) return `${sum}… (${state.shown} of ${task.width} tokens written)`
-  const verdict = good ? '✓ right' : `✗ wrong, it is ${answerOf(state.pair)}`, tokens = changed(trace, before).join(', ')
+  const said = good ? '✓ right' : `✗ wrong, it is ${answerOf(state.pair)}`, tokens = changed(trace, before).join(', ')
   const change = tokens ? `change ${tokens}; without them ${valueOf(before.tokens)}` : 'change no token'
   return element('p', {}, `${sum}${valueOf(trace.tokens)} `,
-    element('strong', { className: good ? 'right' : 'wrong' }, verdict),
+    element('strong', { className: good ? 'right' : 'wrong' }, said),
     state.actions.length && `. The interventions ${change}.`,
-    trace.missing.length && ` This network has no place for: ${trace.missing.join('; ')}.`)
+    trace.missing.length && ` This network has no place for: ${trace.missing.map(actionWords).join('; ')}.`)
 }
 
-/** What the head reads after each sublayer, and in words where one points, else of the chosen cell. */
+/** What the network's own head reads from the stream after each sublayer, and that of a cell in words. */
 function drawLens({ net, trace, column }) {
-  const lens = logitLens(net, trace), chosen = [lens.findIndex(({ site }) => site === state.site), ANSWER.indexOf(state.position)]
+  const lens = net.config.stream.filter(site => !inEncoder(site)).map(site => {
+    const logits = net.head(lastRows(trace.sites[site], task.width))
+    const chances = ANSWER.map((_, t) => softmax(row(logits, t)))
+    return { site, chances, tokens: chances.map(argmax) }
+  })
+  const chosen = [lens.findIndex(({ site }) => site === state.site), ANSWER.indexOf(state.position)]
   const since = trace.tokens.map((token, t) => // where the head reads the final token from there on
     Math.min(lens.findLastIndex(({ tokens }) => tokens[t] !== token) + 1, lens.length - 1))
   const words = (at, t) => (t >= state.shown ? unwritten(ANSWER[t])
@@ -342,15 +311,14 @@ function drawLens({ net, trace, column }) {
     ANSWER.map((_, t) => cell(entry, at, t))))
   const detail = chosen.includes(-1) || chosen[1] >= state.shown
     ? 'Point at a cell or choose it: what it says in words.' : words(...chosen)
-  return [element('table', { role: 'grid', onkeydown: moveChoice },
-    element('caption', {}, 'What the head reads after each sublayer. The green line: decided from here on. Darker: more certain.'),
-    element('thead', {}, element('tr', {}, heading('col', 'after'), ANSWER.map(name => heading('col', name)))),
-    element('tbody', {}, rows)),
+  const caption = 'What the head reads after each sublayer. The green line: decided from here on. Darker: more certain.'
+  return [element('table', { role: 'grid', onkeydown: moveChoice }, element('caption', {}, caption),
+    element('tr', {}, heading('col', 'after'), ANSWER.map(name => heading('col', name))), rows),
   element('p', { id: `detail-${column}`, className: 'soft detail', ariaLive: 'polite' }, detail)]
 }
 
 function moveChoice(event) {
-  const [down, along] = MOVES[event.key] ?? [], { target, currentTarget } = event
+  const [down, along] = KEYS[event.key] ?? [], { target, currentTarget } = event
   const cell = currentTarget.rows[target.parentElement.rowIndex + down]?.cells[target.cellIndex + along]
   if (!cell?.matches('td')) return
   event.preventDefault()
@@ -360,24 +328,23 @@ function moveChoice(event) {
 
 /** The heads' maps, the strongest at the chosen position first. */
 function drawHeads(view) {
-  const maps = Object.entries(view.trace.patterns).map(([name, x]) => {
+  const maps = Object.entries(view.trace.sites).filter(([name]) => name.includes('.pattern.')).map(([name, x]) => {
     const [site, h] = name.split('.pattern.'), t = rowOf(x, site, state.position)
     const seen = t === undefined ? [] : row(x, t).filter(weight => weight > 0)
     return { site, h, x, t, strongest: seen.length > 1 ? Math.max(...seen) : 0 }
   }).sort((one, other) => other.strongest - one.strongest)
   const caption = `Each head's weights: rows look at columns, in the order of the tokens. In orange ` +
     `${state.position}, where the first heads are strongest. Click a head to turn it off.`
+  const shown = maps.slice(0, state.allHeads ? maps.length : 12).map(map => drawHead(view, map))
   const more = state.allHeads ? 'Show the strongest 12' : `Show all ${maps.length} heads`
-  return [soft(caption),
-    element('div', { className: 'heads' }, maps.slice(0, state.allHeads ? maps.length : 12).map(map => drawHead(view, map))),
+  return [soft(caption), element('div', { className: 'heads' }, shown),
     maps.length > 12 && button(`more-${view.column}`, more, () => update({ allHeads: !state.allHeads }))]
 }
 
 /** A map: a row looks, a column is looked at. */
 function drawHead({ column }, { site, h, x, t }) {
   const lookers = inEncoder(site) ? PROMPT : [...PROMPT, ...ANSWER].slice(-x.rows)
-  const read = [...PROMPT, '<s>', ...ANSWER].slice(0, -1)
-  const seen = inEncoder(site) || site.endsWith('cross_attn') ? PROMPT : read.slice(-x.cols)
+  const seen = /enc|cross/.test(site) ? PROMPT : [...PROMPT, '<s>', ...ANSWER].slice(-x.cols - 1, -1)
   const words = (from, to) =>
     `${headWords(site, h)}: ${lookers[from]} looks at ${seen[to]} with weight ${percent(row(x, from)[to])}.`
   const canvas = element('canvas', { width: x.cols, height: x.rows, onmousemove: ({ offsetX, offsetY }) => {
@@ -401,7 +368,7 @@ function drawHead({ column }, { site, h, x, t }) {
 
 function drawView(view) {
   const { net, label } = view, { parameters, heads, kind } = net.config
-  return element('article', { className: 'column', ariaLabel: label }, element('h2', {}, label),
+  return element('article', { ariaLabel: label }, element('h2', {}, label),
     soft(`${kind}, ${parameters.toLocaleString('en')} parameters, ${net.layers('dec').length} layers, ${heads} heads`),
     drawAnswer(view), element('div', { ariaLive: 'polite' }, drawVerdict(view)),
     element('h3', {}, 'When is each token decided?'), drawLens(view), element('h3', {}, 'Attention'), drawHeads(view))
@@ -410,7 +377,7 @@ function drawView(view) {
 /** An intervention: its controls, and what was found about it over all pairs, in networks like those in view. */
 function drawTool(kind, title, ...controls) {
   const said = [...new Set(views.map(({ net }) => net.config.found[kind]))].filter(Boolean)
-  const link = data.docs ? element('a', { href: data.docs + data.found[kind], target: '_blank' }, 'How it was measured')
+  const link = data.docs ? element('a', { href: data.docs + data.found[kind].section, target: '_blank' }, 'How it was measured')
     : 'Measured as docs/found/appendix.md says.'
   return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link)]
 }
@@ -424,8 +391,9 @@ function drawTools() {
   const steering = `steer:${site}:${position}:${along}:`, most = carry ? 3 : task.base ** (task.width - 2)
   const rest = actions.filter(action => !action.startsWith(steering))
   const amount = actions.find(action => action.startsWith(steering))?.slice(steering.length) ?? 0
-  const slider = element('input', { id: 'amount', type: 'range', min: -most, max: most, step: carry ? 0.25 : 1,
-    value: amount, oninput: () => update({ actions: [...rest, steering + $('amount').value].filter(x => !x.endsWith(':0')) }) })
+  const steer = ({ target: { value } }) => update({ actions: Number(value) ? [...rest, steering + value] : rest })
+  const slider = element('input',
+    { id: 'amount', type: 'range', min: -most, max: most, step: carry ? 0.25 : 1, value: amount, oninput: steer })
   const vectors = task.shape.length * (task.bits * task.base + 1) - 1
   return element('section', { ariaLabel: 'Interventions' }, element('h2', {}, 'Change something inside'),
     line(select('site', 'Place: after', config.stream, siteWords, site),
@@ -452,58 +420,42 @@ function draw() {
     soft(`Networks that write ${joined(task.operand_names)} token by token, computed here with their own weights. ` +
       'Type numbers, step through the answer, change something inside.'),
     complaint('address'), drawInput(),
-    element('div', { id: 'columns', className: 'columns' }, views.map(drawView)), drawTools()))
+    element('div', { id: 'columns' }, views.map(drawView)), drawTools()))
   $(id)?.focus() // a head that has moved
 }
 
-// --- changes ---
-
-function toggle(action) {
-  const { actions } = state
-  update({ actions: actions.includes(action) ? actions.filter(other => other !== action) : [...actions, action] })
-}
+const toggle = action => update({ actions: state.actions.includes(action)
+  ? state.actions.filter(other => other !== action) : [...state.actions, action] })
 
 async function update(changes) {
   state = { ...state, sampled: '', ...changes }
   state.shown = Math.min(Math.max(state.shown, 0), task.width)
-  await Promise.all(shownNets().map(load))
-  const sites = networks[state.net0].stream, decoder = sites.filter(site => !inEncoder(site))
+  for (const i of state.nets) {
+    loaded[i] ??= new { Transformer, NanoGPT }[networks[i].kind](networks[i], await unpack(networks[i]))
+  }
+  const sites = networks[state.nets[0]].stream, decoder = sites.filter(site => !inEncoder(site))
   if (!sites.includes(state.site)) state.site = decoder[Math.floor(decoder.length / 2)]
-  views = shownNets().map((i, column) => {
-    const net = loaded[i], before = run(net, state.pair, [])
-    const trace = state.actions.length ? run(net, state.pair, state.actions, run(net, state.other, [])) : before
-    return { label: labels[i], column, net, trace, before }
-  })
+  views = state.nets.map((i, column) => ({ label: labels[i], column, net: loaded[i],
+    before: run(loaded[i], state.pair), trace: run(loaded[i], state.pair, state.actions, state.other) }))
   draw()
   // a frame in a notebook has no address of its own
   if (location.protocol !== 'about:') history.replaceState(null, '', address())
 }
 
 /** Change the state; if `make` refuses, its sentence is shown where it belongs, and the last good state stays. */
-function attempt(where, make, before = '') {
-  const saying = text => update({ errors: { ...state.errors, [where]: text } })
-  try {
-    state = { ...state, ...make() }
-    return saying('')
-  } catch ({ message }) {
-    return saying(before + message)
-  }
-}
-
-/** Take the state from the address, which says so itself where it makes no sense. */
+const attempt = (where, make, before = '') => new Promise(done => done(make()))
+  .then(changes => [changes, ''], ({ message }) => [{}, before + message])
+  .then(([changes, said]) => update({ ...changes, errors: { ...state.errors, [where]: said } }))
 const followAddress = () => attempt('address', () => readAddress(location.hash), 'The address was not followed. ')
+const step = count => update({ shown: state.shown + count })
 
 function play() {
-  const next = () => (state.shown < task.width ? step(1) : play())
   clearInterval(playing)
-  playing = playing ? undefined : setInterval(next, 700)
+  playing = playing ? undefined : setInterval(() => (state.shown < task.width ? step(1) : play()), 700)
   update({ shown: playing && state.shown === task.width ? 0 : state.shown })
 }
 
-const step = count => update({ shown: state.shown + count })
-
 addEventListener('hashchange', followAddress)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw)
-followAddress().then(() => {
-  document.body.dataset.ready = performance.now() // milliseconds from opening the page to the first answer
-})
+// milliseconds from opening the page to the first answer
+followAddress().then(() => { document.body.dataset.ready = performance.now() })

@@ -1,9 +1,8 @@
 'use strict'
 // The forward pass of models/transformer.py and models/nanogpt.py for one example, with their names.
 //
-// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on
-// in its place: that is how the page reads activations and intervenes. Sums run in double precision, activations are
-// rounded to single precision.
+// `at(site, x)` gets what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on in its
+// place: so the page reads activations and intervenes. Sums run in double precision, activations are rounded to single.
 
 const START = 1
 const ZERO = 3
@@ -82,7 +81,7 @@ function attend(q, k, v, heads, causal, site, at) {
 
 class Network {
   constructor(config, weights) {
-    Object.assign(this, { config, weights })
+    Object.assign(this, { config, weights, preNorm: config.kind === 'NanoGPT' })
   }
 
   /** The layers of a stack by their sites: `dec.1`, `dec.2`, .. */
@@ -92,33 +91,38 @@ class Network {
   norm = (x, module) => layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
   embedded = (tokens, name) => add(embed(tokens, this.weights[`${name}.weight`]), this.weights[`${name}.positions`])
 
-  mlp(x, name, activation, last, layer, at) {
-    const post = at(`${layer}.mlp.post`, map(this.linear(x, `${name}.expand`), activation))
-    return at(`${layer}.mlp_out`, this.linear(post, `${name}.${last}`))
+  /** x + f(x) in the last rows, without what was removed in an ablation. */
+  residual(x, last, module, f) {
+    const name = `${module}.sublayer`, norm = y => this.norm(y, `${module}.norm`)
+    if (!this.has(`${module}.norm`)) return lastRows(x, last)
+    if (this.preNorm) return add(lastRows(x, last), f(norm(x), name))
+    return norm(this.has(`${name}.out`) || this.has(`${name}.expand`) ? add(x, f(x, name)) : x)
   }
+
+  /** All positions of the memory give keys and values, only the last ones of x queries. */
+  attention = (x, memory, last, module, site, causal, at) => this.residual(x, last, module, (y, name) => {
+    const qkv = this.preNorm && this.linear(y, `${name}.qkv`)
+    const [q, k, v] = ['query', 'key', 'value'].map((part, i) =>
+      (qkv ? columns(qkv, i * x.cols, x.cols) : this.linear(i ? memory : y, `${name}.${part}`)))
+    const z = attend(lastRows(q, last), k, v, this.config.heads, causal, site, at)
+    return at(`${site}_out`, this.linear(z, `${name}.out`))
+  })
+
+  mlp = (x, module, layer, at) => this.residual(x, x.rows, module, (y, name) => {
+    const post = at(`${layer}.mlp.post`, map(this.linear(y, `${name}.expand`), this.preNorm ? gelu : relu))
+    return at(`${layer}.mlp_out`, this.linear(post, `${name}.${this.preNorm ? 'out' : 'contract'}`))
+  })
 }
 
 /** Post-norm encoder-decoder. */
 class Transformer extends Network {
-  attention(x, memory, module, site, causal, at) {
-    const name = `${module}.sublayer`
-    if (!this.has(`${name}.query`)) return this.norm(x, `${module}.norm`)
-    const [q, k, v] = ['query', 'key', 'value'].map((part, i) => this.linear(i ? memory : x, `${name}.${part}`))
-    const z = attend(q, k, v, this.config.heads, causal, site, at)
-    return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
-  }
-
   /** A layer of the encoder, or with the encoder's output as `memory` one of the decoder. */
   layer(x, memory, module, layer, at) {
-    x = this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, Boolean(memory), at)
-    x = at(`${layer}.resid_mid`, x)
-    if (memory) {
-      x = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
-      x = at(`${layer}.resid_mid_cross`, x)
-    }
-    const name = `${module}.feed_forward`
-    if (!this.has(`${name}.norm`)) return at(layer, x)
-    return at(layer, this.norm(add(x, this.mlp(x, `${name}.sublayer`, relu, 'contract', layer, at)), `${name}.norm`))
+    const attend = (y, keys, part, site, causal) =>
+      this.attention(y, keys, y.rows, `${module}.${part}_attention`, `${layer}.${site}`, causal, at)
+    x = at(`${layer}.resid_mid`, attend(x, x, 'self', 'attn', Boolean(memory)))
+    if (memory) x = at(`${layer}.resid_mid_cross`, attend(x, memory, 'cross', 'cross_attn', false))
+    return at(layer, this.mlp(x, `${module}.feed_forward`, layer, at))
   }
 
   encode = (prompt, at) => this.layers('enc').reduce(
@@ -136,23 +140,11 @@ class NanoGPT extends Network {
 
   decode(memory, answerIn, at) {
     const tokens = [...memory, ...answerIn], layers = this.layers('dec')
-    const last = i => (i < layers.length - 1 ? tokens.length : answerIn.length)
-    return this.head(layers.reduce(
-      (x, layer, i) => this.block(x, `blocks.${i}`, layer, last(i), at), this.embedded(tokens, 'embedding')))
-  }
-
-  /** All positions give keys and values, only the last ones queries. */
-  block(x, module, layer, last, at) {
-    const attention = `${module}.attention`, mlp = `${module}.feed_forward`
-    let y = lastRows(x, last)
-    if (this.has(`${attention}.norm`)) {
-      const qkv = this.linear(this.norm(x, `${attention}.norm`), `${attention}.sublayer.qkv`)
-      const [q, k, v] = [0, 1, 2].map(part => columns(qkv, part * x.cols, x.cols))
-      const z = attend(lastRows(q, last), k, v, this.config.heads, true, `${layer}.attn`, at)
-      y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, this.linear(z, `${attention}.sublayer.out`))))
-    }
-    if (!this.has(`${mlp}.norm`)) return at(layer, y)
-    return at(layer, add(y, this.mlp(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer`, gelu, 'out', layer, at)))
+    return this.head(layers.reduce((x, layer, i) => {
+      const block = `blocks.${i}`, last = i < layers.length - 1 ? tokens.length : answerIn.length
+      const y = this.attention(x, x, last, `${block}.attention`, `${layer}.attn`, true, at)
+      return at(layer, this.mlp(at(`${layer}.resid_mid`, y), `${block}.feed_forward`, layer, at))
+    }, this.embedded(tokens, 'embedding')))
   }
 
   head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
@@ -174,23 +166,15 @@ function write(network, prompt, guess, at, reading = token => token) {
   }
 }
 
-/** Matrices by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
-async function unpack({ numbers, tensors }) {
+/** Matrices by name, of base64 text: deflated bytes of numbers, first all first bytes, then all second ones, .. */
+async function unpack({ numbers, shapes }) {
   const packed = Uint8Array.from(atob(numbers), character => character.charCodeAt(0))
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'))
-  const bytes = await new Response(stream).arrayBuffer()
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer()), count = bytes.length / 4
+  const values = new Float32Array(bytes.map((_, i) => bytes[i % 4 * count + Math.floor(i / 4)]).buffer)
   let start = 0
-  return Object.fromEntries(tensors.map(([name, shape, bits]) => {
-    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1), part = bytes.slice(start, start += size * bits / 8)
-    const values = bits === 16 ? Float32Array.from(new Uint16Array(part), half) : new Float32Array(part)
-    return [name, matrix(size / cols, cols, values)]
+  return Object.fromEntries(Object.entries(shapes).map(([name, shape]) => {
+    const size = shape.reduce((a, b) => a * b), cols = shape.at(-1)
+    return [name, matrix(size / cols, cols, values.subarray(start, start += size))]
   }))
 }
-
-/** A number of 16 bits (IEEE 754). */
-function half(code) {
-  const exponent = code >> 10 & 31, fraction = (code & 1023) / 1024, sign = code >> 15 ? -1 : 1
-  return sign * (exponent ? (1 + fraction) * 2 ** (exponent - 15) : fraction * 2 ** -14)
-}
-
-if (typeof module !== 'undefined') module.exports = { write, unpack, erf, Transformer, NanoGPT }

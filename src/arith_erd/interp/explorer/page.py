@@ -30,8 +30,8 @@ from ..slopes import answer_solvers
 SOURCES = Path(__file__).parent
 CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
 FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
-TASK = ("name", "operator", "bits", "digits", "base", "prompt_order", "completion_order", "width", "shape")
-TASK += ("operand_names", "prompt_names", "answer_names")
+TASK = ["name", "operator", "bits", "digits", "base", "prompt_order", "completion_order", "width", "shape"]
+TASK += ["operand_names", "prompt_names", "answer_names"]
 
 
 class Page(str):
@@ -44,14 +44,13 @@ class Page(str):
 
 @torch.no_grad()
 def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
-    """What the page has of a network, from ``pairs`` random examples.
+    """What the page has of a network, from ``pairs`` random examples, of which the share ``right`` is answered right.
 
-    Returns:
-        Among others: ``bits`` of each weight, 16, or 32 where 16 change an answer; ``right``, the share of answers
-        that are; ``missed``, of a sample of the pairs held out, the answer ``position`` that is ``wrong`` most often,
-        and one such ``pair``; and ``weights``, tensors by name: besides the network's own ``EMBEDDING.positions``
-        (T, C), what a position adds to its token's embedding; ``mean.SITE`` (T, C); ``tokens.SITE`` (P, V, C);
-        ``carry.SITE`` and ``value.SITE`` (m, C), what one carry and one unit of the answer add to the stream.
+    ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
+    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that would
+    change an answer: the weights; the ``answers`` to all pairs;
+    ``EMBEDDING.positions`` (T, C), what a position adds to its token's embedding; ``mean.SITE`` (T, C);
+    ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what one carry and one unit of the answer add.
 
     Raises:
         UserError: for a network of a class that the page cannot run.
@@ -64,37 +63,34 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     precision, rounded = torch.float16, _rounded(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _rounded(model, torch.float32)
-    tensors = {x: y.to(precision) for x, y in (rounded.network.state_dict() | _statistics(rounded, fit)).items()}
-    tensors |= _positions(rounded, fit) | {"answers": torch.from_numpy(task.examples().answer).float()}
-    numbers = zlib.compress(b"".join(x.numpy().tobytes() for x in tensors.values()), 9)
-    heads = next((module.num_heads for module in rounded.network.modules() if hasattr(module, "num_heads")), 1)
+    exact = rounded.network.state_dict() | _known(rounded, fit)
+    tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
+    planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
-    page |= {"stream": residual_stream(model.sites), "heads": heads, "bits": 8 * precision.itemsize}
-    page |= {"right": model.accuracy(fit), "missed": _missed(model, pairs, rng)}
-    page |= {"parameters": sum(p.numel() for p in rounded.network.parameters())}
+    page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
+    page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
+    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _missed(model, pairs, rng)}
     page |= {"found": found(model.name, model.seed) if model.epoch is None else {}}
-    page |= {"tensors": [[name, x.shape, 8 * x.itemsize] for name, x in tensors.items()]}
-    return page | {"numbers": base64.b64encode(numbers).decode()}
+    page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
+    return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
 
 
 def _missed(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
-    """None if all are right, or it is not known what was held out."""
     table = model.task.examples()
     held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
     if not len(held_out):
         return None
     some = model.task.examples(*table.operands[held_out].T)
-    wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion
+    wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion  # (N, m)
     t = int(wrong.mean(0).argmax())
     pair = some.operands[wrong[:, t].argmax()].tolist()
     return {"position": model.task.answer_names[t], "wrong": wrong[:, t].mean(), "pair": pair} if wrong.any() else None
 
 
 def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
-    """The network with rounded weights. Units and heads that nothing reads, as in references, are zero: they deflate."""
+    """With rounded weights, and with zeros, which deflate, in units and heads that nothing reads, as in references."""
     network = copy.deepcopy(model.network).cpu()
-    for weight in network.parameters():
-        weight.copy_(weight.to(precision).float())
+    network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})
     for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):
         if hasattr(module, first) and hasattr(module, last):
             unread = (getattr(module, last).weight == 0).all(0)
@@ -103,19 +99,16 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
     return Hooked(network, task=model.task)
 
 
-def _positions(model: Hooked, fit: Examples) -> dict[str, Tensor]:
-    """Of any scheme that adds a table to the embeddings: dropout gets the sum."""
+def _known(model: Hooked, fit: Examples) -> dict[str, Tensor]:
+    """What the page knows besides the weights: answers, positions, means and directions."""
+    known = {"answers": torch.from_numpy(model.task.examples().answer)}
     around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
     _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], prompt_too=True)
-    names = [name for name in around if name.endswith("embedding")]
-    return {f"{name}.positions": (cache[name.replace("embedding", "dropout")] - cache[name])[0] for name in names}
-
-
-def _statistics(model: Hooked, fit: Examples) -> dict[str, Tensor]:
-    """Means and directions."""
+    for name in [x for x in around if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
+        known[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
     stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
     _, cache = model.run_with_cache(fit, [*outputs, *stream], prompt_too=True)
-    known = {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
+    known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
     for site in [x for x in layers(stream) if x.startswith("enc.")][-1:]:
         known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
@@ -137,13 +130,12 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
         if one["task"] != task:
             answers = "{name}, {bits} {digits}".format(**one["task"])
             raise UserError(f"explorer: {one['name']} answers {answers}; expected the first one's task, {task['name']}")
-    sections = {kind: one["section"] for kind, one in FOUND.items()}
-    data = json.dumps({"task": task, "docs": docs, "found": sections, "networks": networks})
-    script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("network.js", "explorer.js"))
+    data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
+    html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
+    script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {"SHA256": digest, "DATA": data.replace("<", "\\u003c"), "SCRIPT": script}  # no tag can end the data
-    page = (SOURCES / "explorer.html").read_text(encoding="utf-8")
-    return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], page))
+    return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
 
 
 def found(name: str, seed: int) -> dict[str, str]:
