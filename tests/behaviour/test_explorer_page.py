@@ -142,7 +142,6 @@ def test_interventions_equal_those_in_python(
         for _ in range(count)
     ]
     browser.open(trained, READY)
-    browser(f"load({index}).then(() => true)")
     found = browser(
         f"""{json.dumps(cases)}.map(one => {{
         const source = run(loaded[{index}], one.other)

@@ -23,9 +23,7 @@ class Explorer(Probe):
     columns = ("seed", "network", "bits", "right")
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(
-        self, subjects: Sequence[Hooked], pairs: Positive = 512, beside: Sequence[str] = (), most: Natural = 8
-    ) -> None:
+    def __init__(self, subjects: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Natural) -> None:
         task = subjects[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
         extra = [one for one in extra if one.name not in {subject.name for subject in subjects}]
@@ -39,8 +37,7 @@ class Explorer(Probe):
         return {"explorer.html": write_page(self.measured)}
 
     def notes(self) -> list[str]:
-        offline = "explorer.html opens in any browser, without a network connection"
-        return [offline, *[f"{self.left_out} networks left out; probe.most takes more"] * bool(self.left_out)]
+        return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))

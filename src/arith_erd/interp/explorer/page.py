@@ -47,10 +47,10 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     """What the page has of a network, from ``pairs`` random examples, of which the share ``right`` is answered right.
 
     ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
-    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that would
-    change an answer: the weights; the ``answers`` to all pairs;
-    ``EMBEDDING.positions`` (T, C), what a position adds to its token's embedding; ``mean.SITE`` (T, C);
-    ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what one carry and one unit of the answer add.
+    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that changes
+    an answer: the weights; the ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), what a position adds to its
+    token's embedding; ``mean.SITE`` (T, C); ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what
+    one carry and one unit of the answer add to the stream.
 
     Raises:
         UserError: for a network of a class that the page cannot run.
@@ -126,10 +126,9 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
         UserError: for a network of another task than the first.
     """
     task = networks[0]["task"]
-    for one in networks:
-        if one["task"] != task:
-            answers = "{name}, {bits} {digits}".format(**one["task"])
-            raise UserError(f"explorer: {one['name']} answers {answers}; expected the first one's task, {task['name']}")
+    for other in [one for one in networks if one["task"] != task]:
+        answers = "{name}, {bits} {digits}".format(**other["task"])
+        raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
     data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
     html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
     script = "\n".join(scripts)
