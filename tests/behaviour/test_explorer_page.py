@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from arith_erd.interp.explorer.measure import Measured, measure
-from arith_erd.interp.explorer.page import explorer_page, write_page
+from arith_erd.interp.explorer.page import measure, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.loading import load_pretrained
@@ -17,9 +17,12 @@ from arith_erd.models import Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add
 from tests.browser import CHROMIUM, Browser
+from tests.explorer import unpacked
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
+NAMES = ("add-transformer", "add-nanogpt")
+Rounded = tuple[Hooked, dict[str, torch.Tensor]]  # with the page's weights and tensors
 READY = "document.body?.dataset.ready !== undefined"
 
 
@@ -30,15 +33,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def networks() -> list[Measured]:
-    return [measure(load_pretrained(name), 64) for name in ("add-transformer", "add-nanogpt")]
+def measured() -> list[dict[str, Any]]:
+    return [measure(load_pretrained(name), 64) for name in NAMES]
 
 
 @pytest.fixture(scope="module")
-def trained(networks: list[Measured], tmp_path_factory: pytest.TempPathFactory) -> str:
+def networks(measured: list[dict[str, Any]]) -> list[Rounded]:
+    return [unpacked(load_pretrained(name), page) for name, page in zip(NAMES, measured, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def trained(measured: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of a page with two trained networks."""
     path = tmp_path_factory.mktemp("trained") / "explorer.html"
-    path.write_text(write_page(networks))
+    path.write_text(write_page(measured))
     return path.as_uri()
 
 
@@ -48,13 +56,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     torch.manual_seed(1)
     network = Transformer(7, 4, d_model=16, num_heads=2, num_layers=2)
     path = tmp_path_factory.mktemp("tiny") / "explorer.html"
-    path.write_text(explorer_page([Hooked(network, task=Add(3), name=MARKUP)], 64))
+    path.write_text(write_page([measure(Hooked(network, task=Add(3), name=MARKUP), 64)]))
     return path.as_uri()
 
 
-def random_action(measured: Measured, kind: str, rng: np.random.Generator) -> str:
+def random_action(rounded: Rounded, kind: str, rng: np.random.Generator) -> str:
     """An intervention as the page's address writes it."""
-    model, task = measured.model, measured.model.task
+    model, tensors = rounded
+    task = model.task
     stream = residual_stream(model.sites)
     decoder = [site for site in stream if site.startswith("dec")]
     if kind == "invert":
@@ -67,7 +76,7 @@ def random_action(measured: Measured, kind: str, rng: np.random.Generator) -> st
         names = names if only_answer or site.startswith("enc") else [*task.prompt_names, *task.answer_names]
         return f"exchange:{site}:{rng.choice(names)}"
     if kind == "off":
-        site = str(rng.choice([name for name in measured.tensors if name.startswith("mean.")])).removeprefix("mean.")
+        site = str(rng.choice([name for name in tensors if name.startswith("mean.")])).removeprefix("mean.")
         if site.endswith(".mlp_out"):
             return f"off:{site.removesuffix('_out')}"
         return f"off:{site.removesuffix('.z')}" + (f":{rng.integers(8)}" if rng.random() < 0.7 else "")
@@ -77,9 +86,10 @@ def random_action(measured: Measured, kind: str, rng: np.random.Generator) -> st
     return kind
 
 
-def in_python(measured: Measured, action: str, prompt: torch.Tensor, source: list[torch.Tensor]) -> list[Intervention]:
+def in_python(rounded: Rounded, action: str, prompt: torch.Tensor, source: list[torch.Tensor]) -> list[Intervention]:
     """The same intervention by the public classes."""
-    model, known, task = measured.model, measured.tensors, measured.model.task
+    model, known = rounded
+    task = model.task
     kind, *rest = action.split(":")
     encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
 
@@ -116,10 +126,10 @@ def in_python(measured: Measured, action: str, prompt: torch.Tensor, source: lis
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("kind", ["invert", "exchange", "off", "encoder", "tokens", "steer"])
 def test_interventions_equal_those_in_python(
-    kind: str, index: int, count: int, browser: Browser, trained: str, networks: list[Measured]
+    kind: str, index: int, count: int, browser: Browser, trained: str, networks: list[Rounded]
 ) -> None:
-    measured = networks[index]
-    task = measured.model.task
+    model, _ = networks[index]
+    task = model.task
     if index == 1 and kind in ("encoder", "tokens"):
         pytest.skip("a decoder-only network has no encoder")
     rng = np.random.default_rng(7)
@@ -127,24 +137,23 @@ def test_interventions_equal_those_in_python(
         {
             "pair": rng.integers(0, 128, 2).tolist(),
             "other": rng.integers(0, 128, 2).tolist(),
-            "do": random_action(measured, kind, rng),
+            "do": random_action(networks[index], kind, rng),
         }
         for _ in range(count)
     ]
     browser.open(trained, READY)
-    browser(f"load({index}).then(() => true)")
     found = browser(
         f"""{json.dumps(cases)}.map(one => {{
-        const source = run(loaded[{index}], one.other, [])
-        const trace = run(loaded[{index}], one.pair, [one.do], source)
+        const source = run(loaded[{index}], one.other)
+        const trace = run(loaded[{index}], one.pair, [one.do], one.other)
         return {{ logits: [...trace.logits.data], read: trace.read, tokens: trace.tokens, source: source.read }} }})"""
     )
     for case, ours in zip(cases, found, strict=True):
         examples, other = (task.examples(*([x] for x in case[name])) for name in ("pair", "other"))
         prompt, read = torch.as_tensor(examples.prompt), torch.tensor([ours["read"]])
         source = [torch.as_tensor(other.prompt), shift_right(torch.tensor([ours["source"]]))]
-        interventions = in_python(measured, case["do"], prompt, source)
-        logits = measured.model.run([prompt, shift_right(read)], interventions)[0]
+        interventions = in_python(networks[index], case["do"], prompt, source)
+        logits = model.run([prompt, shift_right(read)], interventions)[0]
         np.testing.assert_allclose(np.reshape(ours["logits"], (task.width, -1)), logits, atol=1e-3, err_msg=case["do"])
         assert ours["tokens"] == logits.argmax(-1).tolist()
         inverted = [case["do"] == f"invert:{name}" for name in task.answer_names]

@@ -105,9 +105,9 @@ class Hooked:
 
     def show(self) -> "Page":
         """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""
-        from .explorer.page import Page, explorer_page  # which import this module
+        from .explorer.page import measure, write_page  # which import this module
 
-        return Page(explorer_page([self]))
+        return write_page([measure(self)])
 
     def to_hooked_transformer(self) -> Any:
         """A copy of a NanoGPT for TransformerLens: a ``TransformerBridge``, which replaced its ``HookedTransformer``.

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..bits import Array, from_digits
+from ..bits import Array, from_digits, reorder
 from .causal_model import CausalModel
 
 
@@ -33,3 +33,15 @@ def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[
     columns += [digits[:, t]] if t < top else []
     columns += [from_digits(digits[:, :t], base) / base**t] if lower_first and 1 < t < top - 1 else []
     return columns
+
+
+def answer_solvers(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
+    """Solvers (m, k, N) of each answer position: what one carry into its digit adds, and one unit of the answer.
+
+    Without the first, k = 1, for a task without a carry.
+    """
+    task, wanted = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
+    digits = reorder(np.arange(task.width), task.completion_order)
+    solvers = torch.stack([solver(regressors(model, values, t))[1 : 1 + len(wanted)] for t in digits])
+    solvers[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
+    return solvers

@@ -21,7 +21,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
-from ..interp.slopes import regressors, solver
+from ..interp.slopes import answer_solvers, regressors, solver
 from .card import Row
 from .prefixes import Sample
 
@@ -39,13 +39,10 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
     """
     task, values = sample.model.task, sample.values
     unit = 2.0 ** (1 - task.width)
-    places = task.prompt_length if encoder else task.width
-    solvers = torch.zeros(places, 2, task.width, len(sample), dtype=torch.float64)
-    for place in range(places):
-        if not encoder:
-            slopes = solver(regressors(sample.model, values, place))[1:3]
-            solvers[place, :, place] = slopes * torch.tensor([[1.0], [unit]])
-            continue
+    if not encoder:
+        return torch.diag_embed(answer_solvers(sample.model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
+    solvers = torch.zeros(task.prompt_length, 2, task.width, len(sample), dtype=torch.float64)
+    for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
         if index < 0:  # at the operator, the operand bits next to it on the left
             index = task.prompt_places[place - 1][1]

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.explorer.measure import measure
-from ..interp.explorer.page import write_page
+from ..interp.explorer.page import measure, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
@@ -16,46 +15,33 @@ from .probe import Natural, Positive, Probe, listed
 
 
 class Explorer(Probe):
-    """Writes a page that works offline.
+    """Writes a page of ``most`` replicas of one task, and of references ``beside`` them where the task is theirs.
 
-    A row is a network of the page: the bits of its numbers there, and the share of the sample that it answers right.
-
-    Args:
-        subjects: trained replicas of one task, of the classes Transformer and NanoGPT.
-        pairs: random examples over which means are taken and directions fitted.
-        beside: references that the page offers too, where the task is theirs.
-        most: networks; further ones are left out, and the notes say so.
+    A row is a network: the bits of its numbers there, and the share of ``pairs`` random examples that it answers right.
     """
 
     columns = ("seed", "network", "bits", "right")
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(
-        self, subjects: Sequence[Hooked], pairs: Positive = 512, beside: Sequence[str] = (), most: Natural = 8
-    ) -> None:
-        task, names = subjects[0].task, {subject.name for subject in subjects}
+    def __init__(self, subjects: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Natural) -> None:
+        task = subjects[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
-        self.left_out = max(len(subjects) - most, 0)
-        self.subjects = [*subjects[:most], *(one for one in extra if one.name not in names)]
-        self.pairs = pairs
+        extra = [one for one in extra if one.name not in {subject.name for subject in subjects}]
+        self.subjects, self.left_out, self.pairs = [*subjects[:most], *extra], len(subjects[most:]), pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.measured = [measure(subject, self.pairs) for subject in self.subjects]
-        for one in self.measured:
-            yield self.row(one.model.seed, one.model.name, one.bits, one.right)
+        yield from (self.row(one["seed"], one["name"], one["bits"], one["right"]) for one in self.measured)
 
     def files(self) -> dict[str, str]:
-        """The page."""
         return {"explorer.html": write_page(self.measured)}
 
     def notes(self) -> list[str]:
-        out = [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
-        return ["explorer.html opens in any browser, without a network connection", *out]
+        return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A bar for each network."""
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))
         ax = figure.subplots()
-        ax.barh([f"{row.network[:30]}, seed {row.seed}" for row in rows.itertuples()], rows["right"])
+        ax.barh(rows["network"].str[:30] + rows["seed"].map(", seed {}".format), rows["right"])
         headline(ax, "Right answers", seeds_text(rows))
         return figure

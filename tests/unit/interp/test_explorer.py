@@ -14,21 +14,21 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.explorer.measure import Measured, measure
-from arith_erd.interp.explorer.page import FOUND, SOURCES, explorer_page, found, write_page
+from arith_erd.interp.explorer.page import FOUND, SOURCES, found, measure, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import greedy
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Mul, Task
+from tests.explorer import unpacked
 
 PROGRAM = """
-const { write, unpack, Transformer, NanoGPT } = require(process.argv[1])
+require('vm').runInThisContext(require('fs').readFileSync(process.argv[1], 'utf8'))
 let text = ''
 process.stdin.on('data', part => { text += part }).on('end', async () => {
   const { info, prompts, completions } = JSON.parse(text)
-  const network = new { Transformer, NanoGPT }[info.kind](info, await unpack(info.weights))
+  const network = new { Transformer, NanoGPT }[info.kind](info, await unpack(info))
   const at = (site, x) => x
   // a wrong guess takes more passes, never another answer
   const guesses = completions.map((row, i) => (i < 8 ? row.map(() => 3) : row))
@@ -46,7 +46,7 @@ def data_of(page: str) -> Any:
     return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
 
 
-def in_node(networks: list[Measured], examples: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def in_node(networks: list[dict[str, Any]], examples: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Teacher-forced logits (N, m, V) and greedy tokens (N, m) of each network; they run at the same time."""
     if (node := shutil.which("node")) is None:
         pytest.skip("node is not installed")
@@ -68,8 +68,9 @@ def in_node(networks: list[Measured], examples: Any) -> Iterator[tuple[np.ndarra
 def agree(models: list[Hooked], examples: Any) -> None:
     """Greedy decoding gives the tokens of teacher forcing where those are right, so only the others are decoded."""
     networks = [measure(model, pairs=32) for model in models]
-    for measured, (logits, tokens) in zip(networks, in_node(networks, examples), strict=True):
-        exact = Hooked(copy.deepcopy(measured.model.network).double(), task=measured.model.task)
+    for model, measured, (logits, tokens) in zip(models, networks, in_node(networks, examples), strict=True):
+        rounded, _ = unpacked(model, measured)
+        exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)
         expected = exact.run(examples).numpy()  # in single precision PyTorch itself is off by 3e-3 in the reference erd
         assert np.abs(logits - expected).max() <= 1e-3
         decoded = expected.argmax(-1)
@@ -77,7 +78,7 @@ def agree(models: list[Hooked], examples: Any) -> None:
         wrong = (decoded != examples.completion).any(1)
         if wrong.any():
             prompt = torch.as_tensor(examples.prompt[wrong])
-            decoded[wrong] = greedy(measured.model.network, prompt, measured.model.task.width).numpy()
+            decoded[wrong] = greedy(rounded.network, prompt, model.task.width).numpy()
         assert (tokens == decoded).all()
 
 
@@ -121,15 +122,15 @@ def test_error_function_is_good_to_1e_7() -> None:
     if (node := shutil.which("node")) is None:
         pytest.skip("node is not installed")
     x = np.linspace(-6, 6, 2001)
-    script = f"console.log(JSON.stringify({x.tolist()}.map(require(process.argv[1]).erf)))"
-    ran = subprocess.run([node, "-e", script, str(SOURCES / "network.js")], capture_output=True, text=True, check=True)
+    script = f"{(SOURCES / 'network.js').read_text()}; console.log(JSON.stringify({x.tolist()}.map(erf)))"
+    ran = subprocess.run([node, "-e", script], capture_output=True, text=True, check=True)
     np.testing.assert_allclose(json.loads(ran.stdout), torch.erf(torch.from_numpy(x)).numpy(), atol=1e-9)
 
 
 def test_answers_of_references_survive_rounding() -> None:
     erd, carry = (measure(load_references(name, [0], Add(7))[0], 64) for name in ("erd", "prefix_carry"))
-    assert (erd.bits, carry.bits) == (32, 16)  # the sum of erd needs more digits
-    assert erd.right == carry.right == 1
+    assert (erd["bits"], carry["bits"]) == (32, 16)  # the sum of erd needs more digits
+    assert erd["right"] == carry["right"] == 1
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
@@ -149,7 +150,7 @@ def test_findings_are_of_the_network_in_the_page() -> None:
 
 def test_findings_link_to_headings_that_are_there() -> None:
     docs = Path(__file__).parents[3] / "docs"
-    for link in set(FOUND.values()):
+    for link in {one["section"] for one in FOUND.values()}:
         page, _, anchor = link.partition("/#")
         headings = re.findall(r"^#+ (.+)$", (docs / f"{page}.md").read_text(encoding="utf-8"), re.M)
         assert anchor in {re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings}
@@ -158,9 +159,9 @@ def test_findings_link_to_headings_that_are_there() -> None:
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(NanoGPT, Add(3))
-    assert measure(model, 8).missed is None
+    assert measure(model, 8)["missed"] is None
     model.split = RandomSplit()
-    missed = measure(model, 8).missed
+    missed = measure(model, 8)["missed"]
     assert missed is not None
     assert missed["position"] in model.task.answer_names
     table = model.task.examples()
@@ -172,9 +173,9 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
         pass
 
     with pytest.raises(UserError, match="is a Other; expected a Transformer or a NanoGPT"):
-        explorer_page([untrained(Other, Add(3))])
+        measure(untrained(Other, Add(3)))
     with pytest.raises(UserError, match="answers mul, 3 bits; expected the first one's task, add"):
-        explorer_page([untrained(NanoGPT, Add(3)), untrained(NanoGPT, Mul(3))], pairs=8)
+        write_page([measure(untrained(NanoGPT, task), 8) for task in (Add(3), Mul(3))])
 
 
 def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:
@@ -183,4 +184,4 @@ def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:
     assert html.startswith("<iframe")
     assert "srcdoc=" in html
     assert "<script" not in html  # escaped: a notebook runs nothing outside the frame
-    assert Path(SOURCES / "network.js").read_text() in shown.html
+    assert Path(SOURCES / "network.js").read_text() in shown

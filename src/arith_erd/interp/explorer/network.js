@@ -1,9 +1,8 @@
 'use strict'
 // The forward pass of models/transformer.py and models/nanogpt.py for one example, with their names.
 //
-// `at(site, x)` is called with what each site gives, a matrix (T, ...) whose rows are positions. It may change x in
-// place and may keep it: that is how the page reads activations and intervenes. Sums run in double
-// precision, activations are rounded to single precision.
+// `at(site, x)` gets what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on in its
+// place: so the page reads activations and intervenes. Sums run in double precision, activations are rounded to single.
 
 const START = 1
 const ZERO = 3
@@ -23,6 +22,7 @@ function stack(rows, cols, f) {
 
 const embed = (tokens, weight) => stack(tokens.length, weight.cols, t => row(weight, tokens[t]))
 const columns = (x, from, count) => stack(x.rows, count, t => row(x, t).subarray(from, from + count))
+const transpose = x => stack(x.cols, x.rows, c => x.data.filter((_, i) => i % x.cols === c))
 
 /** (T, C) -> (T, F): x @ weight.T + bias. */
 function linear(x, weight, bias) {
@@ -59,105 +59,77 @@ const gelu = x => 0.5 * x * (1 + erf(x / Math.SQRT2))
 const relu = x => Math.max(x, 0)
 const argmax = values => values.indexOf(Math.max(...values))
 
-/** Numbers to shares, in place. */
 function softmax(scores) {
-  const largest = Math.max(...scores)
-  let total = 0
-  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - largest)
-  for (let i = 0; i < scores.length; i++) scores[i] /= total
-  return scores
+  const largest = Math.max(...scores), powers = Array.from(scores, score => Math.exp(score - largest))
+  const total = powers.reduce((sum, power) => sum + power)
+  return powers.map(power => power / total)
 }
 
 /** Queries (T, C), keys and values (S, C) -> (T, C). A causal query sees keys up to its own place, the ends aligned. */
 function attend(q, k, v, heads, causal, site, at) {
-  const size = q.cols / heads, pattern = matrix(q.rows, heads * k.rows), z = matrix(q.rows, q.cols)
-  for (let t = 0; t < q.rows; t++) {
-    for (let h = 0; h < heads; h++) {
-      const scores = new Float64Array(causal ? k.rows - q.rows + t + 1 : k.rows), from = t * q.cols + h * size
-      for (let s = 0; s < scores.length; s++) {
-        let dot = 0
-        for (let c = 0, i = s * k.cols + h * size; c < size; c++, i++) dot += q.data[from + c] * k.data[i]
-        scores[s] = dot / Math.sqrt(size)
-      }
-      row(pattern, t).set(softmax(scores), h * k.rows)
-    }
-  }
-  at(`${site}.pattern`, pattern)
-  for (let t = 0; t < q.rows; t++) {
-    for (let c = 0; c < q.cols; c++) {
-      const from = t * pattern.cols + Math.floor(c / size) * k.rows
-      let sum = 0
-      for (let s = 0; s < k.rows; s++) sum += pattern.data[from + s] * v.data[s * v.cols + c]
-      z.data[t * z.cols + c] = sum
-    }
+  const size = q.cols / heads, z = matrix(q.rows, q.cols)
+  for (let h = 0; h < heads; h++) {
+    const [queries, keys, values] = [q, k, v].map(x => columns(x, h * size, size))
+    const scores = linear(map(queries, value => value / Math.sqrt(size)), keys)
+    const seen = t => (causal ? k.rows - q.rows + t + 1 : k.rows)
+    const pattern = stack(q.rows, k.rows, t => softmax(row(scores, t).subarray(0, seen(t))))
+    const own = linear(at(`${site}.pattern.${h}`, pattern), transpose(values))
+    for (let t = 0; t < q.rows; t++) row(z, t).set(row(own, t), h * size)
   }
   return at(`${site}.z`, z)
 }
 
-/** Add sines in the even channels, cosines in the odd ones. */
-function sinusoidalPositions(x) {
-  return map(x, (value, i) => {
-    const c = i % x.cols, angle = (i - c) / x.cols * Math.exp((c - c % 2) * -Math.log(10000) / x.cols)
-    return value + (c % 2 ? Math.cos(angle) : Math.sin(angle))
-  })
-}
-
 class Network {
   constructor(config, weights) {
-    Object.assign(this, { config, weights })
+    Object.assign(this, { config, weights, preNorm: config.kind === 'NanoGPT' })
   }
 
+  /** The layers of a stack by their sites: `dec.1`, `dec.2`, .. */
+  layers = stack => this.config.stream.filter(site => site.replace(/\d+$/, '') === `${stack}.`)
   has = module => `${module}.weight` in this.weights
   linear = (x, module) => linear(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
   norm = (x, module) => layerNorm(x, this.weights[`${module}.weight`], this.weights[`${module}.bias`])
+  embedded = (tokens, name) => add(embed(tokens, this.weights[`${name}.weight`]), this.weights[`${name}.positions`])
+
+  /** x + f(x) in the last rows, without what was removed in an ablation. */
+  residual(x, last, module, f) {
+    const name = `${module}.sublayer`, norm = y => this.norm(y, `${module}.norm`)
+    if (!this.has(`${module}.norm`)) return lastRows(x, last)
+    if (this.preNorm) return add(lastRows(x, last), f(norm(x), name))
+    return norm(this.has(`${name}.out`) || this.has(`${name}.expand`) ? add(x, f(x, name)) : x)
+  }
+
+  /** All positions of the memory give keys and values, only the last ones of x queries. */
+  attention = (x, memory, last, module, site, causal, at) => this.residual(x, last, module, (y, name) => {
+    const qkv = this.preNorm && this.linear(y, `${name}.qkv`)
+    const [q, k, v] = ['query', 'key', 'value'].map((part, i) =>
+      (qkv ? columns(qkv, i * x.cols, x.cols) : this.linear(i ? memory : y, `${name}.${part}`)))
+    const z = attend(lastRows(q, last), k, v, this.config.heads, causal, site, at)
+    return at(`${site}_out`, this.linear(z, `${name}.out`))
+  })
+
+  mlp = (x, module, layer, at) => this.residual(x, x.rows, module, (y, name) => {
+    const post = at(`${layer}.mlp.post`, map(this.linear(y, `${name}.expand`), this.preNorm ? gelu : relu))
+    return at(`${layer}.mlp_out`, this.linear(post, `${name}.${this.preNorm ? 'out' : 'contract'}`))
+  })
 }
 
 /** Post-norm encoder-decoder. */
 class Transformer extends Network {
-  attention(x, memory, module, site, causal, at) {
-    const name = `${module}.sublayer`
-    if (!this.has(`${name}.query`)) return this.norm(x, `${module}.norm`)
-    const [q, k, v] = ['query', 'key', 'value'].map((part, i) => this.linear(i ? memory : x, `${name}.${part}`))
-    const z = attend(q, k, v, this.config.heads, causal, site, at)
-    return this.norm(add(x, at(`${site}_out`, this.linear(z, `${name}.out`))), `${module}.norm`)
-  }
-
-  feedForward(x, module, layer, at) {
-    const name = `${module}.sublayer`
-    if (!this.has(`${name}.expand`)) return x
-    const post = at(`${layer}.mlp.post`, map(this.linear(x, `${name}.expand`), relu))
-    return this.norm(add(x, at(`${layer}.mlp_out`, this.linear(post, `${name}.contract`))), `${module}.norm`)
-  }
-
   /** A layer of the encoder, or with the encoder's output as `memory` one of the decoder. */
   layer(x, memory, module, layer, at) {
-    x = this.attention(x, x, `${module}.self_attention`, `${layer}.attn`, Boolean(memory), at)
-    x = at(`${layer}.resid_mid`, x)
-    if (memory) {
-      x = this.attention(x, memory, `${module}.cross_attention`, `${layer}.cross_attn`, false, at)
-      x = at(`${layer}.resid_mid_cross`, x)
-    }
-    return at(layer, this.feedForward(x, `${module}.feed_forward`, layer, at))
+    const attend = (y, keys, part, site, causal) =>
+      this.attention(y, keys, y.rows, `${module}.${part}_attention`, `${layer}.${site}`, causal, at)
+    x = at(`${layer}.resid_mid`, attend(x, x, 'self', 'attn', Boolean(memory)))
+    if (memory) x = at(`${layer}.resid_mid_cross`, attend(x, memory, 'cross', 'cross_attn', false))
+    return at(layer, this.mlp(x, `${module}.feed_forward`, layer, at))
   }
 
-  embedded(tokens, module) {
-    const x = embed(tokens, this.weights[`${module}.weight`])
-    return this.config.positions ? sinusoidalPositions(x) : x
-  }
+  encode = (prompt, at) => this.layers('enc').reduce(
+    (x, layer, i) => this.layer(x, undefined, `encoder.${i}`, layer, at), this.embedded(prompt, 'prompt_embedding'))
 
-  encode(prompt, at) {
-    let x = this.embedded(prompt, 'prompt_embedding')
-    for (let i = 0; this.has(`encoder.${i}.self_attention.norm`); i++) {
-      x = this.layer(x, undefined, `encoder.${i}`, `enc.${i + 1}`, at)
-    }
-    return x
-  }
-
-  decode(memory, answerIn, at) {
-    let x = this.embedded(answerIn, 'answer_embedding')
-    for (let i = 0; i < this.config.layers; i++) x = this.layer(x, memory, `decoder.${i}`, `dec.${i + 1}`, at)
-    return this.head(x)
-  }
+  decode = (memory, answerIn, at) => this.head(this.layers('dec').reduce(
+    (x, layer, i) => this.layer(x, memory, `decoder.${i}`, layer, at), this.embedded(answerIn, 'answer_embedding')))
 
   head = x => this.linear(x, 'head')
 }
@@ -167,31 +139,12 @@ class NanoGPT extends Network {
   encode = prompt => prompt
 
   decode(memory, answerIn, at) {
-    const tokens = [...memory, ...answerIn]
-    let x = embed(tokens, this.weights['embedding.weight'])
-    if (this.config.positions) x = add(x, this.weights['positions.weight'])
-    for (let i = 0; i < this.config.layers; i++) {
-      x = this.block(x, `blocks.${i}`, `dec.${i + 1}`, i < this.config.layers - 1 ? tokens.length : answerIn.length, at)
-    }
-    return this.head(x)
-  }
-
-  /** All positions give keys and values, only the last ones queries. */
-  block(x, module, layer, last, at) {
-    const attention = `${module}.attention`, mlp = `${module}.feed_forward`
-    let y = lastRows(x, last)
-    if (this.has(`${attention}.norm`)) {
-      const qkv = this.linear(this.norm(x, `${attention}.norm`), `${attention}.sublayer.qkv`)
-      const [q, k, v] = [0, 1, 2].map(part => columns(qkv, part * x.cols, x.cols))
-      const z = attend(lastRows(q, last), k, v, this.config.heads, true, `${layer}.attn`, at)
-      y = at(`${layer}.resid_mid`, add(y, at(`${layer}.attn_out`, this.linear(z, `${attention}.sublayer.out`))))
-    }
-    if (this.has(`${mlp}.norm`)) {
-      const hidden = this.linear(this.norm(y, `${mlp}.norm`), `${mlp}.sublayer.expand`)
-      const post = at(`${layer}.mlp.post`, map(hidden, gelu))
-      y = add(y, at(`${layer}.mlp_out`, this.linear(post, `${mlp}.sublayer.out`)))
-    }
-    return at(layer, y)
+    const tokens = [...memory, ...answerIn], layers = this.layers('dec')
+    return this.head(layers.reduce((x, layer, i) => {
+      const block = `blocks.${i}`, last = i < layers.length - 1 ? tokens.length : answerIn.length
+      const y = this.attention(x, x, last, `${block}.attention`, `${layer}.attn`, true, at)
+      return at(layer, this.mlp(at(`${layer}.resid_mid`, y), `${block}.feed_forward`, layer, at))
+    }, this.embedded(tokens, 'embedding')))
   }
 
   head = x => linear(this.norm(x, 'norm'), this.weights['embedding.weight'])
@@ -213,23 +166,15 @@ function write(network, prompt, guess, at, reading = token => token) {
   }
 }
 
-/** Matrices by name, of base64 text: deflated numbers of 16 or 32 bits, one tensor after the other. */
-async function unpack({ text, bits, shapes }) {
-  const packed = Uint8Array.from(atob(text), character => character.charCodeAt(0))
+/** Matrices by name, of base64 text: deflated bytes of numbers, first all first bytes, then all second ones, .. */
+async function unpack({ numbers, shapes }) {
+  const packed = Uint8Array.from(atob(numbers), character => character.charCodeAt(0))
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'))
-  const bytes = await new Response(stream).arrayBuffer()
-  const numbers = bits === 16 ? Float32Array.from(new Uint16Array(bytes), half) : new Float32Array(bytes)
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer()), count = bytes.length / 4
+  const values = new Float32Array(bytes.map((_, i) => bytes[i % 4 * count + Math.floor(i / 4)]).buffer)
   let start = 0
-  return Object.fromEntries(shapes.map(([name, shape]) => {
-    const size = shape.reduce((a, b) => a * b, 1), cols = shape.at(-1)
-    return [name, matrix(size / cols, cols, numbers.subarray(start, start += size))]
+  return Object.fromEntries(Object.entries(shapes).map(([name, shape]) => {
+    const size = shape.reduce((a, b) => a * b), cols = shape.at(-1)
+    return [name, matrix(size / cols, cols, values.subarray(start, start += size))]
   }))
 }
-
-/** A number of 16 bits (IEEE 754). */
-function half(code) {
-  const exponent = code >> 10 & 31, fraction = (code & 1023) / 1024, sign = code >> 15 ? -1 : 1
-  return sign * (exponent ? (1 + fraction) * 2 ** (exponent - 15) : fraction * 2 ** -14)
-}
-
-if (typeof module !== 'undefined') module.exports = { write, unpack, erf, Transformer, NanoGPT }

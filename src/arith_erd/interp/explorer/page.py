@@ -1,12 +1,13 @@
-"""One HTML file with everything in it: networks, data and program. Its sources are beside this file."""
+"""One HTML file with everything in it: networks, data and program. The program's sources are beside this file."""
 
 import base64
+import copy
 import hashlib
+import itertools
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,122 +15,139 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+import yaml
 from torch import Tensor
 
 from ...errors import UserError
-from ...models.attention import Heads
-from ...tasks import Task
+from ...models import NanoGPT, Transformer
+from ...tasks import Examples
+from ..causal_model import CausalModel
 from ..hooked import Hooked
-from ..sites import residual_stream
-from .measure import Measured, measure
+from ..interventions import token_means
+from ..sites import layers, residual_stream
+from ..slopes import answer_solvers
 
 SOURCES = Path(__file__).parent
-RESULTS = Path(__file__).parents[4] / "results"
-CARDS = "mechanism-cards.csv", "card-evidence.csv"
-PREFIXES = "found/appendix/#the-prefix-counts-by-place-value"
-PATCHES = "found/appendix/#patching-site-by-site"
-FOUND = {"invert": PREFIXES, "exchange": PATCHES, "off": PATCHES, "tokens": PATCHES, "steer": PREFIXES}
-"""Interventions, and where the documentation says how what was found about each was measured."""
+CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
+TASK = ["name", "operator", "bits", "digits", "base", "prompt_order", "completion_order", "width", "shape"]
+TASK += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page, which a notebook shows in a frame that needs no kernel."""
-
-    html: str
+class Page(str):
+    """A page's HTML, which a notebook shows in a frame that needs no kernel."""
 
     def _repr_html_(self) -> str:
-        style = "width:100%;height:900px;border:1px solid #8888"
-        sandbox = 'sandbox="allow-scripts allow-popups"'
-        return f'<iframe {sandbox} title="explorer" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
+        frame = 'sandbox="allow-scripts allow-popups" style="width:100%;height:900px;border:1px solid #8888"'
+        return f'<iframe title="explorer" {frame} srcdoc="{escape(self)}"></iframe>'
 
 
-def explorer_page(models: Sequence[Hooked], pairs: int = 512, docs: str = "") -> str:
-    """The page of some networks, each measured with ``pairs`` random examples; see `measure` and `write_page`."""
-    return write_page([measure(model, pairs) for model in models], docs)
+@torch.no_grad()
+def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
+    """What the page has of a network, from ``pairs`` random examples, of which the share ``right`` is answered right.
+
+    ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
+    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that changes
+    an answer: the weights; the ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), what a position adds to its
+    token's embedding; ``mean.SITE`` (T, C); ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what
+    one carry and one unit of the answer add to the stream.
+
+    Raises:
+        UserError: for a network of a class that the page cannot run.
+    """
+    kind, task = type(model.network).__name__, model.task
+    if type(model.network) not in (Transformer, NanoGPT) or model.network.scheme == "rope":
+        ours = "a Transformer or a NanoGPT of this package, without rope"
+        raise UserError(f"explorer: {model.name} is a {kind}; expected {ours}")
+    rng = np.random.default_rng(seed)
+    fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
+    precision, rounded = torch.float16, _rounded(model, torch.float16)
+    if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
+        precision, rounded = torch.float32, _rounded(model, torch.float32)
+    exact = rounded.network.state_dict() | _known(rounded, fit)
+    tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
+    planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
+    page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
+    page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
+    page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
+    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _missed(model, pairs, rng)}
+    page |= {"found": found(model.name, model.seed) if model.epoch is None else {}}
+    page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
+    return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
 
 
-def write_page(networks: Sequence[Measured], docs: str = "") -> str:
-    """The page of networks of one task, which opens with the first and links the documentation at ``docs``, if given.
+def _missed(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
+    table = model.task.examples()
+    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
+    if not len(held_out):
+        return None
+    some = table[held_out]
+    wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion  # (N, m)
+    t = int(wrong.mean(0).argmax())
+    pair = some.operands[wrong[:, t].argmax()].tolist()
+    return {"position": model.task.answer_names[t], "wrong": wrong[:, t].mean(), "pair": pair} if wrong.any() else None
+
+
+def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
+    """With rounded weights, and with zeros, which deflate, in units and heads that nothing reads, as in references."""
+    network = copy.deepcopy(model.network).cpu()
+    network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})
+    for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):
+        if hasattr(module, first) and hasattr(module, last):
+            unread = (getattr(module, last).weight == 0).all(0)
+            for parameter in getattr(module, first).parameters():
+                parameter[-len(unread) :][unread] = 0  # of queries, keys and values the last third
+    return Hooked(network, task=model.task)
+
+
+def _known(model: Hooked, fit: Examples) -> dict[str, Tensor]:
+    """What the page knows besides the weights: answers, positions, means and directions."""
+    known = {"answers": torch.from_numpy(model.task.examples().answer)}
+    around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
+    _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], prompt_too=True)
+    for name in [x for x in around if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
+        known[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
+    stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
+    _, cache = model.run_with_cache(fit, [*outputs, *stream], prompt_too=True)
+    known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
+    for site in [x for x in layers(stream) if x.startswith("enc.")][-1:]:
+        known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
+    causal = CausalModel(model.task)
+    solvers = answer_solvers(causal, causal.values(fit))  # (m, k, N)
+    for site in [x for x in stream if x.startswith("dec.")]:
+        slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
+        known |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
+    return known
+
+
+def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
+    """The page of networks, from `measure`; it opens with the first, and links the documentation at ``docs``, if given.
 
     Raises:
         UserError: for a network of another task than the first.
     """
-    task = networks[0].model.task
-    for one in networks:
-        if _describe(one.model.task) != _describe(task):
-            other = f"{one.model.task.name}, {one.model.task.bits} {one.model.task.digits}"
-            raise UserError(f"explorer: {one.model.name} answers {other}; expected the first one's task, {task.name}")
-    answers = _pack({"answers": torch.from_numpy(task.examples().answer.reshape(task.shape))}, 32)
-    data = {"task": _describe(task), "answers": answers, "docs": docs, "found": FOUND}
-    text = json.dumps(data | {"networks": [*map(_network, networks)]}).replace("<", "\\u003c")  # no tag can end it
-    script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("network.js", "explorer.js"))
+    task = networks[0]["task"]
+    for other in [one for one in networks if one["task"] != task]:
+        answers = "{name}, {bits} {digits}".format(**other["task"])
+        raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
+    data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
+    html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
+    script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = (SOURCES / "explorer.html").read_text(encoding="utf-8")
-    for mark, value in (("SHA256", digest), ("DATA", text), ("SCRIPT", script)):
-        page = page.replace(f"%{mark}%", value, 1)
-    return page
-
-
-def _network(one: Measured) -> dict[str, Any]:
-    network = one.model.network
-    return {
-        "name": one.model.name,
-        "seed": one.model.seed,
-        "kind": type(network).__name__,
-        "heads": next((module.num_heads for module in network.modules() if isinstance(module, Heads)), 1),
-        "layers": len(network.decoder if hasattr(network, "decoder") else network.blocks),
-        "positions": not isinstance(network.positions, torch.nn.Identity | None),
-        "stream": residual_stream(one.model.sites),
-        "missed": one.missed,
-        "found": {} if one.model.epoch is not None else found(one.model.name, one.model.seed),
-        "parameters": sum(p.numel() for p in network.parameters()),
-        "weights": _pack(one.tensors, one.bits),
-    }
+    parts = {"SHA256": digest, "DATA": data.replace("<", "\\u003c"), "SCRIPT": script}  # no tag can end the data
+    return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
 
 
 def found(name: str, seed: int) -> dict[str, str]:
-    """A sentence by intervention, with numbers of `CARDS` in ``results/``; none for a network not in there."""
+    """A sentence by intervention, with numbers of `CARDS`; none for a network not in there."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
     network = ours[1] if ours else "authors" if name == "add_model" else None
-    if network is None or not (RESULTS / CARDS[0]).is_file():
+    if network is None or not CARDS[0].is_file():
         return {}
-    cards = pd.concat([pd.read_csv(RESULTS / name) for name in CARDS])
-    cards = cards.query("network == @network and seed == @seed and control.isna()")
-    if cards.empty:
-        return {}
-    signature = cards.query("test == 'signature'").set_index("component")["value"].clip(lower=0)
-
-    def span(*components: str) -> str:
-        low, high = (f"{end:.0%}" for end in signature[[*components]].agg(["min", "max"]))
-        return low if low == high else f"{low} to {high}"
-
-    patched = cards.query("test == 'interchange' and component == 'carry'").groupby("site", sort=False)["value"].mean()
-    start, end = (f"{share:.0%} of pairs after {site}" for site, share in patched.iloc[[0, -1]].items())
-    flips = span("flip_propagate", "flip_settled")
-    sentences = {
-        "invert": f"inverting a token changes the next one in {flips} of pairs, by bit",
-        "exchange": f"a position from a run where only its carry differs changes its token in {start}, {end}",
-        "steer": f"{span('carry')} of tokens follow a step to the other carry, less those that follow a random step, "
-        f"by bit; {span('value')} follow a step of the sum",
-    }
-    resampled = cards.query("test == 'position_wise_resampling' and site.str.startswith('enc')")["value"]
-    if len(resampled):
-        encoder = f"{resampled.max():.1%} of answers change if every encoder position is taken from another pair"
-        sentences |= dict.fromkeys(("off", "tokens"), f"{encoder} with the same token there")
-    who = f"our {network} of seed {seed}" if ours else "the authors' network"
-    return {kind: f"In {who}, {sentence}." for kind, sentence in sentences.items()}
-
-
-def _describe(task: Task) -> dict[str, Any]:
-    options = ("name", "operator", "bits", "base", "limit", "prompt_order", "completion_order")
-    derived = ("width", "shape", "operand_names", "prompt_names", "answer_names")
-    return {name: getattr(task, name) for name in options + derived}
-
-
-def _pack(tensors: Mapping[str, Tensor], bits: int) -> dict[str, Any]:
-    """Tensors as text: their numbers in sequence, deflated, in base64."""
-    precision = np.dtype("<f2" if bits == 16 else "<f4")
-    numbers = np.concatenate([x.detach().numpy().astype(precision).ravel() for x in tensors.values()])
-    text = base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
-    return {"bits": bits, "shapes": [[name, list(x.shape)] for name, x in tensors.items()], "text": text}
+    cards = pd.concat(map(pd.read_csv, CARDS)).query("network == @network and seed == @seed and control.isna()")
+    who, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
+    for kind, one in FOUND.items():
+        values = [cards.query(query)["value"].clip(lower=0).describe() for query in one["queries"]]
+        if all(of_query["count"] for of_query in values):
+            sentences[kind] = f"In {who}, {one['sentence'].format(*values)}."
+    return sentences
