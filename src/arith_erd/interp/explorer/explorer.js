@@ -11,14 +11,13 @@ let views = [], playing
 const many = (count, make) => Array.from({ length: count }, (_, i) => make(i))
 const digitsOf = (value, count) => many(count, i => Math.floor(value / task.base ** i) % task.base)
 const ordered = (digits, order) => (order === 'reverse' ? digits : [...digits].reverse())
-const tokensOf = (value, count, order) => ordered(digitsOf(value, count), order).map(digit => digit + ZERO)
 const symbol = token => ['.', 's', task.operator][token] ?? (token - ZERO).toString(16)
 const percent = share => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1)}%`
 const joined = pair => pair.join(` ${task.operator} `)
 const answerOf = pair => loaded.find(Boolean).weights.answers.data[pair.reduce((at, x, i) => at * task.shape[i] + x, 0)]
-const completionOf = pair => tokensOf(answerOf(pair), task.width, task.completion_order)
+const completionOf = pair => ordered(digitsOf(answerOf(pair), task.width), task.completion_order).map(x => x + ZERO)
 const isRight = (tokens, pair) => String(tokens) === String(completionOf(pair))
-const promptOf = pair => task.prompt_places.map(([i, place]) => (place < 0 ? 2 : digitsOf(pair[i], task.bits)[place] + ZERO))
+const promptOf = pair => task.prompt_places.map(([i, t]) => (t < 0 ? 2 : digitsOf(pair[i], task.bits)[t] + ZERO))
 const valueOf = tokens => ordered(tokens, task.completion_order)
   .reduce((sum, token, i) => sum + Math.max(token - ZERO, 0) * task.base ** i, 0)
 

@@ -57,8 +57,7 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     """
     kind, task = type(model.network).__name__, model.task
     if type(model.network) not in (Transformer, NanoGPT) or model.network.scheme == "rope":
-        ours = "a Transformer or a NanoGPT of this package, without rope"
-        raise UserError(f"explorer: {model.name} is a {kind}; expected {ours}")
+        raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT, without rope")
     rng = np.random.default_rng(seed)
     fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
     precision, rounded = torch.float16, _rounded(model, torch.float16)
