@@ -58,11 +58,11 @@ class CausalModel:
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if not task.listed:
-            given = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
-            raise UserError(f"task={task.name}: {given}; a causal model needs a table that is listed whole")
+            found = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
+            raise UserError(f"task={task.name}: {found}; a causal model needs a table that is listed whole")
         if task.answer_length != task.width:
-            given = f"{task.answer_length} answer tokens for {task.width} {task.digits}"
-            raise UserError(f"task={task.name}: {given}; a causal model needs a token for each digit")
+            found = f"{task.answer_length} answer tokens for {task.width} {task.digits}"
+            raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit")
         given = dict(task.variables() if variables is None else variables)
         said = f"causal model of {task.name}"
         if not given:
