@@ -20,6 +20,7 @@ from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs import settings
 
+POSITIONS = ("coupled", "learned", "abacus", "rope", "none", "sinusoidal")
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
 ABLATIONS = (
@@ -55,6 +56,9 @@ WANTED = {
     "figE8": [Job(task, split, "nanogpt", max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
 }
 
+BEYOND = {"length": [*POSITIONS], "positions": [name for name in POSITIONS if name != "abacus"]}
+"""Experiments that compare position encodings, and which."""
+
 
 @cache
 def sweep(name: str, *scale: str) -> list[TrainJob]:
@@ -76,7 +80,7 @@ def job_of(job: TrainJob) -> Job:
 
 
 def test_every_experiment_has_its_expected_jobs_here() -> None:
-    assert {*WANTED, "optuna_example"} == set(EXPERIMENTS)  # whose jobs Optuna chooses
+    assert {*WANTED, *BEYOND, "optuna_example"} == set(EXPERIMENTS)  # whose jobs Optuna chooses
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -89,6 +93,25 @@ def test_experiment_has_the_jobs_of_the_paper_each_with_a_run_directory_of_its_o
         assert departures(settings(job.resolved), load_paper().setup) == []  # or the report would leave it out
         with torch.device("meta"):
             job.network()
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(name: str) -> None:
+    jobs = sweep(name)
+    assert sorted(job.resolved["model"]["net"]["positions"] for job in jobs) == sorted(BEYOND[name])
+    assert len({job.run.name for job in jobs}) == len(jobs)
+    for job in jobs:
+        paper = departures(settings(job.resolved), load_paper().setup) == []
+        assert paper == (name == "positions" and job.resolved["model"]["net"]["positions"] == "learned")
+        with torch.device("meta"):
+            job.network()
+
+
+@pytest.mark.parametrize("option", ["task.interleaved=true", "model.net.positions=rope", "task=add_scratchpad"])
+def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> None:
+    for claims in (load_paper(), load_paper(MINI)):
+        job = compose("train", [option, *(["scale=mini"] if claims.setup["all"]["task.bits"] == 5 else [])])
+        assert departures(settings(job.resolved), claims.setup) != []
 
 
 def test_smoke_scale_changes_only_sizes() -> None:
