@@ -53,9 +53,16 @@ def distances(model: ae.Hooked) -> float:
 
 def erasure(model: ae.Hooked, method: str) -> float:
     """The paper's appendix D: accuracy lost without the value, beyond that of the same erasure of a random concept."""
-    (middle,) = chosen_sites([model], None)
-    row = ae.probe("amnesic", model, site=middle, concept="value", method=method, controls=10).rows.iloc[0]
+    row = erasures(model).loc[method]
     return float(row["control_signs_mean"] - row["seq_acc_after"])
+
+
+@lru_cache(maxsize=1)
+def erasures(model: ae.Hooked) -> pd.DataFrame:
+    """Both methods at once, whose time counts as that of INLP."""
+    (middle,) = chosen_sites([model], None)
+    options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "controls": 10}
+    return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
 def probes(model: ae.Hooked) -> float:
