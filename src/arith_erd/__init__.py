@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .interp.loading import load_pretrained as load_pretrained
     from .interp.loading import load_references as load_references
     from .interp.loading import load_run as load_run
+    from .interp.scoring import score_method as score_method
+    from .interp.scoring import zoo as zoo
     from .models import GRU as GRU
     from .models import LSTM as LSTM
     from .models import MLP as MLP
@@ -59,6 +61,7 @@ _HOMES = {
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
     "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
+    "interp.scoring": ("score_method", "zoo"),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
     "probes.ask": ("probe",),
     "probes.probe": ("Probe",),

@@ -100,3 +100,27 @@ def test_check_that_raises_counts_as_failed_and_others_continue(root, monkeypatc
     assert len(failed) == 2
     assert all(line.endswith("RuntimeError: could not load [/usr/lib/libcuda.so.1]") for line in failed)
     assert len(lines) == 10
+
+
+def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path):
+    """Also if the table was cut off in the middle of a network."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    import methods
+
+    asked, networks = [], [one for one in methods.ae.zoo() if one.network in ("erd", "prefix_carry")]
+    networks = [one for one in networks if one.seed in (2000, 2001)]
+    monkeypatch.setattr(methods.ae, "zoo", lambda: networks)
+    says_sum = {name: lambda model: asked.append(model) or 1.0 for name in ("distances", "card")}
+    monkeypatch.setattr(methods, "METHODS", says_sum)
+    out = tmp_path / "methods.csv"
+    monkeypatch.setattr(sys, "argv", ["methods.py", str(out)])
+    methods.main()
+    whole = out.read_text()
+    assert len(asked) == 2 * len(networks)
+    out.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    methods.main()
+    assert len(asked) == 2 * len(networks) + 1
+    assert [line.rsplit(",", 1)[0] for line in out.read_text().splitlines()] == [
+        line.rsplit(",", 1)[0] for line in whole.splitlines()
+    ]
+    assert out.with_suffix(".png").is_file()

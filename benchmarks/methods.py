@@ -1,0 +1,246 @@
+"""Which algorithm does each method name, and how often is it right?
+
+    python benchmarks/methods.py results/methods.csv runs/add-random-*-none-bits5-*
+
+The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
+of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
+stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
+decoder's middle layer, as in the paper. Thresholds: `interp.scoring.judged`. Rows that the file already holds are not
+measured again, but all are judged again. `METHODS` and the split were committed before anything was counted.
+"""
+
+import argparse
+from functools import cache, lru_cache, partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+import arith_erd as ae
+from arith_erd.interp.erasure import refit, whiten
+from arith_erd.interp.scoring import COLUMNS, WRITTEN, Method, judged, scored
+from arith_erd.interp.search import Search, SearchConfig
+from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
+from arith_erd.mechanism.signature import Signature, expected_signatures, measure
+from arith_erd.mechanism.verdict import decide
+from arith_erd.plots.style import GREY, canvas, grid, headline, heat_map, save_png, write_in_cell
+from arith_erd.probes.probe import sample_pairs
+from arith_erd.stats import beats_majority, clopper_pearson
+from arith_erd.system.boundary import one_line_errors
+
+CONFIG = SearchConfig(train=128, validation=64, test=256, steps=20, batch=64)
+RANKS = (1, 2)
+ROWS = {"sum": "sum", "carries": "carries", "": "not known"}
+CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}
+
+
+def stream(model: ae.Hooked) -> list[str]:
+    decoder = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
+    last = layers(decoder)[-1]
+    return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
+
+
+def distances(model: ae.Hooked) -> float:
+    """The paper's section 4.5: does the decoder's middle follow the value of the output more than its tokens?"""
+    rows = ae.probe("distance_correlation", model).rows
+    rows = rows.query("stack == 'dec' and level == 'out' and method == 'pearson'")
+    table = rows.pivot_table(index="layer", columns="space", values="correlation")
+    return float((table["value"] - table["token"]).iloc[:-1].max())
+
+
+def erasure(model: ae.Hooked, method: str) -> float:
+    """The paper's appendix D: accuracy lost without the value, beyond that of the same erasure of a random concept."""
+    row = erasures(model).loc[method]
+    return float(row["control_signs_mean"] - row["seq_acc_after"])
+
+
+@lru_cache(maxsize=1)
+def erasures(model: ae.Hooked) -> pd.DataFrame:
+    """Both methods at once, whose time counts as that of INLP."""
+    (middle,) = chosen_sites([model], None)
+    options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "controls": 10}
+    return ae.probe("amnesic", model, **options).rows.set_index("method")
+
+
+def probes(model: ae.Hooked) -> float:
+    """R² of linear probes at a position t: of the sum, less the mean of carry and xor; each at its best site."""
+    examples, best = sample_pairs(model.task, 1024, seed=0), []
+    values = ae.CausalModel(model.task).values(examples)
+    _, found = model.run_with_cache(examples, stream(model))
+    for x in found.values():
+        shares = []
+        for t in range(1, model.task.width - 1):
+            z = np.stack([values["sum"], values["carry"][:, t], values["xor"][:, t]], axis=1).astype(float)
+            shares.append(1 - (z - refit(whiten(x[:, t]), torch.as_tensor(z)).numpy()).var(0) / z.var(0))
+        best.append(np.mean(shares, axis=0))
+    of_sum, carry, xor = np.max(best, axis=0)
+    return float(of_sum - (carry + xor) / 2)
+
+
+def patching(model: ae.Hooked) -> float:
+    """Answer bits that no single prompt position restores: after a sum is formed, every position holds it.
+
+    Read after the encoder, or in the middle of a network without one.
+    """
+    encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
+    (site,) = encoder[-1:] or chosen_sites([model], None)
+    rows = ae.probe("patching", model, site=site, pairs=256).rows
+    rows = rows[rows["position"].isin(model.task.prompt_names)]
+    total = rows["n"].sum() / rows["position"].nunique()
+    return float(1 - (rows["flipped"].fillna(0) * rows["n"]).sum() / total)
+
+
+def attention(model: ae.Hooked) -> float:
+    """How little the answer's sharpest head at each position looks at one operand bit: a sum needs them all."""
+    rows, task = ae.probe("attention", model, pairs=256).rows, model.task
+    operands = [name for name in task.prompt_names if name != task.operator]
+    rows = rows[rows["query"].isin(task.answer_names) & rows["key"].isin(operands)]
+    return float(1 - rows.groupby("query")["weight"].max().mean())
+
+
+def das(model: ae.Hooked, rank: int) -> float:
+    """Interchange accuracy at the best site: of the sum at all positions, less that of a middle bit's carry."""
+    scores = interchanges(model)
+    return scores["sum", rank] - scores["carry", rank]
+
+
+@lru_cache(maxsize=1)
+def interchanges(model: ae.Hooked) -> dict[tuple[str, int], float]:
+    """Variable and rank -> accuracy. Both ranks are searched at once; the table counts the time as that of rank 1."""
+    adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), 0.0)
+    for site, (variable, at) in product(stream(model), (("sum", None), ("carry", model.task.width // 2))):
+        search = Search(model, adder, site, at, CONFIG)
+        for rank in RANKS:
+            found[variable, rank] = max(found[variable, rank], search.score(variable, rank))
+    return found
+
+
+def steering(model: ae.Hooked) -> float:
+    """How well bits follow a shifted sum, less how well they follow an inverted carry, each at its best site."""
+    found = measure(model, 64, 128).components
+    sums = np.fmax(found["value"], found["value_of_remainder"])
+    return float(np.nanmean(sums) - np.nanmean(found["carry"]))
+
+
+def prefixes(model: ae.Hooked) -> float:
+    """After random prefixes, answers that ignore them, less those that take the carry from the last token."""
+    found = measure(model, 256, 16).components
+    return float(np.nanmean(found["prompt_only_of_all"]) - np.nanmean(found["local_carry_of_all"]))
+
+
+def card(model: ae.Hooked) -> float:
+    """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
+    verdict = decide(measure(model, 128, 128), expected(model.task.bits))
+    every = verdict.distances | verdict.post_hoc
+    least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in CLASSES.items()}
+    return float(least["carries"] - least["sum"])
+
+
+@cache
+def expected(bits: int) -> dict[str, Signature]:
+    return expected_signatures(ae.Add(bits))
+
+
+METHODS: dict[str, Method] = {
+    "distances": distances,
+    "INLP": partial(erasure, method="inlp"),
+    "LEACE": partial(erasure, method="leace"),
+    "probes": probes,
+    "patching": patching,
+    "attention": attention,
+    "DAS, rank 1": partial(das, rank=1),
+    "DAS, rank 2": partial(das, rank=2),
+    "steering": steering,
+    "prefixes": prefixes,
+    "card": card,
+}
+
+
+def confusion(found: pd.DataFrame) -> Figure:
+    """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
+    figure = canvas(9.6, 6.2)
+    for ax, (name, of_method) in zip(grid(figure, len(METHODS), 4), found.groupby("method", sort=False), strict=False):
+        table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
+            index=[one for one in ROWS if one in set(of_method["algorithm"])], columns=[*CLASSES], fill_value=0
+        )
+        heat_map(ax, table.div(table.sum(axis=1), axis=0).to_numpy(), [ROWS[one] for one in table.index], [*CLASSES])
+        for (i, j), count in np.ndenumerate(table.to_numpy()):
+            write_in_cell(ax, i, j, str(count), count > 0.6 * table.iloc[i].sum(), 9)
+        known = of_method[of_method["algorithm"] != ""]
+        headline(ax, str(name), f"{known['right'].sum()} of {len(known)}")
+        ax.set_xlabel("named", fontsize=8, color=GREY)
+    return figure
+
+
+def table(found: pd.DataFrame) -> str:
+    """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
+    lines = [
+        "| method | right | written by hand | trained | compute by the sum | by carries |",
+        "| --- |" + " --- |" * 5,
+    ]
+    for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
+        written = of_method["network"].isin(WRITTEN)
+        parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
+        hits, n = int(of_method["right"].sum()), len(of_method)
+        low, high = clopper_pearson(hits, n)
+        shares = [f"{int(of_method['right'][part].sum())} of {int(part.sum())}" for part in parts]
+        lines.append(f"| {name} | {hits} of {n} [{low:.0%}, {high:.0%}] | {' | '.join(shares)} |")
+    return "\n".join(lines)
+
+
+def published(path: Path) -> pd.DataFrame:
+    """The rows of a table that `main` wrote, judged again."""
+    return judged(pd.read_csv(path, keep_default_na=False)[COLUMNS])
+
+
+def facts(found: pd.DataFrame) -> dict[str, str]:
+    """The numbers of ``docs/found/methods.md``."""
+    known = found[found["algorithm"] != ""]
+    one, by_carries = known[known["method"] == "card"], known[known["algorithm"] == "carries"]
+    most = one["algorithm"].value_counts(normalize=True).max()
+    hits = known.groupby("method")["right"].sum()
+    beyond = [name for name in METHODS if beats_majority(int(hits[name]), len(one), most)]
+    fooled = (by_carries["named"] == "sum").groupby(by_carries["method"]).sum()
+    return {
+        "methods_known": str(len(one)),
+        "methods_trained": str((~one["network"].isin(WRITTEN)).sum()),
+        "methods_free": str(((found["algorithm"] == "") & (found["method"] == "card")).sum()),
+        "methods_carries": str((one["algorithm"] == "carries").sum()),
+        "methods_majority": f"{most:.0%}",
+        "methods_beyond": f"{len(beyond)} of {len(METHODS)}",
+        "methods_beyond_named": ", ".join(beyond) or "none",
+        "methods_hours": f"{found['seconds'].sum() / 3600:.1f}",
+    } | {f"methods_fooled_{name}": str(fooled[name]) for name in ("distances", "INLP", "LEACE")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("runs", nargs="*", help="directories of trained networks, or globs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = pd.DataFrame(columns=COLUMNS)
+    if options.out.is_file():
+        rows = pd.read_csv(options.out, keep_default_na=False)[COLUMNS]
+    done = set(zip(rows["method"], rows["network"], rows["seed"], strict=True))
+    for one in sorted(ae.zoo(*options.runs), key=lambda one: one.seed % 100):
+        missing = {name: method for name, method in METHODS.items() if (name, one.network, one.seed) not in done}
+        if missing:
+            model = one.load()
+            for name, method in missing.items():
+                rows.loc[len(rows)] = [name, *scored(method, one, model)[1:]]
+            rows.to_csv(options.out, index=False, float_format="%.4g")
+            print(one.network, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
+    found = judged(rows)
+    columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
+    found[columns].to_csv(options.out, index=False, float_format="%.4g")
+    save_png(confusion(found), options.out.with_suffix(".png"))
+    print(table(found))
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()

@@ -1,0 +1,149 @@
+"""Networks whose algorithm is known, and how often a method names it.
+
+Two algorithms are as fine as every method can tell: ``sum``, where the sum is formed as one number and the digits are
+read from it (the paper's ERD), and ``carries``, where the digits are formed from carries and no sum is used.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ..errors import UserError
+from ..runs import Run
+from ..tasks import Add
+from .hooked import Hooked
+from .loading import find_runs, load_references, load_run
+
+WRITTEN = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
+WRITTEN |= dict.fromkeys(("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy"), "carries")
+WRITTEN |= {"graded_carry": "carries"}
+"""References -> algorithm. ``mixed`` is both; ``local_remainder`` neither, with a sum of its own at each position."""
+VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
+SEEDS = range(2000, 2004)  # of the references; nothing was tuned on them
+FOLLOWED = 0.99  # share of interchanges that a network trained to compute by variables must follow, for every token
+COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
+Method = Callable[[Hooked], float | str]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A network that answers all pairs right, and its algorithm: ``sum``, ``carries``, or empty if it is not known.
+
+    ``sites`` are where a trained network holds its variables. Each variant of a reference has them elsewhere:
+    ``models.references.reference(name, seed)`` gives their directions.
+    """
+
+    network: str
+    seed: int
+    algorithm: str
+    variables: tuple[str, ...]
+    sites: tuple[str, ...]
+    load: Callable[[], Hooked] = field(repr=False, compare=False)
+
+
+def zoo(*runs: str | Path) -> list[Known]:
+    """The networks written by hand for seven-bit addition and, of these runs, the trained ones that are accepted.
+
+    Args:
+        runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
+            ``carries``, any other loss as unknown. Accepted are seeds that answer all pairs right and follow at least
+            99% of the interchanges, by token (`benchmarks/zoo.py` has the commands).
+
+    Raises:
+        UserError: if there is no such run, or it is not finished.
+    """
+    found = [
+        Known(name, seed, algorithm, VARIABLES[algorithm], (), partial(_reference, name, seed))
+        for name, algorithm in WRITTEN.items()
+        for seed in SEEDS
+    ]
+    return [*found, *(one for pattern in runs for path in find_runs(str(pattern)) for one in _trained(Run(path)))]
+
+
+def score_method(function: Method, networks: Sequence[Known] | None = None) -> pd.DataFrame:
+    """Ask a method for the algorithm of each network, by default of `zoo`: a row of `judged` for each.
+
+    Args:
+        function: network -> ``sum`` or ``carries``; or a number, larger where the network computes by the sum. Then a
+            threshold is fixed on the networks of one half, and counts on the other half.
+    """
+    return judged(pd.DataFrame([scored(function, one, one.load()) for one in networks or zoo()], columns=COLUMNS))
+
+
+def scored(function: Method, one: Known, model: Hooked) -> list[Any]:
+    """The row of one network: `COLUMNS`."""
+    start = time.perf_counter()
+    score = function(model)
+    name = getattr(function, "__name__", "method")
+    return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
+
+
+def judged(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with ``named``, the algorithm that the score names, and ``right``, empty where it is not known.
+
+    Networks with even seeds are one half, those with odd seeds the other. The threshold by which a network is named
+    comes from the other half, so that no network is used both to fix a rule and to count.
+    """
+    found = rows.assign(named=None, right=None).astype({"named": object, "right": object})
+    for _, of_method in rows.groupby("method"):
+        scores = pd.to_numeric(of_method["score"], errors="coerce")
+        for half in (0, 1):
+            counted = of_method[of_method["seed"] % 2 == half].index
+            fixing = of_method[(of_method["seed"] % 2 != half) & (of_method["algorithm"] != "")].index
+            named = of_method["score"][counted]
+            if scores[counted].notna().any():
+                limit = threshold(scores[fixing].to_numpy(), (of_method["algorithm"][fixing] == "sum").to_numpy())
+                named = named.where(scores[counted].isna(), np.where(scores[counted] >= limit, "sum", "carries"))
+            found.loc[counted, "named"] = named
+    known = found["algorithm"] != ""
+    found.loc[known, "right"] = (found["named"] == found["algorithm"])[known].astype(int)
+    return found
+
+
+def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
+    """Of scores (n,) the limit from which on they name ``sum``, with the highest balanced accuracy.
+
+    Limits lie halfway between scores, or beyond all of them; of several as good ones the middle one is taken.
+
+    >>> threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
+    0.4
+
+    Raises:
+        UserError: if not both algorithms are there.
+    """
+    if sums.all() or not sums.any():
+        raise UserError("networks: one half lacks sum or carries; expected both among even seeds and among odd seeds")
+    values = np.unique(scores[np.isfinite(scores)])
+    limits = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
+    right = [((scores >= x)[sums].mean() + (scores < x)[~sums].mean()) / 2 for x in limits]
+    best = limits[np.isclose(right, max(right))]
+    return float(best[(len(best) - 1) // 2])
+
+
+def _reference(name: str, seed: int) -> Hooked:
+    return load_references(name, [seed], Add())[0]
+
+
+def _trained(run: Run) -> Iterator[Known]:
+    config = run.config()["model"]
+    places = config["loss"].get("variables") or {}
+    names = {tuple(sorted(of)): algorithm for algorithm, of in VARIABLES.items()}
+    algorithm = names.get(tuple(sorted(places)), "")
+    least = {}
+    if places:
+        tokens = pd.read_csv(run.tokens_file)
+        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin(places)]
+        least = last.set_index("seed").drop(columns=["epoch", "split"]).min(axis=1).groupby("seed").min().to_dict()
+    for entry in run.summary()["seeds"]:
+        seed = int(entry["seed"])
+        if least.get(seed, 1.0) >= FOLLOWED and entry["train_seq_acc"] == entry["val_seq_acc"] == 1:
+            sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values()))
+            name = f"{config['name']} {'+'.join(places) or 'none'}"
+            yield Known(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))

@@ -1,0 +1,105 @@
+"""No network fixes the rule by which it is counted, and only networks of a known algorithm count."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import arith_erd as ae
+from arith_erd.errors import UserError
+from arith_erd.interp.scoring import COLUMNS, judged, threshold, zoo
+
+
+def table(scores: np.ndarray, method: str = "mine") -> pd.DataFrame:
+    """Of twelve networks, seeds 0 to 5 of either algorithm."""
+    rows = [(method, name, seed, name, 0.0, 0.0) for name in ("sum", "carries") for seed in range(6)]
+    return pd.DataFrame(rows, columns=COLUMNS).assign(score=scores)
+
+
+APART = np.array([3.0, 4, 5, 3, 4, 5, 0, 1, 2, 0, 1, 2])
+
+
+def test_score_that_separates_the_algorithms_names_every_network():
+    found = judged(table(APART))
+    assert found["right"].tolist() == [1] * 12
+
+
+def test_evidence_for_the_wrong_algorithm_names_no_more_than_one_of_them():
+    found = judged(table(np.array([0.0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5])))
+    assert found["right"].mean() <= 0.5
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_scores_of_one_half_never_move_the_threshold_that_names_it(half: int):
+    """Whatever the others of a half score, a network keeps its name."""
+    rng = np.random.default_rng(0)
+    rows = table(rng.normal(size=12))
+    own = rows["seed"] % 2 == half
+    before = judged(rows)["named"]
+    for index in rows.index[own]:
+        others = own & (rows.index != index)
+        moved = rows.assign(score=rows["score"].where(~others, rng.normal(scale=9, size=12)))
+        assert judged(moved)["named"][index] == before[index]
+
+
+def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
+    rows = table(np.arange(12.0)[::-1])
+    free = rows.assign(network="free", algorithm="", score=-100.0)
+    found = judged(pd.concat([rows, free], ignore_index=True))
+    assert found["named"][12:].tolist() == ["carries"] * 12
+    assert found["right"][12:].isna().all()
+    assert found["right"][:12].tolist() == judged(rows)["right"].tolist()
+
+
+def test_methods_do_not_share_a_threshold():
+    both = pd.concat([table(APART), table(APART - 50, "other")], ignore_index=True)
+    assert judged(both)["right"].tolist() == [1] * 24
+
+
+def test_threshold_of_one_algorithm_alone_is_refused():
+    with pytest.raises(UserError, match="one half lacks sum or carries"):
+        threshold(np.array([0.0, 1.0]), np.array([True, True]))
+
+
+def test_every_reference_is_in_one_half_and_both_algorithms_are_in_both():
+    networks = zoo()
+    assert len({(one.network, one.seed) for one in networks}) == len(networks)
+    assert {(one.seed % 2, one.algorithm) for one in networks} == {(i, x) for i in (0, 1) for x in ("sum", "carries")}
+
+
+def test_method_that_always_says_sum_is_right_of_the_sums_alone():
+    networks = [one for one in zoo() if one.network in ("erd", "prefix_carry")][::4]
+    found = ae.score_method(lambda model: "sum", networks)
+    assert found[["network", "named", "right"]].values.tolist() == [["erd", "sum", 1], ["prefix_carry", "sum", 0]]
+
+
+def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variables(tmp_path):
+    """Seed 0 does; seed 1 misses an interchange at one token, seed 2 an answer."""
+    (tmp_path / "config.yaml").write_text(
+        "model: {name: nanogpt, loss: {variables: {carry: {site: dec.2}, xor: {site: dec.2}}}}"
+    )
+    seeds = [{"seed": i, "train_seq_acc": 1.0, "val_seq_acc": 1.0 - 0.01 * (i == 2)} for i in range(3)]
+    (tmp_path / "summary.json").write_text(json.dumps({"seeds": seeds}))
+    lines = [
+        f"{epoch},{seed},{split},1.0,{0.5 if epoch == 1 or (seed, split) == (1, 'xor') else 1.0}"
+        for epoch in (1, 2)
+        for seed in range(3)
+        for split in ("val", "carry", "xor")
+    ]
+    (tmp_path / "tokens.csv").write_text("\n".join(["epoch,seed,split,r0,r1", *lines]))
+    (found,) = zoo(tmp_path)[len(zoo()) :]
+    assert (found.network, found.seed, found.algorithm) == ("nanogpt carry+xor", 0, "carries")
+    assert (found.variables, found.sites) == (("carry", "xor"), ("dec.2",))
+
+
+def test_how_to_page_runs_as_printed(root, monkeypatch):
+    """On four of the networks."""
+    chosen = [one for one in zoo() if one.network in ("erd", "prefix_carry") and one.seed in (2000, 2001)]
+    monkeypatch.setattr(ae, "zoo", lambda: chosen)
+    page = (root / "docs" / "how-to" / "score-a-method.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    exec(block, names := {})
+    assert names["rows"]["named"].isin(["sum", "carries"]).all()
+    assert len(names["rows"]) == len(chosen)
