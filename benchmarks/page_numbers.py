@@ -17,6 +17,7 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import fisher_exact
 
+from arith_erd.runs.table import percent
 from arith_erd.stats import hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
@@ -297,7 +298,7 @@ FACTS: tuple[Callable[[], Facts], ...] = (
     learning_order, mechanism,
 )  # fmt: skip
 PAGES = ("README.md", "docs/paper/article.md",
-         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "appendix")))  # fmt: skip
+         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "length", "appendix")))  # fmt: skip
 
 
 def facts() -> Facts:
@@ -310,7 +311,23 @@ def tables() -> Facts:
     from cards import published, tables  # beside this file
     from sentence_numbers import sentence_tables
 
-    return tables(published()) | sentence_tables()
+    return tables(published()) | sentence_tables() | positions()
+
+
+def positions() -> Facts:
+    """Means of ``arith-runs --by .. --csv``: the held-out square by position encoding, and accuracies by length."""
+    square, lengths = (pd.read_csv(RESULTS / f"{name}.csv") for name in ("positions", "length"))
+    by = "model.net.positions"
+    rows = [f"| `{row[by]}` | {percent(*row[['accuracy', 'low', 'high']])} |" for _, row in square.iterrows()]
+    wide = lengths.pivot(index=by, columns="length", values="accuracy")
+    heads = [f"{length} bits" for length in wide]
+    of_length = [" | ".join([f"| `{name}`", *(f"{x:.0%}" for x in row)]) + " |" for name, row in wide.iterrows()]
+    return {
+        "positions": "\n".join(["| positions | accuracy on VS_v |", "| --- | --- |", *rows]),
+        "lengths": "\n".join(
+            ["| " + " | ".join(["positions", *heads]) + " |", "| --- |" + " --- |" * len(heads), *of_length]
+        ),
+    }
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:

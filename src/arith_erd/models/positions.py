@@ -52,37 +52,25 @@ class Shift(Dropout):
         return (hash32(index + self.key[0], self.key[1]).long() & 0xFFFF)[:, None] % (x + 1)
 
 
-class Sinusoidal(nn.Module):
-    """Add a fixed vector for the number of each token."""
+class Numbered(nn.Module):
+    """Add a vector for the number of each token: a learned one, or sinusoids of this ``size``."""
 
-    table: Tensor  # (T, C)
+    weight: Tensor  # (T, C)
 
-    def __init__(self, length: int, d_model: int, padded: bool, size: float = 1.0) -> None:
+    def __init__(self, length: int, d_model: int, padded: bool, size: float | None = None) -> None:
         super().__init__()
         self.padded = padded
-        self.register_buffer("table", size * sinusoids(length, d_model), persistent=False)
+        if size is None:
+            self.weight = nn.Parameter(nn.init.normal_(torch.empty(length, d_model)))
+        else:
+            self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
 
     def vectors(self, first: int = 0) -> Tensor:
         """What is added where all tokens are used and nothing is shifted: (T, C) from token ``first`` on."""
-        return self.table
-
-    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
-        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
-        return x + (self.table[counted(tokens)] if self.padded else self.table[: x.shape[-2]])
-
-
-class Learned(nn.Module):
-    """Add a learned vector for the number of each token."""
-
-    def __init__(self, length: int, d_model: int, padded: bool) -> None:
-        super().__init__()
-        self.padded = padded
-        self.weight = nn.Parameter(nn.init.normal_(torch.empty(length, d_model)))
-
-    def vectors(self, first: int = 0) -> Tensor:
         return self.weight
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
         return x + (self.weight[counted(tokens)] if self.padded else self.weight[: x.shape[-2]])
 
 
@@ -112,7 +100,7 @@ class Placed(nn.Module):
 
 def added_positions(
     scheme: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
-) -> Sinusoidal | Learned | Placed | None:
+) -> Numbered | Placed | None:
     """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``.
 
     ``size`` is the largest number in fixed vectors, which should not be larger than the tokens'.
@@ -126,7 +114,7 @@ def added_positions(
             raise ValueError(f"positions={scheme}: needs the layout of a task's tokens")
         return Placed(layout, d_model, scheme == "coupled")
     padded = layout is not None and layout.padded
-    return Learned(length, d_model, padded) if scheme == "learned" else Sinusoidal(length, d_model, padded, size)
+    return Numbered(length, d_model, padded, size if scheme == "sinusoidal" else None)
 
 
 class Rotary(nn.Module):

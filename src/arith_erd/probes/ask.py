@@ -59,10 +59,8 @@ class Answer:
     def notes(self) -> list[str]:
         tasks = [getattr(self.asked, "task", None), *(subject.task for subject in getattr(self.asked, "subjects", ()))]
         sampled = any(isinstance(task, Task) and not task.listed for task in tasks)
-        return [
-            *self.asked.notes(),
-            *([f"asked of a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []),
-        ]
+        limit = [f"asked of a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []
+        return [*self.asked.notes(), *limit]
 
     def _plain(self) -> pd.DataFrame:
         return self.rows.drop(columns="epoch", errors="ignore")
