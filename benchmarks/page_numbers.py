@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import fisher_exact
 
 from arith_erd.runs.table import percent
-from arith_erd.stats import hodges_lehmann_ratio
+from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -315,19 +315,18 @@ def tables() -> Facts:
 
 
 def positions() -> Facts:
-    """Means of ``arith-runs --by .. --csv``: the held-out square by position encoding, and accuracies by length."""
-    square, lengths = (pd.read_csv(RESULTS / f"{name}.csv") for name in ("positions", "length"))
-    by = "model.net.positions"
-    rows = [f"| `{row[by]}` | {percent(*row[['accuracy', 'low', 'high']])} |" for _, row in square.iterrows()]
-    wide = lengths.pivot(index=by, columns="length", values="accuracy")
-    heads = [f"{length} bits" for length in wide]
-    of_length = [" | ".join([f"| `{name}`", *(f"{x:.0%}" for x in row)]) + " |" for name, row in wide.iterrows()]
-    return {
-        "positions": "\n".join(["| positions | accuracy on VS_v |", "| --- | --- |", *rows]),
-        "lengths": "\n".join(
-            ["| " + " | ".join(["positions", *heads]) + " |", "| --- |" + " --- |" * len(heads), *of_length]
-        ),
-    }
+    """The held-out square by position encoding, and means of ``arith-runs --by length,model.net.positions --csv``."""
+    lines = ["| positions | training pairs learnt | VS_v, of these seeds | VS_v, all seeds |", "| --- |" + " --- |" * 3]
+    for name, seeds in pd.read_csv(RESULTS / "positions.csv").groupby("positions"):
+        learnt = seeds[seeds["train_seq_acc"] >= 0.95]["val_seq_acc"]
+        ends = span(learnt, ".0%") if len(learnt) else ""
+        estimate = Estimate.of_means([Mean.of(seeds["val_seq_acc"])], (0.0, 1.0))
+        everyone = percent(estimate.value, *(estimate.interval or (math.nan, math.nan)))
+        lines.append(f"| `{name}` | {len(learnt)} of {len(seeds)} seeds | {ends} | {everyone} |")
+    wide = pd.read_csv(RESULTS / "length.csv").pivot(index="model.net.positions", columns="length", values="accuracy")
+    by_length = [" | ".join(["| positions", *(f"{n} bits" for n in wide)]) + " |", "| --- |" + " --- |" * wide.shape[1]]
+    by_length += [" | ".join([f"| `{name}`", *(f"{x:.0%}" for x in row)]) + " |" for name, row in wide.iterrows()]
+    return {"positions": "\n".join(lines), "lengths": "\n".join(by_length)}
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:

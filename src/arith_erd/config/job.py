@@ -142,6 +142,9 @@ class Job(Common):
         task = self.task
         if self.data.examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
+        if self.data.examples is not None and task.listed:
+            whole = f"null: all {task.size:,} examples are used, and split.fraction keeps some out"
+            raise bad_value("data.examples", self.data.examples, whole)
         if self.data.examples is None and not task.listed:
             raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 

@@ -196,7 +196,8 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
-    task, split, untrained = job.task, job.split, job.network
+    task, untrained = job.task, job.network
+    split = job.split if task.listed else None  # of the examples that were drawn, not of those that a probe draws
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 

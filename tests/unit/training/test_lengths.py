@@ -38,6 +38,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train, scheme):
         chosen = [held_out & (values == value) for value in np.unique(values[held_out])]
         found = [model.accuracy(examples[of]) for of in chosen]
         assert slices[seed, name].tolist() == pytest.approx(found)
+    assert load_run(run.path, 0).split is None  # which was of the examples drawn
     assert max(row["val_seq_acc"] for row in run.metrics()) > 0
     assert run.curves.is_file()
 
@@ -76,5 +77,7 @@ def test_loss_and_accuracies_leave_unused_tokens_out():
 def test_options_that_do_not_fit_are_one_line(train):
     with pytest.raises(UserError, match=r"^data\.examples=null: expected how many to draw, since task\.min_bits=1$"):
         train("task.min_bits=1")
+    with pytest.raises(UserError, match=r"^data\.examples=9: expected null: all 64 examples are used"):
+        train("data.examples=9")
     with pytest.raises(UserError, match=r"operands of one length; expected task\.min_bits=null"):
         train(*LENGTHS[2:], "model=transformer")
