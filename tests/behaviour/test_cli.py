@@ -122,7 +122,7 @@ def test_help_lists_options_of_the_users_own_folder(light, folder, tmp_path):
     own.mkdir(parents=True)
     (own / "gcd.yaml").write_text("name: gcd\n")
     assert re.search(
-        r"^  task +add  add3  gcd  mod_add  mul  random_output  sub$",
+        r"^  task +add  add3  add_scratchpad  gcd  mod_add  mul  random_output\n +sub$",
         light("train.py", f"--config-dir={own.parent}", "--help").stdout,
         re.M,
     )

@@ -72,7 +72,7 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *context: Tensor | None, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor, last: int | None = None) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all."""
         if last is None:
             return x + self.dropout(self.sublayer(self.norm(x), *context))
@@ -90,9 +90,9 @@ class Block(nn.Module):
         self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
         self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
 
-    def forward(self, x: Tensor, future: Tensor, numbers: Tensor | None, last: int) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor, last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
-        x = x[..., -last:, :] if self.attention is None else self.attention(x, future, numbers, last=last)
+        x = x[..., -last:, :] if self.attention is None else self.attention(x, *context, last=last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
     def sites(self, layer: str) -> dict[str, nn.Module]:
@@ -166,13 +166,13 @@ class NanoGPT(Network):
         if self.positions is not None:
             x = self.positions(x, tokens)
         x = self.dropout(x)
-        future, numbers = self.future[:length, :length], None
+        context: tuple[Tensor, ...] = (self.future[:length, :length],)
         if self.padded:
-            future, numbers = without_padding(future, tokens), counted(tokens)
+            context = without_padding(*context, tokens), counted(tokens)
         *lower, last = self.blocks
         for block in lower:
-            x = block(x, future, numbers, length)
-        x = last(x, future, numbers, answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
+            x = block(x, *context, last=length)
+        x = last(x, *context, last=answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
         logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
         return logits
 

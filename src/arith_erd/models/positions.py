@@ -69,9 +69,11 @@ class Numbered(nn.Module):
         """What is added where all tokens are used and nothing is shifted: (T, C) from token ``first`` on."""
         return self.weight
 
-    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tensor | None = None, first: int = 0) -> Tensor:
         """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
-        return x + (self.weight[counted(tokens)] if self.padded else self.weight[: x.shape[-2]])
+        if tokens is not None and self.padded:
+            return x + self.weight[counted(tokens)]
+        return x + self.weight[: x.shape[-2]]
 
 
 class Placed(nn.Module):

@@ -253,7 +253,7 @@ class Task(ABC):
         operand, digit = np.array(self.prompt_places).T
         tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
-        prompt, completion = tokens[:, operand, digit], self.completion(table, answer)
+        prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
         written = np.broadcast_to(self.bits if length is None else np.asarray(length), len(table))
         if self.min_bits is not None:
             prompt[digit >= written[:, None]] = UNUSED

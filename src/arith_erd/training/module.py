@@ -30,33 +30,42 @@ class Accuracies(Metric):
 
     full_state_update = False
     hits: Tensor  # (R, m), or (R, 1) before the first batch
-    used: Tensor  # (m,), answers that have each token
+    used: Tensor  # (R, m), answers that have each token
     right: Tensor  # (R,), answers without an error
     of_slices: Tensor  # (R, G), the same for each kind of example
     total: Tensor  # (), answers
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
-        shapes = {"hits": (replicas, 1), "used": (1,), "right": (replicas,), "of_slices": (replicas, 1), "total": ()}
+        shapes = {
+            "hits": (replicas, 1),
+            "used": (replicas, 1),
+            "right": (replicas,),
+            "of_slices": (replicas, 1),
+            "total": (),
+        }
         for name, shape in shapes.items():
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Tensor, completion: Tensor, slices: Tensor | None = None) -> None:
-        """Predicted tokens (R, B, m) against the right ones (B, m); of which kinds all examples are, (N, G)."""
-        used = completion != UNUSED
+        """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas.
+
+        ``slices`` (N, G) says of which kinds all N examples are, of which these are the next B.
+        """
+        used = (completion != UNUSED).expand_as(predicted)
         hits = (predicted == completion) & used
         right = (hits | ~used).all(dim=-1)  # (R, B)
         self.hits = self.hits + hits.sum(dim=1)
-        self.used = self.used + used.sum(dim=0)
+        self.used = self.used + used.sum(dim=1)
         self.right += right.sum(dim=1)
         if slices is not None:
-            self.of_slices = self.of_slices + right.to(slices.dtype) @ slices[self.total : self.total + len(completion)]
-        self.total += len(completion)
+            self.of_slices = self.of_slices + right.to(slices.dtype) @ slices[self.total : self.total + hits.shape[1]]
+        self.total += hits.shape[1]
 
     def compute(self) -> Tensor:
         """Fractions (R, 2 + m): of all tokens, of whole answers, and of each token; nan for one that no answer has."""
         hits = self.hits.double()
-        of_all = hits.sum(dim=1, keepdim=True) / self.used.sum()
+        of_all = hits.sum(dim=1, keepdim=True) / self.used.sum(dim=1, keepdim=True)
         return torch.cat([of_all, self.right[:, None].double() / self.total, hits / self.used], dim=1)
 
 
@@ -91,6 +100,7 @@ class LitPack(L.LightningModule):
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
         self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
         self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
+        self.kinds: Tensor | None = None  # (N, G), of which kinds the held-out examples are; None if all are alike
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameter_groups())
@@ -104,6 +114,10 @@ class LitPack(L.LightningModule):
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
         matrices, vectors = ([p for p in parameters if (p.dim() - 1 >= 2) is matrix] for matrix in (True, False))
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+
+    def on_fit_start(self) -> None:
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.kinds = data.slices if data.kinds else None
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum.zero_()
@@ -152,9 +166,8 @@ class LitPack(L.LightningModule):
         prompt, completion = batch  # (B, P), (B, m)
         with self._ending_refused():
             predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        slices = data.slices if dataloader_idx == 1 and data.kinds else None
-        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion, slices)
+        kinds = self.kinds if dataloader_idx == 1 else None
+        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion, kinds)
 
     def on_validation_epoch_end(self) -> None:
         """Collect `rows` and `tokens`: the one place in an epoch where the host waits for the device.

@@ -172,7 +172,7 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
     class Other(Transformer):
         pass
 
-    with pytest.raises(UserError, match="is a Other; expected a Transformer or a NanoGPT"):
+    with pytest.raises(UserError, match="is a Other; expected our Transformer or NanoGPT"):
         measure(untrained(Other, Add(3)))
     with pytest.raises(UserError, match="answers mul, 3 bits; expected the first one's task, add"):
         write_page([measure(untrained(NanoGPT, task), 8) for task in (Add(3), Mul(3))])
