@@ -1,5 +1,7 @@
 """Accuracy against a setting of runs, a line for each value of the others."""
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -26,14 +28,21 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         ax.set_xticks(range(len(names)), names)
         ax.margins(x=0.25)
     for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
-        label = ", ".join(f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True))
+        told = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
+        label = ", ".join(told) if len(told) > 1 else "".join(map(str, values))
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
-        at = places[part.index] + (0 if numeric else 0.06 * number)
-        line = "-" if numeric else ""
-        ax.errorbar(at, part["accuracy"], error, label=label, marker=MARKERS[number % 5], linestyle=line, capsize=3)
+        at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
+        look: Any = {
+            "marker": MARKERS[number % 5],
+            "linestyle": "-" if numeric else "",
+            "capsize": 2,
+            "elinewidth": 0.8,
+        }
+        ax.errorbar(at, part["accuracy"], error, label=label, **look)
     with plain_text():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
-        headline(ax, "Final accuracy", "mean over seeds, 95% interval")
+        by = f" by {others[0]}" if len(others) == 1 else ""
+        headline(ax, f"Final accuracy{by}", "mean over seeds, 95% interval")
         if others:
             legend_below(figure, columns=min(3, len(ax.containers)))
     return figure
