@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from ..errors import bad_value
 from ..runs import NAME, NAMES, NOTHING, Keep
+from ..tasks.task import ROWS
 from .build import Factory
 
 CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)  # --help needs no validators
@@ -86,7 +87,7 @@ class Model:
 class Data:
     batch_size: Count
     """Examples that one replica sees in a step."""
-    examples: Annotated[int | None, accepts("an integer of at least 2, or null", ge=2, le=LARGEST_COUNT)] = None
+    examples: Annotated[int | None, accepts(f"an integer from 2 to {ROWS}, or null", ge=2, le=ROWS)] = None
     """To draw from a task whose table is not listed; None for the whole table."""
 
 

@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from ..errors import UserError, bad_value
 from ..runs import Run, matching
+from ..runs.identity import POSITIONS
 from ..seeds import format_seeds, parse_seeds
 from ..splits import Split
 from ..tasks import Task
@@ -116,7 +117,9 @@ class Common:
         if "layout" in signature(self.model.net.load(Network)).parameters:
             given["layout"] = task.layout
         elif task.min_bits is not None:
-            raise self.model.net.fault("takes no layout, so operands of one length only; expected task.min_bits=null")
+            raise bad_value(
+                "task.min_bits", task.min_bits, f"null, since model={self.model.name} takes one length only"
+            )
         return self.model.net.build(Network, **given)
 
 
@@ -139,6 +142,14 @@ class Job(Common):
         if net.get("d_model", 0) % net.get("num_heads", 1):
             multiple = f"a multiple of model.net.num_heads={net['num_heads']}"
             raise bad_value("model.net.d_model", net["d_model"], multiple)
+        scheme, heads = net.get("positions"), net.get("num_heads", 1)
+        own = POSITIONS.get(self.model.net.target)
+        if scheme not in (None, own, "none") and not net.get("positional_encoding", True):
+            raise bad_value(
+                "model.net.positions", scheme, f"{own}, since positional_encoding=false takes positions away"
+            )
+        if scheme == "rope" and net.get("d_model", 0) // heads % 2:
+            raise bad_value("model.net.d_model", net["d_model"], f"an even number for each of {heads} heads, for rope")
         task = self.task
         if self.data.examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..bits import Array
-from ..errors import bad_value
+from ..errors import UserError, bad_value
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 
@@ -33,7 +33,9 @@ class CrossEntropyAndValue(CrossEntropy):
         self.weight = weight
 
     def targets(self, task: Task, examples: Examples) -> Array:
-        super().targets(task, examples)
+        if task.min_bits is not None or task.answer_length != task.width:
+            found = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
+            raise UserError(f"model.loss: task={task.name} has {found}; expected model.loss=cross_entropy")
         known = task.regressable()
         if self.target not in known:
             raise bad_value("model.loss.target", self.target, f"{' or '.join(known)} for task={task.name}")

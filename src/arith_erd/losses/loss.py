@@ -51,6 +51,8 @@ class Loss(nn.Module):
     row r of the result depends on row r of each tensor alone.
     """
 
+    padded: bool = False
+    """Whether completions hold unused tokens, which `forward` must leave out; set from the task."""
     site: str | None = None
     """The entry of ``network.sites()`` whose activation `forward` gets; None for none."""
 
@@ -113,11 +115,6 @@ class CrossEntropy(Loss):
         if not 0 <= label_smoothing < 1:
             raise bad_value("model.loss.label_smoothing", label_smoothing, "a probability from 0 to below 1")
         self.label_smoothing = label_smoothing
-        self.padded = False
-
-    def targets(self, task: Task, examples: Examples) -> Array | None:
-        self.padded = task.min_bits is not None
-        return None
 
     def forward(
         self, logits: Tensor, completion: Tensor, activation: Tensor | None = None, targets: Tensor | None = None

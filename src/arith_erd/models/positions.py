@@ -86,7 +86,9 @@ class Placed(nn.Module):
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
         self.shift = Shift() if layout.padded else None
         self.moves_all = moves_all
-        self.weight = nn.Parameter(nn.init.normal_(torch.empty(max(layout.places) + 2, d_model)))
+        # One more where places shift: an answer's last digit, which the longest operands' networks never read.
+        rows = max(layout.places) + 2 + layout.padded
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 
     def vectors(self, first: int = 0) -> Tensor:
         return self.weight[self.places[first:]]

@@ -143,7 +143,7 @@ class Errors(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         seeds = len({subject.seed for subject in self.subjects})
-        of = f"{len(rows):,} wrong of {len(self.subjects) * self.task.size:,} answers"
+        of = f"{len(rows):,} wrong of {len(self.subjects) * len(self.examples):,} answers"
         title = f"{self.task.name}: {of}, {seeds} seed{'s' * (seeds > 1)}"
         return draw_errors(rows, self.shares(rows), self.task, title)
 

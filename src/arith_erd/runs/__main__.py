@@ -70,7 +70,10 @@ def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     One key may be ``length`` or ``longest_carry``, of runs on examples that were drawn: `sliced`.
     """
     known = differing(table)
-    for kind in [key for key in keys if key in ("length", "longest_carry")][:1]:
+    kinds = [key for key in keys if key in ("length", "longest_carry")]
+    if len(kinds) > 1:
+        raise bad_value("--by", ",".join(keys), "one of length and longest_carry")
+    for kind in kinds:
         table, known = sliced(table, kind), [*known, kind]
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:

@@ -59,6 +59,7 @@ class TokenSplit:
     """
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        _require_one_length("vs_t", examples)
         if examples.base != 2:
             raise UserError(f"task.base={examples.base}: split=vs_t needs bits; expected task.base=2")
         operand_bits = to_digits(examples.operands, examples.bits).reshape(len(examples), -1)  # (N, k * bits)
@@ -66,6 +67,11 @@ class TokenSplit:
         distance = (operand_bits != centroid).sum(axis=1)
         keys = (*operand_bits.T[::-1], distance)  # np.lexsort: the last key decides first
         return _mask(np.lexsort(keys)[: len(examples) // 4], len(examples))
+
+
+def _require_one_length(split: str, examples: Examples) -> None:
+    if (examples.length < examples.bits).any():
+        raise bad_value("split", split, "random or length, for operands of several lengths")
 
 
 def _mask(rows: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
@@ -81,6 +87,7 @@ class ValueSplit:
     """
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        _require_one_length("vs_v", examples)
         low, high = examples.limit // 4, 3 * examples.limit // 4
         inside = (low <= examples.operands) & (examples.operands < high)  # (N, k)
         return np.logical_and.reduce(inside, axis=1)

@@ -116,7 +116,7 @@ class Task(ABC):
         if min_bits is not None:
             require_integer("task.min_bits", min_bits, 1, bits)
             if completion_order == "plain" or type(self).answer_names is not Task.answer_names:
-                raise UserError("task.min_bits: the answer's lowest digit must come first; expected null here")
+                raise bad_value("task.min_bits", min_bits, "null, unless the answer begins with its lowest digit")
         self.bits = bits
         self.base = base
         self.interleaved = interleaved
@@ -281,12 +281,12 @@ class Task(ABC):
         return bit.encode_completion(answer, self.width, self.completion_order, self.base)
 
     def sample(self, count: int, seed: int = 0) -> Examples:
-        """Up to ``count`` different examples: of each length an equal share, or all that there are."""
+        """Up to ``count`` different examples: of each length an equal share, at least one, or all that there are."""
         lengths = range(self.min_bits or self.bits, self.bits + 1)
         rows, draw = [], random.Random(seed)
         for n in lengths:
             shape = (min(self.limit, self.base**n),) * self.operands
-            for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), -(-count // len(lengths)))):
+            for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths)))):
                 rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.operands))))
         length, *columns = np.array(rows, dtype=np.int64).T
         return self.examples(*columns, length=length)

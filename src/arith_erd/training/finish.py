@@ -8,6 +8,7 @@ import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
+from ..bits import UNUSED
 from ..errors import UserError
 from ..models.decoding import answers, forced
 from ..models.network import Network
@@ -53,7 +54,7 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
         network = pack.replica(index)
         decoded = answers(network, prompt, completion).cpu()
         error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
-        summary["val_token_acc_autoregressive"] = float((decoded == right).double().mean())
+        summary["val_token_acc_autoregressive"] = float((decoded == right)[right != UNUSED].double().mean())
         summary["val_mae"] = float(np.abs(error).mean())
         summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
         summary["never_learnt"] = never_learnt(network, data)

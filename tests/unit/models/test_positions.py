@@ -95,7 +95,7 @@ def test_shifts_are_drawn_for_each_example_and_step_and_only_in_training():
 
 
 def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
-    """An answer to 2 digits has 3, to 4 digits 5, of which a network reads all but the last: one place is left."""
+    """An answer to 2 digits has 3, to 4 digits 5, of which a network reads all but the last: two places are left."""
     table = Add(bits=2).examples()
     examples = LENGTHS.examples(*table.operands.T, length=np.full(len(table), 2))
     tokens = torch.cat(tensors(examples), dim=1)
@@ -105,8 +105,20 @@ def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
         added = network.positions(torch.zeros(*tokens.shape, 16), tokens)
         operator = LENGTHS.prompt_names.index("+")
         assert (len(added[:, 0].unique(dim=0)), len(added[:, operator].unique(dim=0))) == (
-            (2, 2) if scheme == "coupled" else (2, 1)
+            (3, 3) if scheme == "coupled" else (3, 1)
         )
+
+
+@pytest.mark.parametrize("scheme", PLACED)
+def test_training_on_short_operands_trains_the_places_of_the_longest(scheme):
+    network = nanogpt(scheme, LENGTHS).train()
+    prompt, answer_in = tensors(LENGTHS.sample(200)[np.arange(4 + 16)])  # of one and two digits
+    for step in range(8):
+        set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32), step)
+        logits = network(prompt, answer_in)
+        logits[:, 0].square().sum().backward()  # of the first token, which every example has
+    reached = network.positions.weight.grad.norm(dim=1)
+    assert (reached[1:5] > 0).all()  # of the four digits of the longest operands
 
 
 def test_schemes_that_lack_something_say_so():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.losses import CrossEntropy
@@ -60,7 +61,7 @@ def test_loss_and_accuracies_leave_unused_tokens_out():
     completion = torch.as_tensor(examples.completion)[None]  # (1, 2, 5), the first of 3 digits
     logits = torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(0))
     loss = CrossEntropy()
-    loss.targets(task, examples)
+    loss.padded = True
     each = torch.nn.functional.cross_entropy(logits[0].movedim(-1, 1), completion[0], reduction="none")
     torch.testing.assert_close(loss(logits, completion)[0], torch.cat([each[0, :3], each[1]]).mean())
     accuracies = Accuracies(1)
@@ -81,3 +82,13 @@ def test_options_that_do_not_fit_are_one_line(train):
         train("data.examples=9")
     with pytest.raises(UserError, match=r"operands of one length; expected task\.min_bits=null"):
         train(*LENGTHS[2:], "model=transformer")
+    with pytest.raises(UserError, match=r"^task\.min_bits=1: expected null, since model=gru takes one length only$"):
+        compose("train", ["model=gru", *LENGTHS[2:]]).network()
+    for options, message in {
+        "split=vs_v": r"^split=vs_v: expected random or length, for operands of several lengths$",
+        "loss=cross_entropy_and_value model.loss.site=dec.1": r"^model\.loss: task=add has operands of several lengths",
+        "model.net.positions=rope model.net.d_model=6": r"^model\.net\.d_model=6: expected an even number for each",
+        "ablation=no_positional_encoding model.net.positions=rope": r"^model\.net\.positions=rope: expected learned,",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            train(*[word for word in LENGTHS if "split" not in word or "split=" not in options], *options.split())
