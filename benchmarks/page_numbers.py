@@ -321,7 +321,7 @@ def positions() -> Facts:
         learnt = seeds[seeds["train_seq_acc"] >= 0.95]["val_seq_acc"]
         ends = span(learnt, ".0%") if len(learnt) else ""
         estimate = Estimate.of_means([Mean.of(seeds["val_seq_acc"])], (0.0, 1.0))
-        everyone = percent(estimate.value, *(estimate.interval or (math.nan, math.nan)))
+        everyone = percent(float(seeds["val_seq_acc"].mean()), *(estimate.interval or (math.nan, math.nan)))
         lines.append(f"| `{name}` | {len(learnt)} of {len(seeds)} seeds | {ends} | {everyone} |")
     told = pd.read_csv(RESULTS / "length.csv").query(
         "length >= 4"

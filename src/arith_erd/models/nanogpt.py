@@ -166,9 +166,8 @@ class NanoGPT(Network):
         if self.positions is not None:
             x = self.positions(x, tokens)
         x = self.dropout(x)
-        context: tuple[Tensor, ...] = (self.future[:length, :length],)
-        if self.padded:
-            context = without_padding(*context, tokens), counted(tokens)
+        future = self.future[:length, :length]
+        context = (without_padding(future, tokens), counted(tokens)) if self.padded else (future,)
         *lower, last = self.blocks
         for block in lower:
             x = block(x, *context, last=length)
