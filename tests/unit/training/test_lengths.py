@@ -66,7 +66,7 @@ def test_loss_and_accuracies_leave_unused_tokens_out():
     torch.testing.assert_close(loss(logits, completion)[0], torch.cat([each[0, :3], each[1]]).mean())
     accuracies = Accuracies(1)
     predicted = completion.clone()
-    predicted[0, 0, 3:] = 4  # after the end
+    predicted[0, 0, 4] = 4  # after the end, beside an unused token
     accuracies.update(predicted, completion[0])
     assert accuracies.compute()[0].tolist() == [1.0] * 7
     predicted[0, 0, 2] = 0
