@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import fisher_exact
 
-from arith_erd.runs.table import percent
+from arith_erd.runs.table import load_table, percent
 from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
@@ -329,7 +329,25 @@ def positions() -> Facts:
     wide = told.pivot(index="model.net.positions", columns="length", values="accuracy")
     by_length = [" | ".join(["| positions", *(f"{n} bits" for n in wide)]) + " |", "| --- |" + " --- |" * wide.shape[1]]
     by_length += [" | ".join([f"| `{name}`", *(f"{x:.0%}" for x in row)]) + " |" for name, row in wide.iterrows()]
-    return {"positions": "\n".join(lines), "lengths": "\n".join(by_length)}
+    return {"positions": "\n".join(lines), "lengths": "\n".join(by_length), "baselines": baselines()}
+
+
+def baselines() -> str:
+    """Validation accuracy of networks without attention on each split, and of nanoGPT in miniature."""
+    splits = ["random", "vs_t", "vs_v"]
+    runs = load_table(str(RESULTS / "mini" / "runs" / "add-*-nanogpt-*")).assign(**{"model.name": "nanogpt"})
+    every = pd.concat([pd.read_csv(RESULTS / "baselines.csv"), runs])
+    lines = ["| model | random | VS_t | VS_v |", "| --- | --- | --- | --- |"]
+    for model, of_model in every.groupby("model.name", sort=False):
+        cells = []
+        for split in splits:
+            seeds = of_model[of_model["split.name"] == split]
+            learnt = int((seeds["train_seq_acc"] >= 0.95).sum())
+            estimate = Estimate.of_means([Mean.of(seeds["val_seq_acc"])], (0.0, 1.0))
+            everyone = percent(float(seeds["val_seq_acc"].mean()), *(estimate.interval or (math.nan, math.nan)))
+            cells.append(f"{everyone}, {learnt} of {len(seeds)} learnt" if len(seeds) else "")
+        lines.append(" | ".join([f"| `{model}`", *cells]) + " |")
+    return "\n".join(lines)
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:
