@@ -19,8 +19,8 @@ from arith_erd.report.collect import OURS, departures, kind_of
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs import settings
+from arith_erd.tasks import POSITIONS
 
-POSITIONS = ("coupled", "learned", "abacus", "rope", "none", "sinusoidal")
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
 ABLATIONS = (

@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from ..errors import bad_value
 from ..runs import NAME, NAMES, NOTHING, Keep
+from ..tasks import POSITIONS
 from ..tasks.task import ROWS
 from .build import Factory
 
@@ -128,7 +129,6 @@ class Checkpointing:
 
 BETAS = accepts("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)
 
-POSITIONS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")  # of `models.positions`, which loads torch
 NETWORK: Mapping[str, Any] = {
     **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
     **dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), Switch),

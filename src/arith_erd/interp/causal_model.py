@@ -160,10 +160,6 @@ class CausalModel:
         """All combinations of operands, the first operand slowest."""
         return self.task.examples()
 
-    def examples_at(self, rows: Array) -> Examples:
-        """Some rows (n,) of `examples`."""
-        return self.examples[rows]
-
     @cached_property
     def table(self) -> Values:
         """The values of `examples`, and ``answer``, the digits of their answers."""

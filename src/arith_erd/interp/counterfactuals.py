@@ -159,11 +159,11 @@ class CounterfactualDataset:
 
     @property
     def base_examples(self) -> Examples:
-        return self.model.examples_at(self.base)
+        return self.model.examples[self.base]
 
     @property
     def source_examples(self) -> Examples:
-        return self.model.examples_at(self.source)
+        return self.model.examples[self.source]
 
     def expected(self, variable: str) -> Array:
         """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``position``."""

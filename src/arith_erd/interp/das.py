@@ -69,7 +69,7 @@ class Alignment:
 
     def __init__(self, model: Hooked, causal_model: CausalModel, site: str, position: Position, rows: Array) -> None:
         self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
-        activations = finite_cache(model, causal_model.examples_at(rows), [site])[site]
+        activations = finite_cache(model, causal_model.examples[rows], [site])[site]
         self.rows, self.x = rows, whiten(at_position(model, activations, site, position), SPREAD)
         self.read = tokens_read(model, site, position, activations)
 

@@ -59,7 +59,7 @@ def doses(
     example_of = np.full(every.answer.max() + 1, -1)
     example_of[every.answer] = np.arange(task.size)  # any one with that answer
     prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
-    for site, cached in finite_cache(model, causal_model.examples_at(chosen), sites).items():
+    for site, cached in finite_cache(model, causal_model.examples[chosen], sites).items():
         values = torch.as_tensor(every.answer[chosen], device=cached.device)
         paths = _paths(cached.flatten(1), values, len(example_of))
         if "das" in methods:

@@ -229,7 +229,7 @@ def effects(
     """
     rng, task = np.random.default_rng(seed), causal_model.task
     base = rng.integers(task.size, size=sample)
-    bases = causal_model.examples_at(base)
+    bases = causal_model.examples[base]
     before = model.run(bases).argmax(-1)
     runs = {site: model.resume_from(site, bases) for site in sites}
     drawn = {
@@ -241,7 +241,7 @@ def effects(
         if not (found >= 0).any():
             continue
         counted, source = torch.as_tensor(found >= 0, device=model.device), np.where(found >= 0, found, base)
-        others = causal_model.examples_at(source)
+        others = causal_model.examples[source]
         said = {v: answer_tokens(model, causal_model.predict(bases, others, v)) for v in variables}
         said = {"none": torch.as_tensor(bases.completion, device=model.device)} | said
         for site, x in finite_cache(model, others, sites).items():

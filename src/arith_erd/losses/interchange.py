@@ -113,15 +113,15 @@ class InterchangeTraining(CrossEntropy):
         rows = np.random.default_rng(0).permutation(held_out)[:REPORTED]
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
         found = dict[str, list[float]]()
-        base = causal.examples_at(rows)
-        value = causal.values(causal.examples_at(np.roll(rows, 1)))
+        base = causal.examples[rows]
+        value = causal.values(causal.examples[np.roll(rows, 1)])
         _, cache = model.run_with_cache(base, [site for site, _ in self.variables.values()])
         for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
             own, mixed = cache[site], cache[site].clone()
             mixed[..., list(dims)] = own.roll(1, dims=0)[..., list(dims)]
             if each:
                 runs = [model.run(base, [Replace(site, t, mixed)])[:, t].argmax(-1) for t in range(task.width)]
-                digits = causal.predict(base, causal.examples_at(np.roll(rows, 1)), name)
+                digits = causal.predict(base, causal.examples[np.roll(rows, 1)], name)
             else:
                 runs = [*model.run(base, [Replace(site, None, mixed)]).argmax(-1).unbind(1)]
                 digits = causal.answers(causal.values(base, {name: value[name]}))

@@ -111,7 +111,7 @@ class NanoGPT(Network):
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
         attention, feed_forward, positional_encoding: False removes the component.
-        positions: a scheme of `models.positions`.
+        positions: one of `tasks.POSITIONS`.
         layout: of the task's tokens.
     """
 

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from ..bits import UNUSED
-from ..tasks import Layout
+from ..tasks import POSITIONS, Layout
 from .dropout import Dropout, hash32
 
 PLACED = ("abacus", "coupled")
-SCHEMES = ("learned", "sinusoidal", "none", "rope", *PLACED)
 
 
 def sinusoids(length: int, channels: int) -> Tensor:
@@ -109,8 +108,8 @@ def added_positions(
 
     ``size`` is the largest number in fixed vectors, which should not be larger than the tokens'.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"positions={scheme}: expected {', '.join(SCHEMES)}")
+    if scheme not in POSITIONS:
+        raise ValueError(f"positions={scheme}: expected {', '.join(POSITIONS)}")
     if scheme in ("none", "rope"):
         return None
     if scheme in PLACED:

@@ -106,7 +106,7 @@ class Transformer(Network):
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
-        positions: a scheme of `models.positions`, in both stacks; ``rope`` turns nothing in cross-attention.
+        positions: one of `tasks.POSITIONS`, in both stacks; ``rope`` turns nothing in cross-attention.
         layout: of the task's tokens. Operands of several lengths are refused: `decode` does not see which are unused.
     """
 

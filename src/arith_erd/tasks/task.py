@@ -5,7 +5,6 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,53 +13,10 @@ import numpy.typing as npt
 from .. import bits as bit
 from ..bits import MAX_BASE, OPERATOR, ORDERS, UNUSED, ZERO, Array, Order, reorder
 from ..errors import UserError, bad_value, require_integer
+from .examples import Examples, Layout
 
 ROWS = 2**20  # every table that is listed whole has fewer
 SAMPLE = 4096  # examples in place of a table that is not
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The digits' places in a prompt, ``<start>`` and an answer without its last token, as position encodings need."""
-
-    places: tuple[int, ...]  # (P + m,); -1 for what is not a digit
-    padded: bool = False
-    """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
-
-
-@dataclass(frozen=True)
-class Examples:
-    """N combinations of operands with their answers and tokens. The first axis of every array has length N."""
-
-    bits: int
-    """Digits of each operand."""
-    base: int
-    limit: int
-    """Operands are in [0, limit)."""
-    operands: Array  # (N, k)
-    answer: Array  # (N,)
-    prompt: Array  # (N, P)
-    completion: Array  # (N, m)
-    length: Array
-    """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
-
-    def __len__(self) -> int:
-        return len(self.answer)
-
-    def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
-        """The examples of these rows, or of a mask."""
-        names = ("operands", "answer", "prompt", "completion", "length")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
-
-    @property
-    def a(self) -> Array:
-        """The first operand (N,)."""
-        return self.operands[:, 0]
-
-    @property
-    def b(self) -> Array:
-        """The second operand (N,)."""
-        return self.operands[:, 1]
 
 
 class Task(ABC):

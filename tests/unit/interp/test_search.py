@@ -109,7 +109,7 @@ def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Search
 def test_decoys_store_their_variables_where_they_are_searched_and_have_no_answer_there(variable: str) -> None:
     made, model = reference(*DECOYS[variable]), CausalModel(Add())
     rows = np.random.default_rng(0).choice(model.task.size, 256, replace=False)
-    _, cache = Hooked(made.network, task=Add()).run_with_cache(model.examples_at(rows), [STORED_AT])
+    _, cache = Hooked(made.network, task=Add()).run_with_cache(model.examples[rows], [STORED_AT])
 
     def stored(feature: str, variable: str) -> float:
         read = (cache[STORED_AT][:, 4].double() @ made.decoder.directions(feature))[:, 0]

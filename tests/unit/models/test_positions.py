@@ -7,8 +7,8 @@ import torch
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
-from arith_erd.models.positions import PLACED, SCHEMES, Rotary, Shift
-from arith_erd.tasks import Add
+from arith_erd.models.positions import PLACED, Rotary, Shift
+from arith_erd.tasks import POSITIONS, Add
 
 SIZE = {"d_model": 16, "num_heads": 2, "num_layers": 2}
 LENGTHS = Add(bits=4, min_bits=1)
@@ -25,7 +25,7 @@ def tensors(examples):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", POSITIONS)
 def test_operands_with_padding_are_answered_as_without(scheme):
     """Two digits in slots for four, beside a network of two-digit operands with the same weights."""
     short, own = Add(bits=2), nanogpt(scheme, LENGTHS)
@@ -45,7 +45,7 @@ def test_every_scheme_but_none_tells_orders_apart():
     """An encoder-decoder; without positions the decoder-only network knows an order, since it is causal."""
     task = Add(bits=3)
     one, other = (tensors(task.examples([a], [b])) for a, b in ((1, 5), (4, 5)))  # the same tokens in another order
-    for scheme in SCHEMES:
+    for scheme in POSITIONS:
         torch.manual_seed(0)
         network = Transformer(7, 4, **SIZE, positions=scheme, layout=task.layout).eval()
         same = torch.allclose(network(one[0], one[1]), network(other[0], one[1]), atol=1e-6)
