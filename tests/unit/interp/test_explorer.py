@@ -107,9 +107,21 @@ def test_trained_networks_answer_every_pair_as_in_pytorch() -> None:
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
-@pytest.mark.parametrize("options", [{}, {"attention": False}, {"feed_forward": False}, {"positional_encoding": False}])
-def test_every_task_and_ablation_answers_as_in_pytorch(kind: type[Any], options: dict[str, bool]) -> None:
-    model = untrained(kind, Mul(2, base=3, completion_order="plain"), **options)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attention": False},
+        {"feed_forward": False},
+        {"positional_encoding": False},
+        {"positions": "rope"},
+        {"positions": "coupled"},
+    ],
+    ids=str,
+)
+def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[Any], options: dict[str, Any]) -> None:
+    task = Mul(2, base=3, completion_order="plain")
+    model = untrained(kind, task, layout=task.layout, **options)
     agree([model], model.task.examples())
 
 

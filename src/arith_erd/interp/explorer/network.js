@@ -79,6 +79,12 @@ function attend(q, k, v, heads, causal, site, at) {
   return at(`${site}.z`, z)
 }
 
+/** RoPE: channels i and i + size / 2 of each head turn by the angle t / 10000^(2 i / size). */
+const turned = (x, heads) => stack(x.rows, x.cols, t => row(x, t).map((value, c, values) => {
+  const size = x.cols / heads, half = size / 2, i = c % size, angle = t / 10000 ** (2 * (i % half) / size)
+  return value * Math.cos(angle) + Math.sin(angle) * (i < half ? -values[c + half] : values[c - half])
+}))
+
 class Network {
   constructor(config, weights) {
     Object.assign(this, { config, weights, preNorm: config.kind === 'NanoGPT' })
@@ -102,8 +108,10 @@ class Network {
   /** All positions of the memory give keys and values, only the last ones of x queries. */
   attention = (x, memory, last, module, site, causal, at) => this.residual(x, last, module, (y, name) => {
     const qkv = this.preNorm && this.linear(y, `${name}.qkv`)
-    const [q, k, v] = ['query', 'key', 'value'].map((part, i) =>
-      (qkv ? columns(qkv, i * x.cols, x.cols) : this.linear(i ? memory : y, `${name}.${part}`)))
+    const [q, k, v] = ['query', 'key', 'value'].map((part, i) => {
+      const projected = qkv ? columns(qkv, i * x.cols, x.cols) : this.linear(i ? memory : y, `${name}.${part}`)
+      return this.config.rope && i < 2 && x === memory ? turned(projected, this.config.heads) : projected
+    })
     const z = attend(lastRows(q, last), k, v, this.config.heads, causal, site, at)
     return at(`${site}_out`, this.linear(z, `${name}.out`))
   })

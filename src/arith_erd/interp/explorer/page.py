@@ -56,8 +56,8 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
         UserError: for a network of a class that the page cannot run.
     """
     kind, task = type(model.network).__name__, model.task
-    if type(model.network) not in (Transformer, NanoGPT) or model.network.scheme == "rope":
-        raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT, without rope")
+    if type(model.network) not in (Transformer, NanoGPT):
+        raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
     rng = np.random.default_rng(seed)
     fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
     precision, rounded = torch.float16, _rounded(model, torch.float16)
@@ -68,6 +68,7 @@ def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
     page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
+    page |= {"rope": model.network.scheme == "rope"}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
     page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _missed(model, pairs, rng)}
     page |= {"found": found(model.name, model.seed) if model.epoch is None else {}}
