@@ -9,17 +9,21 @@
     python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
 A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of
-pairs that it answers right, the least share, over answer tokens, that follow an interchange of a variable between
-held-out pairs after the last epoch, and the criteria of ``results/preregistration.md``. Ten minutes of one core.
+pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer tokens, that
+follow an interchange of a variable between held-out pairs after the last epoch, and `others`. Ten minutes of one core.
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from one_sentence import SITES, measure, score, subjects  # beside this file
 
+import arith_erd as ae
+from arith_erd.interp.interventions import Replace
 from arith_erd.runs import Run
 from arith_erd.system.boundary import one_line_errors
 
@@ -31,6 +35,25 @@ def interchanges(run: Run) -> pd.DataFrame:
     tokens = pd.read_csv(run.tokens_file).query("split not in ('train', 'val')")
     last = tokens[tokens["epoch"] == tokens["epoch"].max()].set_index(["seed", "split"])
     return last.drop(columns="epoch").min(axis=1).unstack()
+
+
+@torch.no_grad()
+def others(model: ae.Hooked, variables: dict[str, Any]) -> float:
+    """How little the rest of the site carries: 0 if no answer follows it.
+
+    At all positions the coordinates that no variable has come from another held-out pair. The share of tokens in which
+    the two right answers differ, and in which the network gives the other pair's.
+    """
+    examples = model.task.examples()
+    base = examples[np.random.default_rng(0).permutation(np.flatnonzero(model.split(examples)))[:512]]
+    (site,) = {at["site"] for at in variables.values()}
+    _, cache = model.run_with_cache(base, [site])
+    mixed = cache[site].roll(1, dims=0)
+    for first, last in (at["dims"] for at in variables.values()):
+        mixed[..., first : last + 1] = cache[site][..., first : last + 1]
+    tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1).cpu().numpy()
+    other = np.roll(base.completion, 1, axis=0)
+    return float((tokens == other)[base.completion != other].mean())
 
 
 def main() -> None:
@@ -46,6 +69,8 @@ def main() -> None:
         names = sorted(of_run.columns)
         table.insert(1, "trained_by", "+".join(names) or "none")
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
+        variables = Run(path).config()["model"]["loss"].get("variables")
+        table["others"] = [others(ae.load_run(path, seed), variables) if names else None for seed in table["seed"]]
         found.append(table.drop(columns="missed"))
     whole = pd.concat(found)
     whole.to_csv(options.out, index=False, float_format="%.4g")
