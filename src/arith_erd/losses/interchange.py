@@ -15,7 +15,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..models.network import Network
 from ..tasks import Examples, Task
-from .loss import CrossEntropy, Exchange
+from .loss import ANSWER, CrossEntropy, Exchange
 
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
 REPORTED = 512  # held-out examples on which interchanges are tried after each epoch
@@ -29,9 +29,13 @@ class InterchangeTraining(CrossEntropy):
     that is one number is taken at all answer positions together, and judged by all tokens. With 3 + 5 and 1 + 4, the
     carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
 
+    A variable at the site ``answer`` is the number that the answer's tokens spell. There an interchange gives the
+    decoder the other example's right answer as its prefix, which is wrong here, and the causal model says how the
+    network should go on (`interp.algorithms`).
+
     Args:
         variables: variable of the causal model -> ``{site: dec.1, dims: [0, 15]}``, the decoder's layer, and the
-            first and the last coordinate of what it gives.
+            first and the last coordinate of what it gives; or ``{site: answer}``.
         weight: of the mean over the variables of their cross-entropies.
         strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
             taken at all positions, and the answer must stay the base's.
@@ -63,6 +67,8 @@ class InterchangeTraining(CrossEntropy):
         for number, name in enumerate(self.variables):
             value = found[name]
             by_column = value.ndim == 2
+            if self.variables[name][0] == ANSWER and not np.array_equal(value, examples.answer):
+                raise bad_value("model.loss.variables", name, f"the number of the right answer, for the site {ANSWER}")
             if value.shape[1:] not in ((), (task.width,)) or value.min() < 0:
                 accepted = "a variable with values from 0, one for each example or for each digit of its answer"
                 raise bad_value("model.loss.variables", name, accepted)
@@ -76,7 +82,7 @@ class InterchangeTraining(CrossEntropy):
     def exchanges(self) -> Sequence[Exchange]:
         own = [Exchange(*at, each=each) for at, each in zip(self.variables.values(), self.by_column, strict=True)]
         if self.strict:
-            for site in dict.fromkeys(site for site, _ in self.variables.values()):
+            for site in dict.fromkeys(site for site, dims in self.variables.values() if dims):
                 mapped = {one for where, dims in self.variables.values() if where == site for one in dims}
                 own.append(Exchange(site, tuple(sorted(mapped)), others=True))
         return own
@@ -115,11 +121,16 @@ class InterchangeTraining(CrossEntropy):
         found = dict[str, list[float]]()
         base = causal.examples[rows]
         value = causal.values(causal.examples[np.roll(rows, 1)])
-        _, cache = model.run_with_cache(base, [site for site, _ in self.variables.values()])
+        _, cache = model.run_with_cache(base, [site for site, dims in self.variables.values() if dims])
         for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
-            own, mixed = cache[site], cache[site].clone()
-            mixed[..., list(dims)] = own.roll(1, dims=0)[..., list(dims)]
-            if each:
+            if dims:
+                own, mixed = cache[site], cache[site].clone()
+                mixed[..., list(dims)] = own.roll(1, dims=0)[..., list(dims)]
+            if not dims:
+                prompt, answer_in = model.inputs(base)
+                runs = [*model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1).unbind(1)]
+                digits = causal.answers(causal.values(base, {name: value[name]}))
+            elif each:
                 runs = [model.run(base, [Replace(site, t, mixed)])[:, t].argmax(-1) for t in range(task.width)]
                 digits = causal.predict(base, causal.examples[np.roll(rows, 1)], name)
             else:
@@ -138,6 +149,8 @@ def _mean(logits: Tensor, label: Tensor) -> Tensor:
 def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
     """The site and the coordinates that a configuration gives for a variable."""
     given = at if isinstance(at, Mapping) else {}
+    if given == {"site": ANSWER}:
+        return ANSWER, ()
     dims = given.get("dims")
     ends = dims if isinstance(dims, Sequence) and all(type(end) is int for end in dims) else ()
     if set(given) != {"site", "dims"} or len(ends) != 2 or not 0 <= ends[0] <= ends[1]:

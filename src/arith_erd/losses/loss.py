@@ -14,17 +14,21 @@ from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
 
 
+ANSWER = "answer"
+
+
 @dataclass(frozen=True)
 class Exchange:
     """A further run of a batch, in which each example takes part of a site from the example before it in the batch.
 
     Args:
+        site: a layer of the decoder, or `ANSWER` for the answer's tokens, which are taken whole.
         dims: coordinates that are taken, or with ``others`` all but those.
         each: example i takes them at answer position ``i % m`` only; otherwise at all answer positions.
     """
 
     site: str
-    dims: tuple[int, ...]
+    dims: tuple[int, ...] = ()
     each: bool = False
     others: bool = False
 

@@ -20,6 +20,7 @@ from ..errors import bad_value
 from ..interp.hooks import reading
 from ..interp.sites import layers, owned
 from ..losses import CrossEntropy, Loss
+from ..losses.loss import ANSWER
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, position_axis
@@ -80,7 +81,7 @@ class Pack(nn.Module):
             sites[self.loss.site].register_forward_hook(lambda module, inputs, output: self._read.append(output))
         self._exchanges = tuple(self.loss.exchanges())
         if self._exchanges:
-            known = [site for site in layers(self._skeleton[0].sites()) if not site.startswith("enc.")]
+            known = [site for site in layers(self._skeleton[0].sites()) if not site.startswith("enc.")] + [ANSWER]
             for one in self._exchanges:
                 if one.site not in known:
                     raise bad_value("model.loss.variables", one.site, f"a site of {' or '.join(known)}")
@@ -227,9 +228,12 @@ class Pack(nn.Module):
         """Logits (1 + E, B, m, V) of a plain run, then of each run that the loss asks for."""
         (skeleton,) = self._skeleton
         sites = skeleton.sites()
-        with reading(sites, {one.site for one in self._exchanges}) as plain:
+        with reading(sites, {one.site for one in self._exchanges} - {ANSWER}) as plain:
             logits = [skeleton(prompt, answer_in)]
         for one in self._exchanges:
+            if one.site == ANSWER:
+                logits.append(skeleton(prompt, answer_in.roll(1, dims=0)))
+                continue
             hook = partial(one.take, plain[one.site].roll(1, dims=0), answer_in.shape[1])
             handle = sites[one.site].register_forward_hook(hook)
             try:

@@ -7,10 +7,12 @@ from torch.nn import functional as F
 
 from arith_erd.bits import ZERO, reorder
 from arith_erd.errors import UserError
+from arith_erd.interp.algorithms import prefix_carry
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_pretrained
 from arith_erd.losses import InterchangeTraining
 from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add
 from arith_erd.training.pack import Pack
 
@@ -71,6 +73,26 @@ def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(n
     torch.testing.assert_close(nothing, plain)
 
 
+@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to_go_on(network):
+    given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
+    loss, examples, model = InterchangeTraining(given, causal_model=prefix_carry), TASK.examples(), prefix_carry(TASK)
+    targets = torch.as_tensor(loss.targets(TASK, examples)).float()
+    size = {"d_model": 8, "num_heads": 2, "num_layers": 2, "dropout": 0.0}
+    pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **size), [0], loss=loss)
+    prompt, completion = (torch.as_tensor(x)[None] for x in (examples.prompt, examples.completion))
+    logits = pack.trial(prompt, completion)[0]
+    expected = pack.replica(0)(prompt[0], shift_right(completion[0]).roll(1, dims=0))
+    torch.testing.assert_close(logits[0, 1], expected)
+    before = np.roll(examples.answer, 1)
+    digits = [model.answers(model.values(examples, {"prefix": before}))]
+    digits += [model.predict(examples, examples[np.arange(-1, 63)], "carry")]
+    tokens = torch.as_tensor(np.stack([examples.completion, *(x + ZERO for x in digits)]))
+    right = 30.0 * F.one_hot(tokens.long(), TASK.vocab_size)
+    assert loss(right[None, 0], completion, None, targets[None], right[None, 1:]) < 1e-6
+    assert loss(right[None, 0], completion, None, targets[None], right[None, [0, 2]]) > 0.3
+
+
 def test_a_column_is_exchanged_at_one_position():
     pack, (prompt, completion, _) = made(NanoGPT, (0,), {"carry": {"site": "dec.2", "dims": [0, 7]}})
     plain, exchanged = pack.trial(prompt, completion)[0][0]
@@ -108,6 +130,7 @@ def test_report_tries_interchanges_on_held_out_examples():
         ({"carry": {"site": "dec.1", "dims": [0, 8]}}, "0 to 7 at dec.1"),
         ({"carry": {"site": "dec.1", "dims": [3, 1]}}, "dims: .0, 15"),
         ({"carry": {"site": "dec.1", "dims": [0.5]}}, "dims: .0, 15"),
+        ({"carry": {"site": "answer"}}, "the number of the right answer"),
     ],
 )
 def test_what_does_not_fit_is_refused(variables, message):
