@@ -13,7 +13,6 @@ from ..errors import bad_value
 from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
 
-
 ANSWER = "answer"
 
 
