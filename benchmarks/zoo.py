@@ -6,6 +6,10 @@
     python train.py $T loss=interchange model.loss.strict=1 "model.loss.variables={sum: {site: dec.2, dims: [0, 1]}}"
     python train.py $T loss=interchange model.loss.strict=1 \\
         "model.loss.variables={carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
+    # each also with "prefix: {site: answer}" among the variables and what follows after wrong prefixes:
+    #   model.loss.causal_model=arith_erd.interp.algorithms.prompt_only for the sum, or for carry and xor: lookahead
+    #   model.loss.causal_model=arith_erd.interp.algorithms.prefix_carry for carry and xor
+    #   model.loss.causal_model=arith_erd.interp.algorithms.local_remainder for total: {site: dec.2, dims: [0, 7]}
     python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
 A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of
@@ -46,10 +50,11 @@ def others(model: ae.Hooked, variables: dict[str, Any]) -> float:
     """
     examples = model.task.examples()
     base = examples[np.random.default_rng(0).permutation(np.flatnonzero(model.split(examples)))[:512]]
-    (site,) = {at["site"] for at in variables.values()}
+    mapped = [at for at in variables.values() if "dims" in at]
+    (site,) = {at["site"] for at in mapped}
     _, cache = model.run_with_cache(base, [site])
     mixed = cache[site].roll(1, dims=0)
-    for first, last in (at["dims"] for at in variables.values()):
+    for first, last in (at["dims"] for at in mapped):
         mixed[..., first : last + 1] = cache[site][..., first : last + 1]
     tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1).cpu().numpy()
     other = np.roll(base.completion, 1, axis=0)
@@ -67,10 +72,12 @@ def main() -> None:
         table = score(pd.concat([measure(name, LAST_BUT_ONE[name], model) for name, _, model in subjects(path)]))
         of_run = interchanges(Run(path))
         names = sorted(of_run.columns)
-        table.insert(1, "trained_by", "+".join(names) or "none")
+        loss = Run(path).config()["model"]["loss"]
+        rule = (loss.get("causal_model") or "").rpartition(".")[2]
+        table.insert(1, "trained_by", "+".join(names) + f" {rule}" * bool(rule) if names else "none")
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
-        variables = Run(path).config()["model"]["loss"].get("variables")
-        table["others"] = [others(ae.load_run(path, seed), variables) if names else None for seed in table["seed"]]
+        rest = [others(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
+        table["others"] = rest
         found.append(table.drop(columns="missed"))
     whole = pd.concat(found)
     whole.to_csv(options.out, index=False, float_format="%.4g")

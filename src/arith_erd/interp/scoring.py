@@ -135,7 +135,7 @@ def _trained(run: Run) -> Iterator[Known]:
     config = run.config()["model"]
     places = config["loss"].get("variables") or {}
     names = {tuple(sorted(of)): algorithm for algorithm, of in VARIABLES.items()}
-    algorithm = names.get(tuple(sorted(places)), "")
+    algorithm = names.get(tuple(sorted({*places} - {"prefix"})), "")  # which both can follow, or not
     least = {}
     if places:
         tokens = pd.read_csv(run.tokens_file)
@@ -144,6 +144,7 @@ def _trained(run: Run) -> Iterator[Known]:
     for entry in run.summary()["seeds"]:
         seed = int(entry["seed"])
         if least.get(seed, 1.0) >= FOLLOWED and entry["train_seq_acc"] == entry["val_seq_acc"] == 1:
-            sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values()))
-            name = f"{config['name']} {'+'.join(places) or 'none'}"
+            sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
+            rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
+            name = f"{config['name']} {'+'.join(x for x in places if x != 'prefix') or 'none'} {rule}".strip()
             yield Known(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
