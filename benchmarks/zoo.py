@@ -7,9 +7,9 @@
     python train.py $T loss=interchange model.loss.strict=1 \\
         "model.loss.variables={carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
     # each also with "prefix: {site: answer}" among the variables and what follows after wrong prefixes:
-    #   model.loss.causal_model=arith_erd.interp.algorithms.prompt_only for the sum, or for carry and xor: lookahead
-    #   model.loss.causal_model=arith_erd.interp.algorithms.prefix_carry for carry and xor
-    #   model.loss.causal_model=arith_erd.interp.algorithms.local_remainder for total: {site: dec.2, dims: [0, 7]}
+    #   model.loss.causal_model=arith_erd.interp.algorithms.PromptOnly for the sum, or for carry and xor: lookahead
+    #   model.loss.causal_model=arith_erd.interp.algorithms.PrefixCarry for carry and xor
+    #   model.loss.causal_model=arith_erd.interp.algorithms.LocalRemainder for total: {site: dec.2, dims: [0, 7]}
     python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
 A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of

@@ -9,7 +9,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.mechanism.prefixes import Sample, hypotheses
 from arith_erd.tasks import Add, Mul
 
-EXPECTED = {"prompt_only": "prompt_only", "prefix_carry": "local_carry", "local_remainder": "local_remainder"}
+EXPECTED = {"PromptOnly": "prompt_only", "PrefixCarry": "local_carry", "LocalRemainder": "local_remainder"}
 
 
 @pytest.mark.parametrize(("name", "hypothesis"), EXPECTED.items())
@@ -23,10 +23,10 @@ def test_answers_after_any_prefix_are_those_of_the_hypotheses_of_the_card(name, 
         expected = hypotheses(sample, (prefix[:, None] >> np.arange(t)) & 1)[hypothesis]
         clear = expected >= 0
         assert (digits[:, t] == expected)[clear].all()
-        assert name == "prompt_only" or (digits[:, t] != sample.values["answer"][:, t]).any()
+        assert name == "PromptOnly" or (digits[:, t] != sample.values["answer"][:, t]).any()
 
 
 def test_other_tasks_are_refused():
     for task in (Mul(3), Add(2, base=3), Add(3, completion_order="plain")):
         with pytest.raises(UserError, match=r"^task=.*: expected add in base 2"):
-            algorithms.prefix_carry(task)
+            algorithms.PrefixCarry(task)

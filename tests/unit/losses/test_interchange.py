@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from arith_erd.bits import ZERO, reorder
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import prefix_carry
+from arith_erd.interp.algorithms import PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_pretrained
 from arith_erd.losses import InterchangeTraining
@@ -76,7 +76,7 @@ def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(n
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
 def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to_go_on(network):
     given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
-    loss, examples, model = InterchangeTraining(given, causal_model=prefix_carry), TASK.examples(), prefix_carry(TASK)
+    loss, examples, model = InterchangeTraining(given, causal_model=PrefixCarry), TASK.examples(), PrefixCarry(TASK)
     targets = torch.as_tensor(loss.targets(TASK, examples)).float()
     size = {"d_model": 8, "num_heads": 2, "num_layers": 2, "dropout": 0.0}
     pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **size), [0], loss=loss)
