@@ -94,14 +94,14 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
 class Line:
     """The median over seeds of one column; nothing is drawn without rows.
 
-    ``style`` is a name of `STYLES`; ``published`` are numbers to mark: epoch, value, and a word beside it.
+    ``style`` is a name of `STYLES`; ``published`` is the paper's number at the last epoch.
     """
 
     rows: pd.DataFrame
     label: str
     style: str
     column: str = "val_seq_acc"
-    published: Sequence[tuple[float, float, str]] = ()
+    published: float | None = None
 
 
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
@@ -117,13 +117,11 @@ def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
         for line in drawn:
             color, dashes = STYLES[line.style]
             over_epochs(ax, line.rows, line.column, line.label, color, dashes)
-            for epoch, value, word in line.published:
-                style.diamond(ax, epoch, value, color)
-                place: Any = {"xytext": (-8, 6), "textcoords": "offset points", "ha": "right"}
-                ax.annotate(word, (epoch, value), fontsize=8.5, color=GREY, **place)
+            if line.published is not None:
+                style.diamond(ax, last, line.published, color)
         ax.set_xlim(0, last)
-        title = style.TASKS.get(task, task[:1].upper() + task[1:].replace("_", " "))
+        title = style.TASKS.get(task, task.capitalize().replace("_", " "))
         headline(ax, title, seeds_text(*(line.rows for line in drawn)))
-    published = any(line.published for _, lines in panels.values() for line in lines)
+    published = any(line.published is not None for _, lines in panels.values() for line in lines)
     legend_below(figure, *([style.PAPER] if published else []))
     return figure

@@ -11,8 +11,7 @@ from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, canvas, grid, headli
 
 PUBLISHED = 0.0013
 MEASURES = (
-    *("seed", "iterations", "rank", "variance_removed", "probe_error_before", "probe_error_after"),
-    *("seq_acc_after", "seq_acc_after_unseen"),
+    *("seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"),
     *("control_rank_mean", "control_rank_min", "control_variance_mean", "control_variance_min"),
 )
 COLUMNS: Mapping[str, type] = dict.fromkeys(("site", "concept", "method"), str) | dict.fromkeys(MEASURES, float)
@@ -39,10 +38,8 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         at_site = rows[rows["site"] == site]
         _draw(ax, at_site)
         ax.tick_params(axis="y", labelleft=i % across == 0)
-        if len(sites) == 1:
-            _write_margin(ax, at_site)
         if published and site == "dec.3" and ("value", "inlp") in (lines := _lines(at_site)):
-            label = "published: 0.13% (appendix D); the authors' own weights give 100%"
+            label = "published: 0.13%"
             ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
         headline(ax, site)
     legend_below(figure, columns=2)
@@ -88,20 +85,3 @@ def _draw(ax: Axes, rows: pd.DataFrame) -> None:
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-
-
-def _write_margin(ax: Axes, rows: pd.DataFrame) -> None:
-    means = rows.groupby(["concept", "method"]).mean(numeric_only=True)
-    texts = []
-    for line in _lines(rows):
-        if line[1]:
-            rank, removed, *errors = means.loc[line][
-                ["rank", "variance_removed", "probe_error_before", "probe_error_after"]
-            ]
-            change = "{:.3g} \N{RIGHTWARDS ARROW} {:.3g}".format(*errors)
-        texts.append(f"{rank:>3.0f}{removed:>9.1%}{change:>17}" if line[1] else "")
-    texts[0] = f"{'rank':>4}{'variance':>10}{'probe error':>14}"
-    margin = ax.secondary_yaxis("right")
-    margin.set_yticks(range(len(texts)), texts, fontsize=8, family="monospace")
-    margin.tick_params(length=0)
-    margin.spines[:].set_visible(False)

@@ -1,18 +1,23 @@
 """Every figure of the paper, redrawn from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..plots import correlations, erasures
-from ..plots.ablation import Cell, draw_ablations
 from ..plots.curves import Line, draw_compared, thinned
-from ..plots.style import TASKS, plain_text
+from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper, PaperFigure
+
+NEVER = 1080  # where a seed is drawn that never gets to 95%
 
 
 def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -28,20 +33,12 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
             rows = curves(found, last, task=task, **entry.get("runs", {}))
             worth_it |= len(rows) > 0 and not entry.get("besides", False)
             claim, column = entry.get("claim", "").format(task=task), entry.get("column", "val_seq_acc")
-            published = [(last, results[claim].claim.value, "")] if claim else []
-            lines.append(Line(rows, entry["label"], entry["style"], column, published))
+            lines.append(
+                Line(rows, entry["label"], entry["style"], column, results[claim].claim.value if claim else None)
+            )
         if worth_it:
             panels[task] = last, lines
     return draw_compared(panels) if panels else None
-
-
-def random_output(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = curves(found, 4000, task="random_output")
-    last = max(1000, int(rows["epoch"].max())) if len(rows) else 0
-    told = (("fig2-train", 1000, "as printed"), ("fig2-train-4000", 4000, "as corrected"))
-    published = [(epoch, results[name].claim.value, word) for name, epoch, word in told if epoch <= last]
-    lines = [Line(rows, "training", "reference", "train_seq_acc", published), Line(rows, "validation", "first")]
-    return draw_compared({"Random answers": (last, lines)}) if len(rows) else None
 
 
 def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
@@ -58,17 +55,62 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
 
 
 def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    def cell(result: Result) -> Cell:
-        estimate, never = result.estimate, result.claim.unit != "epochs"  # the paper never got to 95%
-        if estimate is None:
-            return Cell(result.claim.value, never)
-        return Cell(result.claim.value, never, estimate.low, estimate.value, estimate.interval, result.samples[0])
-
-    cells = {
-        title: {label: cell(results[f"table3-{task}-{name}"]) for name, label in paper.ablations.items()}
-        for task, title in TASKS.items()
+    """Epochs to 95% without one component, ours below the paper's; or an accuracy, where that is never reached."""
+    rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
+    if not any(result.n for row in rows.values() for result in row):
+        return None
+    figure = canvas(9, 3.6)
+    axes = figure.subplots(1, len(rows), sharey=True)
+    for ax, (title, row) in zip(axes, rows.items(), strict=True):
+        for y, result in enumerate(row):
+            _ablation(ax, y, result)
+        seeds = max(result.n for result in row)
+        headline(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
+        tidy(ax)
+        ax.grid(visible=False, axis="y")
+        ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
+        ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.axvline(1000, color=GREY, linewidth=0.6, linestyle=":")
+    axes[0].set_yticks(range(len(paper.ablations)), paper.ablations.values())
+    axes[0].invert_yaxis()
+    axes[0].tick_params(axis="y", length=0)
+    marks: Mapping[str, dict[str, Any]] = {
+        "ours: median and interval": {"color": BLUE, "marker": "o", "markersize": 5.5},
+        "one seed": {"color": BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8},
+        "never (accuracy then; ours: the exact ceiling)": {
+            "color": INK,
+            "marker": ">",
+            "linestyle": "",
+            "markersize": 5,
+        },
     }
-    return draw_ablations(cells) if any(len(c.seeds) for row in cells.values() for c in row.values()) else None
+    legend_below(figure, PAPER, *(Line2D([], [], label=label, **look) for label, look in marks.items()))
+    return figure
+
+
+def _ablation(ax: Axes, y: float, result: Result) -> None:
+    above, below, estimate = y - 0.17, y + 0.17, result.estimate
+    if result.claim.unit != "epochs":  # the paper never got to 95%
+        ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
+        ax.text(1180, above, f"{result.claim.value:.1%}", va="center", fontsize=8.5, color=INK)
+        if estimate is not None:
+            ax.plot([NEVER], [below], marker=">", color=BLUE, markersize=5)
+            ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=BLUE)
+        return
+    diamond(ax, result.claim.value, above, INK)
+    if estimate is None:
+        return
+    (seeds,) = result.samples
+    there = seeds["low"] == seeds["high"]
+    ax.plot(seeds.loc[there, "low"], [below] * there.sum(), "|", color=BLUE, markersize=8, alpha=0.5)
+    ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=BLUE, markersize=4.5, alpha=0.7)
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        ax.plot([low, min(high, NEVER)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
+    if estimate.value is not None:
+        ax.plot([estimate.value], [below], "o", color=BLUE, markersize=5.5)
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -114,7 +156,6 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
 DRAWN: Mapping[str, Draw] = {  # those without curves of their own
-    "fig2": random_output,
     "fig4": distance_correlation,
     "table3": ablations,
     "appendixA": discontinuity,
