@@ -80,7 +80,7 @@ steps_of() { # NAME REPLICAS ARGUMENTS...: the training steps of one pack
 quicker() { # A B: whether a step of the first measurement took less time
     python3 - "$out/$1.json" "$out/$2.json" 2>/dev/null <<<'
 import json, sys
-a, b = (min(json.load(open(path))["packs"][0]["seconds_per_step"]["lightning"]) for path in sys.argv[1:])
+a, b = (min(json.load(open(path))["packs"][0]["seconds_per_step"]) for path in sys.argv[1:])
 sys.exit(a >= b)'
 }
 graphs=false

@@ -1,75 +1,159 @@
-"""The numbers of ``docs/found/mechanism.md`` and its appendix, by their keys; `page_numbers` writes them."""
+"""Numbers and tables of ``docs/found/mechanism.md``, its appendix and the article, for `page_numbers`.
 
+    python benchmarks/mechanism_numbers.py authors=FOLDER transformer=FOLDER nanogpt=FOLDER
+
+puts cards into ``results/mechanism-cards.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those
+of the same network. ``card-evidence.csv`` beside it has patches, doses and subspaces of older cards.
+"""
+
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-from cards import of, published, seeds, span  # beside this file
+from one_sentence import COUNTED, COUNTS, GRADED, TRANSFORMER, score, with_errors  # beside this file
 from scipy.stats import binomtest
 
-RESULTS = Path(__file__).parents[1] / "results"
-TRAINED = ("authors", "transformer", "nanogpt")
-SUBSPACE_CONTROLS = ("random_max", "flipped_max", "untrained", "decoy")
+from arith_erd.probes.path_patching import relative_effects
+
 Facts = dict[str, str]
+RESULTS = Path(__file__).parents[1] / "results"
+CARDS = RESULTS / "mechanism-cards.csv"
+COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 
 
-def mechanism() -> Facts:
-    rows = published()
-    return prefixes(rows) | doses(rows) | patches(rows) | subspaces(rows) | values() | training() | calibration()
+def span(values: Iterable[float], form: str = ".2f", words: str = "{} to {}") -> str:
+    """``0.90 to 0.93``, or one number if both ends read alike; empty without a value."""
+    found = [*values]
+    if not found:
+        return ""
+    low, high = (format(float(end), f"z{form}") for end in (min(found), max(found)))  # z: no -0.00
+    return low if low == high else words.format(low, high)
 
 
-def by_bit(rows: pd.DataFrame, network: str, component: str, first: int = 2) -> list[float]:
-    """A component of the signature, at bits ``first`` to 7, of all seeds."""
-    return [x for t in range(first, 8) for x in of(rows, network, "signature", component, position=str(t))]
+def markdown(*lines: Iterable[object]) -> str:
+    """A table, its heading first."""
+    head, *body = [f"| {' | '.join(map(str, line))} |" for line in lines]
+    return "\n".join([head, f"|{' --- |' * (head.count(' | ') + 1)}", *body])
 
 
-def prefixes(rows: pd.DataFrame) -> Facts:
-    """Wrong prefixes, and distances to algorithms."""
-    verdicts = rows[(rows["test"] == "verdict") & rows["network"].isin(TRAINED)]
+# Cards of probe=mechanism
+
+NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
+# Measured after the two post-hoc algorithms had been written; only what `counting` and distances need is kept.
+LATER = {
+    "later_transformer": "trained without VS_v, Transformer",
+    "later_nanogpt": "the same, nanoGPTs",
+    "later_five_bits": "nanoGPTs of five bits",
+}
+CONTROLS = {
+    name: f"control, `{name}`" for name in ("local_remainder", "graded_carry", "remainder", "prefix_carry", "erd")
+}
+BITS = range(2, 8)
+LINES = {
+    "remainder": "random prefixes: agreement with `remainder`",
+    "local_carry": "... with `prefix_carry`",
+    "prompt_only": "... with a network that ignores the prefix",
+    "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
+    "local_remainder": "... with `local_remainder`",
+    "graded_carry": "... with `graded_carry`",
+    "ties": "... ties, left out of the lines above",
+    "remainder_of_all": "all random prefixes, a tie counts one half: agreement with `remainder`",
+    "prompt_only_of_all": "... with a network that ignores the prefix",
+    "mean_ablation": "mean ablation of r_(t-1): answers that change",
+    "carry": "carry inverted: answers that follow, less random",
+    "value": "sum shifted: answers that follow, less others",
+}
+PAIRS = {
+    f"`{first}` or `{second}`": f"{first}_over_{second}"
+    for first, second in (
+        ("local_remainder", "graded_carry"),
+        ("local_remainder", "remainder"),
+        ("graded_carry", "local_carry"),
+    )
+}
+COUNTING = {
+    ("flips", "1"): "flips once",
+    ("flips", "2"): "twice",
+    ("flips", "3"): "three times",
+    ("flips", "any", "random"): "at all, in random directions",
+    ("beyond_range", "carry"): "carry set to 2 or -1: answers that change",
+}
+ATTENTIONS = {
+    f"dec.{n}.{site}": f"{n}, {kind}"
+    for n in range(1, 7)
+    for site, kind in (("resid_mid", "self"), ("resid_mid_cross", "cross"))
+}
+AT_PROMPT = {
+    ("position_wise_resampling", ""): "all of them, each from another run with the same token there",
+    ("resample_ablation", ""): "one of them, from another run with the same token there",
+    ("interchange", "token"): "one of them, from a run with the other token there: bit i of the answer",
+}
+CHANGED = 0.5  # smallest share of patched answers that change, that counts as an effect
+
+
+def read(*paths: Path) -> pd.DataFrame:
+    """The tables together, with "" where a column does not apply to a row."""
+    read = [pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False) for path in paths]
+    return pd.concat([one.reindex(columns=COLUMNS, fill_value="") for one in read], ignore_index=True)
+
+
+def cards() -> pd.DataFrame:
+    """All rows of cards in ``results/``, those of older cards included."""
+    return read(CARDS, RESULTS / "card-evidence.csv")
+
+
+def of(
+    rows: pd.DataFrame, network: str, test: str, component: str = "", control: str = "", dose: str = "",
+    site: str | None = None, position: str | None = None,
+) -> pd.Series:  # fmt: skip
+    """Values by seed; of all sites or positions where None is given."""
+    wanted = {"network": network, "test": test, "component": component, "control": control, "dose": dose}
+    for column, value in (wanted | {"site": site, "position": position}).items():
+        if value is not None:
+            rows = rows[rows[column] == value]
+    return rows.set_index("seed")["value"]
+
+
+def of_bits(rows: pd.DataFrame, network: str, component: str, bits: Iterable[int] = BITS) -> list[float]:
+    """A component of the signature, at some bits, of all seeds."""
+    return [x for t in bits for x in of(rows, network, "signature", component, position=str(t))]
+
+
+def of_cards(rows: pd.DataFrame) -> Facts:
+    """Wrong prefixes, distances to algorithms, doses, and which positions carry what."""
+    verdicts = rows[(rows["test"] == "verdict") & rows["network"].isin(NAMES)]
     ours = verdicts[verdicts["network"] != "authors"]
     undecided = ours[ours["component"] == "undecided"]
     assert set(undecided["network"]) == {"nanogpt"}
     assert set(verdicts["component"]) == {"none", "undecided"}
-    flips = [x for part in ("propagate", "settled") for x in by_bit(rows, "authors", f"flip_{part}", 1)]
+    flips = [x for part in ("propagate", "settled") for x in of_bits(rows, "authors", f"flip_{part}", range(1, 8))]
     found = {
-        "prefix_changes": span([1 - x for x in by_bit(rows, "authors", "prompt_only_of_all")], ".0%"),
-        "remainder_agreement": span(by_bit(rows, "authors", "remainder_of_all"), ".0%"),
-        "ties": f"{of(rows, 'authors', 'signature', 'ties', position='2').item():.0%}",
+        "prefix_changes": span([1 - x for x in of_bits(rows, "authors", "prompt_only_of_all")], ".0%"),
+        "remainder_agreement": span(of_bits(rows, "authors", "remainder_of_all"), ".0%"),
         "inverted_token": span(flips, ".0%"),
-        "ablation_prefix_carry": span(by_bit(rows, "prefix_carry", "mean_ablation", 1), ".0%"),
+        "ablation_prefix_carry": span(of_bits(rows, "prefix_carry", "mean_ablation", range(1, 8)), ".0%"),
         "verdict_none": str(len(ours) - len(undecided)),
         "verdict_all": str(len(ours)),
         "verdict_undecided_seeds": ", ".join(map(str, undecided["seed"])),
-        "prefix_carry_nanogpt": span(by_bit(rows, "nanogpt", "local_carry"), ".0%"),
-        "graded_agreement_nanogpt": span(by_bit(rows, "nanogpt", "graded_carry"), ".0%"),
+        "prefix_carry_nanogpt": span(of_bits(rows, "nanogpt", "local_carry"), ".0%"),
+        "graded_agreement_nanogpt": span(of_bits(rows, "nanogpt", "graded_carry"), ".0%"),
+        "graded_near": str((of(rows, "nanogpt", "distance", "graded_carry") <= 1).sum()),
     }
-    for name in TRAINED:
-        found[f"ablation_{name}"] = f"{max(by_bit(rows, name, 'mean_ablation', 1)):.1%}"
+    for name in NAMES:
+        found[f"ablation_{name}"] = f"{max(of_bits(rows, name, 'mean_ablation', range(1, 8))):.1%}"
         found[f"nearest_{name}"] = span(verdicts.loc[verdicts["network"] == name, "value"])
-    for name in (*TRAINED, "later_transformer", "later_nanogpt"):
-        for algorithm in ("local_remainder", "graded_carry"):
-            found[f"{algorithm}_{name}"] = span(of(rows, name, "distance", algorithm))
+        for method in ("slope", "centroids"):  # the share of answers that follow a shifted sum, in the best layer
+            for delta in (1, 8, 64):
+                shares = of(rows, name, "dose_response", method, "", str(delta)).groupby("seed").max()
+                found[f"{method}_{delta}_{name}"] = span(shares, ".0%")
     small = of(rows, "later_five_bits", "accuracy") == 1
+    found["small_right"] = str(small.sum())
     for algorithm in ("local_remainder", "graded_carry"):
-        near = of(rows, "later_five_bits", "distance", algorithm)[small] <= 1
-        found[f"small_near_{algorithm}"] = str(near.sum())
-    found["graded_near"] = str((of(rows, "nanogpt", "distance", "graded_carry") <= 1).sum())
-    return found | {"small_right": str(small.sum())}
-
-
-def doses(rows: pd.DataFrame) -> Facts:
-    """The share of answers that follow a shift of the sum, in the best layer of each network."""
-    found: Facts = {}
-    for name in TRAINED:
-        for method in ("slope", "centroids"):
-            best = {
-                delta: of(rows, name, "dose_response", method, "", str(delta)).groupby("seed").max()
-                for delta in (1, 8, 64)
-            }
-            found |= {f"{method}_{delta}_{name}": span(shares, ".0%") for delta, shares in best.items()}
-            if method == "slope" and name != "nanogpt":
-                assert max(best[1].max(), best[8].max()) == 0
-    return found
+        for name in NAMES | LATER:
+            found[f"{algorithm}_{name}"] = span(of(rows, name, "distance", algorithm))
+        found[f"small_near_{algorithm}"] = str((of(rows, "later_five_bits", "distance", algorithm)[small] <= 1).sum())
+    return found | patches(rows) | subspaces(rows)
 
 
 def patches(rows: pd.DataFrame) -> Facts:
@@ -90,73 +174,332 @@ def patches(rows: pd.DataFrame) -> Facts:
         "nanogpt_prompt_later": f"{max(resampled(3, 4, 5)):.0%}",
         "nanogpt_carry_1": span(means("carry", 1), ".0%"),
         "nanogpt_xor_1": span(means("xor", 1), ".0%"),
-        "nanogpt_both_3": span(pd.concat([means("carry", 3), means("xor", 3)]), ".0%"),
+        "nanogpt_both_3": span([*means("carry", 3), *means("xor", 3)], ".0%"),
         "nanogpt_neither": f"{of(rows, 'nanogpt', 'interchange', 'neither').max():.0%}",
     }
 
 
 def subspaces(rows: pd.DataFrame) -> Facts:
-    """Learned subspaces beside their best control."""
+    """Learned subspaces beside their best control, and the sum's directions of one position at another one."""
     found: Facts = {}
     for name in ("authors", "transformer"):
-        whole = [of(rows, name, "subspace", "sum", control, position="all") for control in ("", *SUBSPACE_CONTROLS)]
+        whole, *others = (
+            of(rows, name, "subspace", "sum", control, position="all")
+            for control in ("", "random_max", "flipped_max", "untrained", "decoy")
+        )
         found |= {
-            f"subspace_{name}": span(whole[0]),
-            f"subspace_control_{name}": span(pd.concat(whole[1:], axis=1).max(axis=1)),
+            f"subspace_{name}": span(whole),
+            f"subspace_control_{name}": span(pd.concat(others, axis=1).max(axis=1)),
             f"subspace_full_{name}": span(of(rows, name, "subspace", "sum", "full_patch", position="all")),
             f"subspace_bit_{name}": span(of(rows, name, "subspace", "sum", position="4")),
         }
-    known = pd.read_csv(RESULTS / "mechanism-subspaces.csv")
-    whole_sum = known[(known["variable"] == "sum") & (known["position"] == "all")].set_index("network")["iia"]
+    written = pd.read_csv(RESULTS / "mechanism-subspaces.csv").query("variable == 'sum' and position == 'all'")
+    iia, moved = written.set_index("network")["iia"], pd.read_csv(RESULTS / "mechanism-values.csv")
+    trained = moved[moved["network"].isin(NAMES)]
+    stored = moved.query("network == 'erd' and site == 'dec.3' and test == 'transfer'")
+    within = trained.query("method == 'das' and what in ('1', '8')")
     return found | {
         "subspace_bit_decoy": span(of(rows, "transformer", "subspace", "sum", "decoy", position="4")),
-        "subspace_erd": f"{whole_sum['erd']:.2f}",
-        "subspace_erd_decoy": f"{whole_sum['erd_decoy']:.2f}",
-        "subspace_others": f"{whole_sum.drop(['erd', 'erd_decoy']).max():.2f}",
+        "subspace_erd": f"{iia['erd']:.2f}",
+        "subspace_erd_decoy": f"{iia['erd_decoy']:.2f}",
+        "subspace_others": f"{iia.drop(['erd', 'erd_decoy']).max():.2f}",
+        "transfer": span(trained.query("method in ('slope', 'das') and what == 'elsewhere'")["value"]),
+        "transfer_same": span(trained.query("method == 'das' and what == 'same'")["value"]),
+        "transfer_erd": span(stored.query("method == 'das' and what == 'elsewhere'")["value"]),
+        "shift_in_subspace": f"{within['value'].max():.2f}",
     }
 
 
-def values() -> Facts:
-    """The sum's directions of one position, at another one."""
-    rows = pd.read_csv(RESULTS / "mechanism-values.csv")
-    trained, known = rows[rows["network"].isin(TRAINED)], rows[rows["network"] == "erd"]
+def tables_of_cards(rows: pd.DataFrame) -> Facts:
+    """The tables of the appendix."""
+    signature = rows[rows["test"] == "signature"]
+    found = {f"bits_{network}": by_bit(signature, network) for network in NAMES}
 
-    def found(rows: pd.DataFrame, methods: Iterable[str], *what: str) -> pd.Series:
-        return rows[rows["method"].isin(methods) & rows["what"].isin(what)]["value"]
+    in_range = [["answers that the first one gives, where it and the second differ", *PAIRS]]
+    for network, label in (NAMES | LATER | CONTROLS).items():
+        in_range.append([label, *(span(of_bits(rows, network, pair, BITS[:-1])) for pair in PAIRS.values())])
 
-    stored = known[(known["site"] == "dec.3") & (known["test"] == "transfer")]
-    return {
-        "transfer": span(found(trained, ["slope", "das"], "elsewhere")),
-        "transfer_erd": f"{found(stored, ['das'], 'elsewhere').item():.2f}",
-        "transfer_same": span(found(trained, ["das"], "same")),
-        "shift_in_subspace": f"{found(trained, ['das'], '1', '8').max():.2f}",
-    }
+    counting = [["bits of columns with total 0, as 0 to 4 carries are added", *COUNTING.values()]]
+    for network in (*NAMES, *LATER, "local_remainder", "graded_carry"):
+        label = (NAMES | LATER | CONTROLS)[network]
+        counting.append([label, *(span(of(rows, network, *what)) for what in COUNTING)])
+
+    at_prompt = [["Patched positions of the prompt, at the site where most answers change", "answers that change"]]
+    for network in ("authors", "transformer"):
+        for what, label in AT_PROMPT.items():
+            ends = of(rows, network, *what).groupby("seed").max()
+            at_prompt.append([f"{NAMES[network]}: {label}", span(ends, ".1%")])
+    control = of(rows, "lookahead_carry", "position_wise_resampling").max()
+    label = f"control, `lookahead_carry`, whose encoder mixes positions: {AT_PROMPT['position_wise_resampling', '']}"
+    at_prompt.append([label, span([control], ".1%")])
+
+    layers = [["after layer", "authors: carry", "xor", "neither", "ours: carry", "xor", "neither",
+               "control, `erd`: carry", "xor", "neither"]]  # fmt: skip
+    for site, label in ATTENTIONS.items():
+        means = [
+            of(rows, network, "interchange", what, site=site).groupby("seed").mean()
+            for network in ("authors", "transformer", "erd")
+            for what in ("carry", "xor", "neither")
+        ]
+        layers.append([f"{label}-attention", *map(span, means)])
+
+    sites = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
+    patched = rows[(rows["test"] == "interchange") & rows["network"].isin(["authors", "transformer"])]
+    for (network, seed), of_network in patched.groupby(["network", "seed"]):
+        label = NAMES["authors"] if network == "authors" else f"our Transformer, seed {seed}"
+        sites.append([label, *(first_site(of_network, t) for t in range(1, 8))])
+    parts = {"range": in_range, "counting": counting, "prompt": at_prompt, "layers": layers, "sites": sites}
+    return found | {name: markdown(*lines) for name, lines in parts.items()}
 
 
-def training() -> Facts:
-    """In 20 small networks, what lasts from which epoch on."""
-    table, rows = (pd.read_csv(RESULTS / f"mechanism-training{name}.csv") for name in ("", "-epochs"))
+def by_bit(signature: pd.DataFrame, network: str) -> str:
+    """The signature, bit by bit; of several seeds the range. What was not measured in all seeds is left out."""
+    number = signature.loc[signature["network"] == network, "seed"].nunique()
+    head = NAMES[network] + (f", {number} seeds" if number > 1 else "")
+    lines = [[head, *(f"bit {t}" for t in BITS)]]
+    for component, label in LINES.items():
+        form = ".2f" if component in ("carry", "value") else ".3f"
+        if of(signature, network, "signature", component).index.nunique() == number:
+            lines.append([label, *(span(of_bits(signature, network, component, [t]), form) for t in BITS)])
+    return markdown(*lines)
+
+
+def first_site(patched: pd.DataFrame, bit: int) -> str:
+    """The first attention after which a bit of a network changes with the carry; empty for none."""
+    shares = patched[patched["position"] == str(bit)].set_index(["component", "site"])["value"]
+    held = {site: shares.get(("carry", site), 0.0) - shares.get(("neither", site), 0.0) for site in ATTENTIONS}
+    return next((ATTENTIONS[site] for site, share in held.items() if share >= CHANGED), "")
+
+
+def studies() -> Facts:
+    """Small networks over training, networks of known algorithms, and sums that can be read off a multiplication."""
+    table, epochs = (pd.read_csv(RESULTS / f"mechanism-training{name}.csv") for name in ("", "-epochs"))
+    assert set(epochs["verdict"]) == {"none"}
+    assert (epochs["sum_followed"].dropna() == 0).all()
     learned = table[table["reaches_95"].notna()]
-    names = ("carry_followed", "carry_followed_all", "carry_held")
-    followed, both, held = ((learned[name] < learned["reaches_95"]).sum() for name in names)
-    assert set(rows["verdict"]) == {"none"}
-    assert (rows["sum_followed"].dropna() == 0).all()
+    known = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv")
+    sizes = known.groupby("network").size()
     return {
         "small_networks": str(len(table)),
         "small_learned": str(len(learned)),
         "small_epochs": span(learned["reaches_95"], ".0f"),
-        "small_followed": str(followed),
-        "small_followed_all": str(both),
-        "small_held": str(held),
-    }
-
-
-def calibration() -> Facts:
-    sizes = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv").groupby("network").size()
-    return {
+        "small_followed": str((learned["carry_followed"] < learned["reaches_95"]).sum()),
+        "small_followed_all": str((learned["carry_followed_all"] < learned["reaches_95"]).sum()),
+        "small_held": str((learned["carry_held"] < learned["reaches_95"]).sum()),
         "calibration_references": str(sizes["erd"]),
         "calibration_decoys": str(sizes["erd_decoy"]),
         "calibration_post_hoc": str(sizes["local_remainder"]),
         "calibration_untrained": str(sizes["NanoGPT"]),
-        "calibration_seeds": str(seeds(published(), "transformer")),
+        "verdicts": str(len(known)),
+        "verdicts_right": str((known["verdict"] == known["expected"]).sum()),
+        "candidate_distance": f"{known.loc[known['expected'] != 'none', 'distance'].max():.2f}",
+        "running_sum_untrained": span(running_sums()[:, :, "untrained"]),
+        "running_sum_inputs": span(running_sums()[:, :, "inputs"]),
     }
+
+
+# The count of one_sentence.py
+
+FRESH = range(5, 15)
+ACCEPTED = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
+CRITERIA = {
+    "slopes": ("slopes", "0.20"), "agreement": ("agreement", "90%"), "swap_own": ("own", "99%"),
+    "swap_earlier": ("earlier", "1%"), "vectors": ("vectors", "99%"), "equal_c": ("equal c", "15%"),
+    "more_c": ("c + 1", "90%"), "graded_agreement": ("agreement with c as a carry", "90%"),
+    "graded_form": ("sides with the number, not the carry", "10%"), "graded_range": ("c + 1, where c is 1", "10%"),
+}  # fmt: skip
+SHOWN = ("slopes", "agreement", "swap_own", "swap_earlier", "vectors", "equal_c", "more_c")
+CLAUSES = {
+    "place value": {"slopes"},
+    "subtraction and threshold": {"agreement", "equal_c", "more_c"},
+    "no carry of other positions": {"swap_own", "swap_earlier"},
+    "table": {"vectors"},
+}
+PREDICTED = {"transformer": TRANSFORMER, "nanogpt": GRADED}
+
+
+def fresh(scores: pd.DataFrame, model: str) -> pd.DataFrame:
+    return scores[(scores["network"] == model) & scores["seed"].isin(FRESH)]
+
+
+def counted(scores: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The networks of the preregistered count."""
+    networks = fresh(scores, model)
+    return networks[networks["accuracy"] >= COUNTS]
+
+
+def missed(networks: pd.DataFrame, criterion: str) -> pd.Series:
+    return networks["missed"].str.split().apply(lambda names: criterion in names)
+
+
+def verdict(networks: pd.DataFrame, model: str) -> str:
+    """The rule of ``results/preregistration.md``: confirmed, partly confirmed, refuted or undecided."""
+    if len(networks) < 8:
+        return "undecided"
+    if (networks["missed"] == "").mean() >= 0.8:
+        return "confirmed"
+    refuted = {one for one in PREDICTED[model] if missed(networks, one).mean() >= 0.5}
+    if model == "transformer":
+        refuted = {name for name, several in CLAUSES.items() if refuted & several}
+    return f"not confirmed, and refuted in: {', '.join(sorted(refuted))}" if refuted else "partly confirmed"
+
+
+def last_layer(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the last layer, and those that belong to none."""
+    return rows[rows["layer"].isna() | (rows["layer"] == rows["layer"].max())]
+
+
+def sentence() -> Facts:
+    """What the fresh networks of each model do, and by how much they miss a bound."""
+    rows = pd.read_csv(RESULTS / "one-sentence.csv")
+    scores = score(rows)
+    found: Facts = {}
+    for model, name, rule in (
+        ("transformer", "Transformers", "local_remainder"),
+        ("nanogpt", "nanoGPTs", "graded_carry"),
+    ):
+        networks = counted(scores, model)
+        n, whole = len(networks), (networks["missed"] == "").sum()
+        of_model = rows[(rows["network"] == model) & rows["seed"].isin(networks["seed"]) & rows["bit"].isin(COUNTED)]
+        means = {
+            measure: last_layer(part).groupby("seed")["value"].mean() for measure, part in of_model.groupby("measure")
+        }
+        found |= {
+            f"os_n_{model}": str(len(fresh(scores, model))),
+            f"os_counted_{model}": str(n),
+            f"os_found_{model}": f"{whole} of {n} {name} meet every criterion: {verdict(networks, model)}",
+            f"os_own_{model}": span(means["swap_own"], ".1%"),
+            f"os_earlier_{model}": span(means["swap_earlier"], ".1%"),
+            f"os_form_{model}": span(means["form"], ".0%"),
+            f"os_threshold_{model}": span(of_model.loc[of_model["measure"] == f"threshold_{rule}", "value"]),
+        }
+        if model == "transformer":
+            found |= {f"os_met_{one}": f"{n - missed(networks, one).sum()} of {n}" for one in TRANSFORMER}
+            found["os_number_form"] = f"{(networks['graded_form'] >= 0.5).sum()} of {n}"
+            found |= place_values(of_model, rows[(rows["network"] == "local_remainder") & rows["bit"].isin(COUNTED)])
+    return found
+
+
+def place_values(transformers: pd.DataFrame, control: pd.DataFrame) -> Facts:
+    """The slopes of Transformers, and those of the network written by hand."""
+    slopes, of_control = (with_errors(rows).query("measure == 'slope_error'") for rows in (transformers, control))
+    higher = slopes[slopes["bit"] > 2].groupby("seed")["value"].max()
+    weights = transformers.assign(value=transformers["value"].abs()).groupby(["measure", "seed"])["value"].sum()
+    by_bit = of_control.groupby("bit")["value"].max()
+    return {
+        "os_slope_operands": span(slopes[slopes["expected"] > 0].groupby("seed")["value"].max()),
+        "os_slope_prefix": span(slopes[slopes["expected"] <= 0].groupby("seed")["value"].max()),
+        "os_prefix_weight": span(weights["slope_prefix"] / weights["slope_operands"]),
+        "os_slope_higher": f"{(higher <= TRANSFORMER['slopes'][3]).sum()} of {len(higher)}",
+        "os_slope_control": f"{by_bit.max():.2f}",
+        "os_slope_control_bit": f"{by_bit.idxmax():.0f}",
+        "os_slope_control_higher": f"{by_bit[by_bit.index > 2].max():.2f}",
+    }
+
+
+def zoo() -> Facts:
+    """Networks trained to compute by known variables, and the same recipe without."""
+    table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
+    found = {}
+    for (network, name), by in table.groupby(["network", "trained_by"]):
+        key, right = f"zoo_{network}_{name.replace('+', '_')}", by[by["accuracy"] == 1]
+        found[f"{key}_accepted"] = f"{(right['least_interchange'] >= ACCEPTED).sum()} of {len(by)}"
+        found |= {f"{key}_{column}": span(right[column], ".0%") for column in ("swap_own", "graded_agreement")}
+        found[f"{key}_vectors"] = span(by["vectors"].dropna(), ".0%")
+    others = table.query("network == 'transformer' and trained_by == 'sum' and accuracy < 1")
+    return found | {"zoo_transformer_sum_others": span(others["accuracy"], ".1%")}
+
+
+def running_sums() -> pd.Series:
+    """R² of the best layer by network, seed, what the regression sees, and bit."""
+    return pd.read_csv(RESULTS / "running-sum.csv").groupby(["network", "seed", "seen", "bit"])["r2"].max()
+
+
+def sentence_tables() -> Facts:
+    """Each kind of network, each criterion, heads, and multiplication."""
+    scores = score(pd.read_csv(RESULTS / "one-sentence.csv"))
+    labels = {"authors": "the authors' weights", "transformer": "fresh Transformers", "nanogpt": "fresh nanoGPTs"}
+    networks = [["network", "n", *(CRITERIA[name][0] for name in SHOWN), "meets all"]]
+    for network in dict.fromkeys(scores["network"]):
+        chosen = counted(scores, network) if network in PREDICTED else scores[scores["network"] == network]
+        if network == "nanogpt":
+            chosen = chosen.assign(agreement=chosen["graded_agreement"])
+        forms = [".2f" if name == "slopes" else ".1%" if name.startswith("swap") else ".0%" for name in SHOWN]
+        cells = [span(chosen[name].dropna(), form) for name, form in zip(SHOWN, forms, strict=True)]
+        label, whole = labels.get(network, f"control, `{network}`"), (chosen["missed"] == "").sum()
+        networks.append([label, str(len(chosen)), *cells, str(whole)])
+
+    criteria = [["criterion", "bound", "Transformers", "nanoGPTs"]]
+    for name in TRANSFORMER | GRADED:
+        label, bound = CRITERIA[name]
+        cells = [met(counted(scores, model), name) if name in PREDICTED[model] else "" for model in PREDICTED]
+        criteria.append([label, f"{(TRANSFORMER | GRADED)[name][2]} {bound}", *cells])
+    parts = {"one_sentence": networks, "criteria": criteria, "heads": heads(), "multiplication": multiplication()}
+    return {name: markdown(*lines) for name, lines in parts.items()}
+
+
+def met(networks: pd.DataFrame, criterion: str) -> str:
+    """``8 of 10 [44%, 97%]``: how many networks meet a bound, with Clopper and Pearson's interval."""
+    count = len(networks) - missed(networks, criterion).sum()
+    interval = binomtest(int(count), len(networks)).proportion_ci(0.95)
+    return f"{count} of {len(networks)} [{interval.low:.0%}, {interval.high:.0%}]"
+
+
+def heads() -> list[list[str]]:
+    """The two strongest heads for bit 6 of each network, beside all of them."""
+    lines = [["network", "head", *(f"bit {i}" for i in range(6))]]
+    rows = pd.read_csv(RESULTS / "path-patching.csv").query("bit == 6")
+    for network, of_network in rows.groupby("network", sort=False):
+        wide, whole = relative_effects(of_network), of_network.groupby("place")["whole"].first()
+        assert len(wide) == 96
+        strongest = wide.loc[wide.abs().max(axis=1).nlargest(2).index]
+        named = {
+            f"layer {site.split('.')[1]}, {'cross' if 'cross' in site else 'self'}, head {head}": effects
+            for (site, head), effects in strongest.iterrows()
+        }
+        named |= {"all 96 heads, added up": wide.sum(), "the whole network": whole / whole[5]}
+        lines += [[network, name, *(f"{x:.2f}" for x in effects)] for name, effects in named.items()]
+    return lines
+
+
+def multiplication() -> list[list[str]]:
+    """The same tests on networks that multiply."""
+    lines = [["network", "agreement, by bit", "threshold, by bit", "own", "earlier", "vectors", "running sum"]]
+    names, sums = {"transformer": "Transformer", "nanogpt": "nanoGPT"}, running_sums()
+    rows = pd.read_csv(RESULTS / "multiplication.csv")
+    for (network, seed), of_network in rows.groupby(["network", "seed"], sort=False):
+        last = last_layer(of_network)
+        cells = [
+            span(last.loc[last["measure"] == measure, "value"], form)
+            for measure, form in (
+                ("agreement_local_remainder", ".0%"),
+                ("threshold_local_remainder", ".2f"),
+                ("swap_own", ".0%"),
+                ("swap_earlier", ".0%"),
+                ("vectors", ".0%"),
+            )
+        ]
+        lines.append([f"{names[network]}, seed {seed}", *cells, span(sums[network, seed, "trained"])])
+    return lines
+
+
+def facts() -> Facts:
+    return of_cards(cards()) | studies() | sentence() | zoo()
+
+
+def tables() -> Facts:
+    return tables_of_cards(cards()) | sentence_tables()
+
+
+def main() -> None:
+    rows = read(CARDS)
+    for argument in sys.argv[1:]:
+        name, _, folder = argument.partition("=")
+        new = read(Path(folder) / "rows.csv").assign(network=name)
+        old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
+        rows = pd.concat([rows[~old], new]).sort_values(["network", "seed"], kind="stable")
+    rows.drop(columns=["control", "dose"]).to_csv(CARDS, index=False, float_format="%.6g")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,6 @@ from arith_erd.training.callbacks import EpochProgress, KeepRows
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.compiling import wants_compile
 from arith_erd.training.data import TableData, evaluation_batch_size
-from arith_erd.training.module import LitPack
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size
 
@@ -30,8 +29,8 @@ class Clock(Checkpoint):
     """Seconds of an epoch. The first of the callbacks, so that all that the others do lies inside it.
 
     ``training`` runs from the epoch's start to its evaluation, ``evaluation`` covers both subsets, and ``rest`` is
-    what follows: metric rows, checkpoint, hooks. Lightning's work *within* a step is in ``training``; `steps` sets it
-    apart. A `Checkpoint` that saves nothing, for else Lightning would add one of its own that does.
+    what follows: metric rows, checkpoint, hooks. A `Checkpoint` that saves nothing, for else Lightning would add one of
+    its own that does.
     """
 
     def __init__(self) -> None:
@@ -87,46 +86,19 @@ def epoch(job: Job) -> dict[str, Any]:
 
 
 def steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
-    """Time the same steps in a bare loop and under Lightning, in turn.
-
-    Both call the same `LitPack.training_step` on the same batches with the same optimizer; the bare loop leaves out
-    everything else that Lightning does. Neither evaluates or saves.
+    """Time the training steps of a pack, without evaluation and checkpoint.
 
     Returns:
-        ``seconds_per_step`` under ``bare`` and ``lightning``, one for each of ``repeats``; ``memory`` in bytes.
+        ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
     """
-    module = assemble(job, device_of(job))
-
-    def under_lightning(used: int) -> tuple[L.Trainer, TableData, float]:
+    module, seconds = assemble(job, device_of(job)), []
+    for used in (WARM_UP, *[steps * job.data.batch_size] * repeats):
         data, clock = examples(job, used, 0), Clock()
         trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
         trainer.limit_val_batches = 0
         trainer.fit(module, data)
-        return trainer, data, clock.seconds["total"] / data.steps_per_epoch
-
-    under_lightning(WARM_UP)
-    seconds: dict[str, list[float]] = {"bare": [], "lightning": []}
-    for _ in range(repeats):
-        trainer, data, elapsed = under_lightning(steps * job.data.batch_size)
-        seconds["lightning"].append(elapsed)
-        seconds["bare"].append(bare_epoch(trainer, module, data) / data.steps_per_epoch)
-    return {"steps": data.steps_per_epoch, "seconds_per_step": seconds, "memory": peak_memory()}
-
-
-def bare_epoch(trainer: L.Trainer, module: LitPack, data: TableData) -> float:
-    """Seconds of the steps that Lightning would run, in a plain loop."""
-    module.to(trainer.strategy.root_device).train()  # after a fit, Lightning leaves it on the CPU
-    optimizer = module.configure_optimizers()
-    start = now(module.device)
-    module.on_train_epoch_start()
-    for i, batch in enumerate(data.train_dataloader()):
-        with trainer.precision_plugin.train_step_context():
-            loss = module.training_step(batch, i)
-        optimizer.zero_grad()
-        loss.backward()
-        module.configure_gradient_clipping(optimizer)
-        optimizer.step()
-    return now(module.device) - start
+        seconds.append(clock.seconds["total"] / data.steps_per_epoch)
+    return {"steps": data.steps_per_epoch, "seconds_per_step": seconds[1:], "memory": peak_memory()}
 
 
 def device_of(job: Job) -> torch.device:

@@ -14,28 +14,34 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import mechanism_numbers  # beside this file
+import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
+from mechanism_numbers import Facts, markdown, span
+from scipy.stats import bootstrap, fisher_exact, kendalltau
 
-from arith_erd.stats import hodges_lehmann_ratio
+from arith_erd.report.claims import tally
+from arith_erd.report.page import cell
+from arith_erd.runs.table import load_table, percent
+from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
+PAGES = ("README.md", "docs/paper/article.md",
+         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "length", "appendix")))  # fmt: skip
 MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
-Facts = dict[str, str]
+LEARNT = 0.95
+HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
+SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
+SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in README, with their headings
+ERASED = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
+ERASED |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
 
 
 def joined(values: Iterable[object]) -> str:
     """``a, b and c``."""
     *first, last = map(str, values)
     return f"{', '.join(first)} and {last}"
-
-
-def span(values: Iterable[float], form: str = ".2f", words: str = "{} to {}") -> str:
-    """``0.90 to 0.93``, or one number if both ends read alike."""
-    found = [*values]
-    low, high = (format(end, form) for end in (min(found), max(found)))
-    return low if low == high else words.format(low, high)
 
 
 def between(values: Iterable[float]) -> str:
@@ -46,19 +52,14 @@ def share(accuracy: float) -> str:
     return "100%" if accuracy == 1 else f"{accuracy:.1%}"
 
 
-def claims() -> pd.DataFrame:
-    return pd.read_csv(RESULTS / "claims.csv", dtype=str, keep_default_na=False).set_index("id")
+def mean_text(accuracies: pd.Series) -> str:
+    """``98.30% [93.18, 100.00]``, over seeds."""
+    low, high = Estimate.of_means([Mean.of(accuracies)], (0.0, 1.0)).interval or (math.nan, math.nan)
+    return percent(float(accuracies.mean()), low, high)
 
 
-def of_claims() -> Facts:
-    """The first word of what the paper and we say, and the ends of our interval as it is printed."""
-    found: Facts = {}
-    for name, row in claims().iterrows():
-        numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", row["ours_says"])
-        found |= {f"paper:{name}": (row["paper_says"].split() or [""])[0]}
-        found |= dict(zip((f"low:{name}", f"high:{name}"), numbers[1:], strict=False))
-        found |= {f"ours:{name}": row["ours_says"].split()[0]} if numbers else {}
-    return found
+def claims(folder: str = ".") -> pd.DataFrame:
+    return pd.read_csv(RESULTS / folder / "claims.csv", dtype=str, keep_default_na=False).set_index("id")
 
 
 def curves(pattern: str) -> list[pd.DataFrame]:
@@ -68,8 +69,13 @@ def curves(pattern: str) -> list[pd.DataFrame]:
 
 
 def first_95(curve: pd.DataFrame) -> str:
-    reached = curve.index[curve["val_seq_acc"] >= 0.95]
+    reached = curve.index[curve["val_seq_acc"] >= LEARNT]
     return str(reached[0]) if len(reached) else "never"
+
+
+def lead(curve: pd.DataFrame) -> pd.Series:
+    """By how much the accuracy on the training pairs is above that on the others."""
+    return curve["train_seq_acc"] - curve["val_seq_acc"]
 
 
 def probe(name: str, run: str = "probes") -> pd.DataFrame:
@@ -85,6 +91,17 @@ def correlations(rows: pd.DataFrame, space: str = "value", stack: str = "dec") -
     """Pearson's, with the output: a row a layer, a column a run."""
     chosen = rows.query("stack == @stack and space == @space and level == 'out' and method == 'pearson'")
     return chosen.assign(run=chosen.get("run", 0)).pivot_table(index="layer", columns="run", values="correlation")
+
+
+def of_claims() -> Facts:
+    """The first word of what the paper and we say, and the ends of our interval as it is printed."""
+    found: Facts = {}
+    for name, row in claims().iterrows():
+        numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", row["ours_says"])
+        found |= {f"paper:{name}": (row["paper_says"].split() or [""])[0]}
+        found |= dict(zip((f"low:{name}", f"high:{name}"), numbers[1:], strict=False))
+        found |= {f"ours:{name}": row["ours_says"].split()[0]} if numbers else {}
+    return found
 
 
 def learning() -> Facts:
@@ -115,20 +132,18 @@ def multiplication() -> Facts:
     found: Facts = {"mul_errors": joined(claims().loc["mul-mae", "values"].split())}
     for model, form in (("transformer", ".1%"), ("nanogpt", ".2%")):
         runs = curves(f"mul-random-{model}-none")
-        lead = max((curve["train_seq_acc"] - curve["val_seq_acc"]).max() for curve in runs)
         spans = [between(curve.loc[201:, "val_seq_acc"]) for curve in runs]
         found |= {
             f"mul_{model}_epochs": joined(map(first_95, runs)),
             f"mul_{model}_ends": joined(f"{curve.loc[250, 'val_seq_acc']:{form}}" for curve in runs),
-            f"mul_{model}_lead": f"{math.ceil(1000 * lead) / 10}",
+            f"mul_{model}_lead": f"{math.ceil(1000 * max(lead(curve).max() for curve in runs)) / 10}",
             f"mul_{model}_late": f"{', '.join(spans[:-1])}, and {spans[-1]}",
         }
-    for region in ("vs_t", "vs_v"):
-        for model, form in (("transformer", ".1%"), ("nanogpt", ".2%" if region == "vs_t" else ".1%")):
+        for region in ("vs_t", "vs_v"):
             (curve,) = curves(f"mul-{region}-{model}-none")
             late, key = curve.loc[201:], f"mul_{region}_{model}"
             found |= {
-                f"{key}_end": f"{curve.loc[250, 'val_seq_acc']:{form}}",
+                f"{key}_end": f"{curve.loc[250, 'val_seq_acc']:{form if region == 'vs_t' else '.1%'}}",
                 f"{key}_late": between(late["val_seq_acc"]),
                 f"{key}_late_trained": between(late["train_seq_acc"]),
                 f"{key}_least": f"{math.floor(1000 * late['val_seq_acc'].min()) / 10}",
@@ -149,20 +164,19 @@ def regions() -> Facts:
     """Addition with a region held out."""
     square, small_square = (curves(f"add-vs_v-{model}-none") for model in ("transformer", "nanogpt"))
     ball, small_ball = (curves(f"add-vs_t-{model}-none") for model in ("transformer", "nanogpt"))
-    below = max((curve["train_seq_acc"] - curve["val_seq_acc"]).max() for curve in ball)
-    gaps = [int((curve["train_seq_acc"] - curve["val_seq_acc"]).idxmax()) for curve in square]
+    gaps = [int(lead(curve).idxmax()) for curve in square]
     apart = [curve.loc[gap] for curve, gap in zip(square, gaps, strict=True)]
     late = {"square": [curve.loc[50] for curve in small_square], "ball": [curve.loc[50] for curve in small_ball]}
     found = {
-        "ball_below": f"{math.ceil(1000 * below) / 10}",
+        "ball_below": f"{math.ceil(1000 * max(lead(curve).max() for curve in ball)) / 10}",
         "square_lowest": joined(share(curve.loc[41:, "val_seq_acc"].min()) for curve in square),
         "square_ends": joined(share(curve.loc[50, "val_seq_acc"]) for curve in square),
-        "square_mean": f"{sum(curve.loc[50, 'val_seq_acc'] for curve in square) / len(square):.1%}",
+        "square_mean": f"{np.mean([curve.loc[50, 'val_seq_acc'] for curve in square]):.1%}",
         "gap_epochs": joined(gaps),
         "gap_trained": joined(share(row["train_seq_acc"]) for row in apart),
         "gap_held_out": joined(share(row["val_seq_acc"]) for row in apart),
         "square_nanogpt_ends": joined(share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] == 1),
-        "square_nanogpt_mean": f"{sum(row['val_seq_acc'] for row in late['square']) / len(late['square']):.0%}",
+        "square_nanogpt_mean": f"{np.mean([row['val_seq_acc'] for row in late['square']]):.0%}",
     }
     for region, ends in late.items():
         for half, name in (("train", "trained"), ("val", "held_out")):
@@ -180,7 +194,7 @@ def ablations() -> Facts:
         "no_feed_forward_last": str(last),
         "no_feed_forward_others": joined([*others, second]),
         "paper_squeezing": f"{paper['squeezed_encoder'] / paper['none']:.1f}",
-        "authors_narrow": str(authors.loc[authors["val_seq_acc"] >= 0.95, "epoch"].min()),
+        "authors_narrow": str(authors.loc[authors["val_seq_acc"] >= LEARNT, "epoch"].min()),
     }
 
 
@@ -260,44 +274,21 @@ def erasure() -> Facts:
     }
 
 
-def calibration() -> Facts:
-    """How far the verdict on mechanisms can be trusted."""
-    fresh, before = (pd.read_csv(RESULTS / f"mechanism-calibration{name}.csv") for name in ("-fresh", ""))
-    return {
-        "verdicts": str(len(fresh)),
-        "verdicts_right": str((fresh["verdict"] == fresh["expected"]).sum()),
-        "verdicts_before": str(len(before)),
-        "verdicts_before_right": str((before["verdict"] == before["expected"]).sum()),
-        "candidate_distance": f"{fresh.loc[fresh['expected'] != 'none', 'distance'].max():.2f}",
-    }
-
-
 def learning_order() -> Facts:
-    """In which order the bits of a sum are learnt, by the order in which they are written."""
-    from learning_order import orders  # beside this file
-
-    table = pd.read_csv(RESULTS / "learning-order.csv")
+    """The order in which bits of a sum are learnt: epochs, and Kendall's tau with place over the seeds."""
     found: Facts = {}
-    for order, row in orders(table).iterrows():
-        found[f"order_tau_{order}"] = f"{row['tau']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
-        epochs = table[table["order"] == order].groupby("bit")["epoch"].median()
-        found[f"order_epochs_{order}"] = joined(f"{epoch:g}" for epoch in epochs)
+    for order, table in pd.read_csv(RESULTS / "learning-order.csv").groupby("order"):
+        taus = [kendalltau(rows["bit"], rows["epoch"]).statistic for _, rows in table.groupby("seed")]
+        low, high = bootstrap((taus,), np.mean, rng=np.random.default_rng(0)).confidence_interval
+        found[f"order_tau_{order}"] = f"{np.mean(taus):.2f} [{low:.2f}, {high:.2f}]"
+        found[f"order_epochs_{order}"] = joined(f"{epoch:g}" for epoch in table.groupby("bit")["epoch"].median())
     return found
 
 
-def mechanism() -> Facts:
-    from mechanism_numbers import mechanism  # beside this file
-    from sentence_numbers import one_sentence
-
-    return mechanism() | one_sentence()
-
-
 FACTS: tuple[Callable[[], Facts], ...] = (
-    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, calibration,
-    learning_order, mechanism,
+    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, learning_order,
+    mechanism_numbers.facts,
 )  # fmt: skip
-PAGES = ("README.md", "docs/paper/article.md",
-         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "length", "appendix")))  # fmt: skip
 
 
 def facts() -> Facts:
@@ -305,13 +296,61 @@ def facts() -> Facts:
     return {key: text for function in FACTS for key, text in function().items()}
 
 
-def tables() -> Facts:
-    """Every generated table of the pages on mechanisms, by the name of its marks."""
-    from cards import published, tables  # beside this file
-    from position_numbers import positions
-    from sentence_numbers import sentence_tables
+def verdicts() -> Facts:
+    """The main results, and how many of all were reproduced; a claim counts once."""
+    own, mini = (table.query("kind == 'result' and same_as == ''") for table in (claims(), claims("mini")))
+    shown = own[own.index.str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
+    table = markdown(SHOWN.values(), *([cell(text) for text in row] for row in shown[[*SHOWN]].values))
+    counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
+    return {
+        "results": f"{counted}\n\n{table}",
+        "mini": f"Of {len(mini)} claims about the miniature: {tally(mini['verdict'])}.",
+    }
 
-    return tables(published()) | sentence_tables() | positions()
+
+def erasures() -> str:
+    """Accuracy after erasure on the authors' weights, beside its controls."""
+    rows = probe("amnesic").query("site == 'dec.3'").replace({"method": "_", "concept": "_"}, " ", regex=True)
+    lines = ([f"{x:.1%}" if isinstance(x, float) else x for x in row] for row in rows[[*ERASED]].values)
+    return markdown(ERASED.values(), *lines)
+
+
+def positions() -> str:
+    """The held-out square by position encoding."""
+    lines = [["positions", "training pairs learnt", "VS_v, of these seeds", "VS_v, all seeds"]]
+    for name, seeds in pd.read_csv(RESULTS / "positions.csv").groupby("positions"):
+        ends = seeds.loc[seeds["train_seq_acc"] >= LEARNT, "val_seq_acc"]
+        learnt = f"{ends.min():.0%} to {ends.max():.0%}" if len(ends) else ""
+        lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)} seeds", learnt, mean_text(seeds["val_seq_acc"])])
+    return markdown(*lines)
+
+
+def lengths() -> str:
+    """Means of ``arith-runs --by length,model.net.positions --csv``; of up to three bits few pairs are held out."""
+    told = pd.read_csv(RESULTS / "length.csv").query("length >= 4")
+    wide = told.pivot(index="model.net.positions", columns="length", values="accuracy")
+    lines = ([f"`{name}`", *(f"{x:.0%}" for x in row)] for name, row in wide.iterrows())
+    return markdown(["positions", *(f"{n} bits" for n in wide)], *lines)
+
+
+def baselines() -> str:
+    """Validation accuracy of networks without attention on each split, and of nanoGPT in miniature."""
+    runs = load_table(str(RESULTS / "mini" / "runs" / "add-*-nanogpt-*")).assign(**{"model.name": "nanogpt"})
+    every = pd.concat([pd.read_csv(RESULTS / "baselines.csv"), runs])
+    lines = [["model", "random", "VS_t", "VS_v"]]
+    for model, of_model in every.groupby("model.name", sort=False):
+        lines.append([f"`{model}`"])
+        for split in ("random", "vs_t", "vs_v"):
+            seeds = of_model[of_model["split.name"] == split]
+            learnt = f", {(seeds['train_seq_acc'] >= LEARNT).sum()} of {len(seeds)} learnt"
+            lines[-1].append(mean_text(seeds["val_seq_acc"]) + learnt if len(seeds) else "")
+    return markdown(*lines)
+
+
+def tables() -> Facts:
+    """Every generated table of the pages, by the name of its marks."""
+    found = {"amnesic": erasures(), "positions": positions(), "lengths": lengths(), "baselines": baselines()}
+    return verdicts() | found | mechanism_numbers.tables()
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:

@@ -51,14 +51,14 @@ def build(
                 path.write_text(svg, encoding="utf-8")
                 figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
                 save_png(figure, path.with_suffix(".png"))
-        (new / "claims.md").write_text(page.markdown(results, paper, named), encoding="utf-8")
-        (new / "claims.csv").write_text(
-            tables.spreadsheet(tables.claims_table(results, found, paper, named)), encoding="utf-8"
-        )
-        (new / "runs.csv").write_text(
-            tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"), encoding="utf-8"
-        )
-        (new / "index.html").write_text(page.render(paper, found, results, svgs, named, out), encoding="utf-8")
+        texts = {
+            "claims.md": page.markdown(results, paper, named),
+            "claims.csv": tables.spreadsheet(tables.claims_table(results, found, paper, named)),
+            "runs.csv": tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"),
+            "index.html": page.render(paper, found, results, svgs, named, out),
+        }
+        for name, text in texts.items():
+            (new / name).write_text(text, encoding="utf-8")
         for name in svgs:
             for suffix in (".png", ".svg"):  # an earlier report may have left one
                 (out / "figures" / f"{name}{suffix}").unlink(missing_ok=True)

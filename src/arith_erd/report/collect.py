@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
+from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
 from ..system.files import read_text
-from .cards import ShownCard
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
 OF_RUN = {"task": "task", "split": "split", "experiment": "key"}  # columns of a probe's rows, and of replicas
@@ -31,7 +31,8 @@ class Collection:
             published ones, and ``kind`` joins the options by which claims choose runs.
         probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source``, ``replica``, -1 if there is
             none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
-        sheets: how to read them, by name; ``cards``: those of ``probe=mechanism``; ``explorers``: pages, by run.
+        sheets: how to read them, by name; ``explorers``: pages, by run.
+        cards: those of ``probe=mechanism``, and where their figures may be.
     """
 
     replicas: pd.DataFrame
@@ -39,7 +40,7 @@ class Collection:
     problems: dict[str, str] = field(default_factory=dict)
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
     sheets: dict[str, Sheet] = field(default_factory=dict)
-    cards: list[ShownCard] = field(default_factory=list)
+    cards: list[tuple[Card, Path]] = field(default_factory=list)
     explorers: dict[str, Path] = field(default_factory=dict)
 
     @cached_property
@@ -67,14 +68,16 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 read = _read_probe(path, run, runs.members, found.replicas, setup)
+                card = path.with_name("card.json")
+                if read and card.exists():
+                    found.cards.append((Card.from_json(read_text(card, 2**22)), path.with_name("figure.png")))
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             if read is None:
                 continue
-            sheet, rows, card = read
-            found.cards += [card] if card else []
+            sheet, rows = read
             found.sheets[sheet.name], parts = sheet, tables.setdefault(sheet.name, [])
             seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
             parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
@@ -108,8 +111,8 @@ def kind_of(options: Mapping[str, Any]) -> str:
 
 def _read_probe(
     path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
-) -> tuple[Sheet, pd.DataFrame, ShownCard | None] | None:
-    """One ``rows.csv`` with the columns that `Collection` names, its ``probe.json``, and its ``card.json`` if any.
+) -> tuple[Sheet, pd.DataFrame] | None:
+    """One ``rows.csv`` with the columns that `Collection` names, and its ``probe.json``.
 
     None if it is of networks that were still in training: no result of the run.
     """
@@ -121,8 +124,6 @@ def _read_probe(
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
     if "epoch" in rows:
         return None
-    card = path.with_name("card.json")
-    shown = ShownCard.read(read_text(card, 2**22), rows) if card.exists() else None
     task = sheet.settings.get("task", {})
     departing = departures(settings(sheet.settings), setup)
     departing += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
@@ -132,8 +133,8 @@ def _read_probe(
         rows = rows.merge(members.loc[members["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
         about = {name: known[column].to_numpy() for name, column in OF_RUN.items()}
-        return sheet, rows.assign(source=OURS, **about), shown
+        return sheet, rows.assign(source=OURS, **about)
     # Of a task alone, or of weights that came without a run.
     named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
-    return sheet, rows.assign(source=source, **named, replica=-1, experiment=path.parent.name), shown
+    return sheet, rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)

@@ -25,16 +25,13 @@ from .collect import DEFAULTS, OURS
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper, load_paper
 
-ACCURACIES = {f"{kind}_acc": f"{kind} accuracy" for kind in ("val_seq", "train_seq", "val_token", "train_token")}
-SUMMARY = ("epochs_to_95", "val_mae", "val_token_acc_autoregressive")
-OVER_SEEDS: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
+ACCURACIES = ("val_seq_acc", "train_seq_acc", "val_token_acc", "train_token_acc")
 
 
 def build_workspace(entity: str, project: str) -> ws.Workspace:
-    """Sections for accuracies, the loss, probes and final numbers."""
-    final = [wr.ScalarChart(title=name, metric=wr.SummaryMetric(name), groupby_aggfunc="median") for name in SUMMARY]
+    """Sections for accuracies, the loss and probes."""
     sections: dict[str, list[Any]] = {"Accuracy": [*map(_line, ACCURACIES)], "Probes": [*map(_media, probes())]}
-    sections |= {"Loss": [_line("train_loss", log_y=True), _line("seconds")], "Final numbers": final}
+    sections["Loss"] = [_line("train_loss", log_y=True), _line("seconds")]
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -48,10 +45,8 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
 
 def probes() -> list[str]:
     """Every probe of trained networks: those are the ones that log to W&B."""
-    files = sorted((CONF / "probe").glob("*.yaml"))
-    return [
-        path.stem for path in files if "subjects" in yaml.safe_load(path.read_text(encoding="utf-8")).get("needs", [])
-    ]
+    asked = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / "probe").glob("*.yaml")}
+    return sorted(name for name, probe in asked.items() if "subjects" in probe.get("needs", []))
 
 
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
@@ -76,11 +71,10 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     measures = [claim.measure for claim in claims]
     columns = {m.column for m in measures if isinstance(m, Metrics | EpochsTo)}
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
-    panels: list[Any] = []
+    panels: list[Any] = [_line(column) for column in ACCURACIES if column in columns]
     if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
         bars: dict[str, Any] = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
         panels.append(wr.BarPlot(title="epochs to 95%", groupby_aggfunc="median", **bars))
-    panels += [_line(column) for column in ACCURACIES if column in columns]
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
     for index, panel in enumerate(panels):
         panel.layout = wr.Layout(x=12 * (index % 2), y=9 * (index // 2), w=12, h=9)
@@ -102,9 +96,10 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
 
 def _line(metric: str, **options: Any) -> wr.LinePlot:
     """A metric over the epochs: the mean of each group of runs, and the range between its seeds."""
+    options |= {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
     options |= {"range_y": (0.0, 1.0)} if metric in ACCURACIES else {}
-    title = ACCURACIES.get(metric, metric).replace("_", " ")
-    return wr.LinePlot(title=title, x="epoch", y=[metric], title_x="epoch", aggregate=True, **OVER_SEEDS, **options)
+    title = metric.replace("_", " ").replace("acc", "accuracy")
+    return wr.LinePlot(title=title, x="epoch", y=[metric], title_x="epoch", aggregate=True, **options)
 
 
 def _media(probe: str) -> wr.MediaBrowser:

@@ -1,18 +1,22 @@
 """Every figure of the paper, redrawn from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..plots import correlations, erasures
-from ..plots.ablation import Cell, draw_ablations
 from ..plots.curves import Line, draw_compared, thinned
-from ..plots.style import TASKS, plain_text
+from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
 from .collect import EXACT, GIVEN, OURS, Collection
 from .paper import Paper, PaperFigure
+
+NEVER = 1080  # where a seed is drawn that never gets to 95%
 
 
 def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -28,20 +32,12 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
             rows = curves(found, last, task=task, **entry.get("runs", {}))
             worth_it |= len(rows) > 0 and not entry.get("besides", False)
             claim, column = entry.get("claim", "").format(task=task), entry.get("column", "val_seq_acc")
-            published = [(last, results[claim].claim.value, "")] if claim else []
-            lines.append(Line(rows, entry["label"], entry["style"], column, published))
+            lines.append(
+                Line(rows, entry["label"], entry["style"], column, results[claim].claim.value if claim else None)
+            )
         if worth_it:
             panels[task] = last, lines
     return draw_compared(panels) if panels else None
-
-
-def random_output(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = curves(found, 4000, task="random_output")
-    last = max(1000, int(rows["epoch"].max())) if len(rows) else 0
-    told = (("fig2-train", 1000, "as printed"), ("fig2-train-4000", 4000, "as corrected"))
-    published = [(epoch, results[name].claim.value, word) for name, epoch, word in told if epoch <= last]
-    lines = [Line(rows, "training", "reference", "train_seq_acc", published), Line(rows, "validation", "first")]
-    return draw_compared({"Random answers": (last, lines)}) if len(rows) else None
 
 
 def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
@@ -58,25 +54,72 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
 
 
 def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    def cell(result: Result) -> Cell:
-        estimate, never = result.estimate, result.claim.unit != "epochs"  # the paper never got to 95%
-        if estimate is None:
-            return Cell(result.claim.value, never)
-        return Cell(result.claim.value, never, estimate.low, estimate.value, estimate.interval, result.samples[0])
-
-    cells = {
-        title: {label: cell(results[f"table3-{task}-{name}"]) for name, label in paper.ablations.items()}
-        for task, title in TASKS.items()
+    """Epochs to 95% without one component, ours below the paper's; or an accuracy, where that is never reached."""
+    rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
+    if not any(result.n for row in rows.values() for result in row):
+        return None
+    figure = canvas(9, 3.6)
+    axes = figure.subplots(1, len(rows), sharey=True)
+    for ax, (title, row) in zip(axes, rows.items(), strict=True):
+        for y, result in enumerate(row):
+            _ablation(ax, y, result)
+        seeds = max(result.n for result in row)
+        headline(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
+        tidy(ax)
+        ax.grid(visible=False, axis="y")
+        ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
+        ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.axvline(1000, color=GREY, linewidth=0.6, linestyle=":")
+    axes[0].set_yticks(range(len(paper.ablations)), paper.ablations.values())
+    axes[0].invert_yaxis()
+    axes[0].tick_params(axis="y", length=0)
+    marks: Mapping[str, dict[str, Any]] = {
+        "ours: median and interval": {"color": BLUE, "marker": "o", "markersize": 5.5},
+        "one seed": {"color": BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8},
+        "never (accuracy then; ours: the exact ceiling)": {
+            "color": INK,
+            "marker": ">",
+            "linestyle": "",
+            "markersize": 5,
+        },
     }
-    return draw_ablations(cells) if any(len(c.seeds) for row in cells.values() for c in row.values()) else None
+    legend_below(figure, PAPER, *(Line2D([], [], label=label, **look) for label, look in marks.items()))
+    return figure
+
+
+def _ablation(ax: Axes, y: float, result: Result) -> None:
+    above, below, estimate = y - 0.17, y + 0.17, result.estimate
+    if result.claim.unit != "epochs":  # the paper never got to 95%
+        ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
+        ax.text(1180, above, f"{result.claim.value:.1%}", va="center", fontsize=8.5, color=INK)
+        if estimate is not None:
+            ax.plot([NEVER], [below], marker=">", color=BLUE, markersize=5)
+            ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=BLUE)
+        return
+    diamond(ax, result.claim.value, above, INK)
+    if estimate is None:
+        return
+    (seeds,) = result.samples
+    there = seeds["low"] == seeds["high"]
+    ax.plot(seeds.loc[there, "low"], [below] * there.sum(), "|", color=BLUE, markersize=8, alpha=0.5)
+    ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=BLUE, markersize=4.5, alpha=0.7)
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        ax.plot([low, min(high, NEVER)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
+    if estimate.value is not None:
+        ax.plot([estimate.value], [below], "o", color=BLUE, markersize=5.5)
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10).query("method == 'pearson'")
+    from ..probes.distance_correlation import DRAWN, draw_correlations  # not at the top: it loads torch
+
+    rows = probe_rows(found, "distance_correlation", DRAWN, min_epochs=10).query("method == 'pearson'")
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, GIVEN))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
-    return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
+    return draw_correlations(ours | alone, besides) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -85,14 +128,16 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10)
+    from ..probes.amnesic import DRAWN, draw_erasures
+
+    rows = probe_rows(found, "amnesic", DRAWN, min_epochs=10)
     rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
     whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return erasures.draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
+    return draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -113,8 +158,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
 
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
-DRAWN: Mapping[str, Draw] = {  # those without curves of their own
-    "fig2": random_output,
+DRAW: Mapping[str, Draw] = {  # those without curves of their own
     "fig4": distance_correlation,
     "table3": ablations,
     "appendixA": discontinuity,
@@ -129,5 +173,5 @@ def paper_figures(
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
         with plain_text():
-            figure = (learning_curves if about.curves else DRAWN[about.name])(paper, about, found, by_id)
+            figure = (learning_curves if about.curves else DRAW[about.name])(paper, about, found, by_id)
         yield about, figure

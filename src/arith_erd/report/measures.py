@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,6 @@ class Measure(Closed):
     source: ClassVar[str] = OURS
     shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
     lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough
-    lacks_if: ClassVar[str] = "runs"  # the setting without which a measure's own ``lacks`` does not hold
 
     @property
     def arms(self) -> list[tuple[float, Runs]]:
@@ -78,13 +77,16 @@ class Measure(Closed):
             return f"the run of {what} is at epoch {replicas['epochs'].max()}, unfinished"
         if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
             return f"the longest run of {what} has {longest} of {needed} epochs"
-        lacks = self.lacks if getattr(self, self.lacks_if) else Measure.lacks
-        return lacks.format(measure=self, what=what, most=finished["max_epochs"].max())
+        return self.lacks.format(measure=self, what=what)
 
     @property
     def needs(self) -> int:
         """The length of a run that has a value, as far as the measure says."""
         return 0
+
+    def epochs(self, found: Collection, replicas: pd.DataFrame) -> pd.DataFrame:
+        """Metric rows of the replicas that are long enough."""
+        return found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
 
 
 def describe(runs: Runs) -> str:
@@ -106,15 +108,14 @@ class Metrics(Measure):
     the last ten epochs up to ``epoch``; a run must have all ten.
     """
 
+    way: Literal["metrics"] = Field("metrics", alias="from")
     column: str
     epoch: int | None = None
     until: int | None = None
     minus_column: str = ""
-    reduce: Literal["first", "max", "min", "fall"] = "first"
+    reduce: Literal["first", "max", "fall"] = "first"
     tail: Literal["", "median", "mean"] = ""
     shortest: ClassVar[bool] = True
-    lacks: ClassVar[str] = f"metrics.csv of {{what}} lacks some of the last {TAIL} epochs"
-    lacks_if: ClassVar[str] = "tail"
 
     @property
     def needs(self) -> int:
@@ -122,7 +123,7 @@ class Metrics(Measure):
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         first = 1 if self.until else self.needs + 1 - (TAIL if self.tail else 1)
-        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
+        rows = self.epochs(found, replicas)
         rows = rows[rows["epoch"].between(first, self.needs)]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
@@ -139,6 +140,7 @@ class Ceiling(Measure):
     The networks cannot exceed the ceiling of their validation set, so they confirm that the argument holds.
     """
 
+    way: Literal["ceiling"] = Field("ceiling", alias="from")
     epochs_at_least: int
     bits: int = 7
 
@@ -147,8 +149,7 @@ class Ceiling(Measure):
         return self.epochs_at_least
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        rows = found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
-        reached = rows.groupby("replica")["val_seq_acc"].max()
+        reached = self.epochs(found, replicas).groupby("replica")["val_seq_acc"].max()
         return reached, reached
 
     def limit(self, subset: str = "") -> float:
@@ -161,10 +162,9 @@ class Ceiling(Measure):
 class Summary(Measure):
     """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
 
+    way: Literal["summary"] = Field("summary", alias="from")
     column: str
     epoch: int | None = None
-    lacks: ClassVar[str] = "no run of {what} ended at epoch {measure.epoch}"
-    lacks_if: ClassVar[str] = "epoch"
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
@@ -179,10 +179,14 @@ class EpochsTo(Measure):
     succeed, and would bias the seeds. Unsaid, it is the last epoch that counts as reproduced.
     """
 
+    way: Literal["epochs_to"] = Field("epochs_to", alias="from")
     accuracy: float
     planned: int = 0
     column: str = "val_seq_acc"
-    lacks: ClassVar[str] = "the longest run of {what} was to end at epoch {most}"
+
+    @property
+    def needs(self) -> int:
+        return self.planned
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
@@ -209,10 +213,11 @@ class ProbeColumn(Measure):
     ``bump`` the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
     """
 
+    way: Literal["probe"] = Field("probe", alias="from")
     probe: str
     column: str
     where: Mapping[str, Any] = Field(default_factory=dict)
-    reduce: Literal["", "max", "min", "argmin", "argmax", "behind_min", "behind_max", "dip", "bump", "weighted"] = ""
+    reduce: Literal["", "max", "argmin", "argmax", "behind_min", "behind_max", "dip", "bump", "weighted"] = ""
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
@@ -241,12 +246,9 @@ class ProbeColumn(Measure):
         return reduced, reduced
 
     def missing(self, found: Collection, runs: Runs) -> str:
-        if self.of == "runs":
-            return super().missing(found, runs)
-        rows = found.probes.get(self.probe, pd.DataFrame(columns=["source", "task", "departs"]))
-        asked = rows[(rows["source"] == EXACT) & (rows["task"] == runs["task"]) & (rows["departs"] != "")]
-        but = f" (but one departs in {asked['departs'].min()})" if len(asked) else ""
-        return f"{self.lacks.format(measure=self, what=describe(runs))}{but}"
+        if self.of == "task":
+            return self.lacks.format(measure=self, what=describe(runs))
+        return super().missing(found, runs)
 
     def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
         rows = found.probes.get(self.probe)
@@ -280,6 +282,7 @@ class ProbeColumn(Measure):
 class OfExamples(Measure):
     """A number that follows from the definition of a task and a split: no run is needed."""
 
+    way: Literal["examples"] = Field("examples", alias="from")
     count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
     subset: Literal["", "train", "validation"] = ""
     bits: int = 7
@@ -300,5 +303,6 @@ def _examples(task: str, split: str, bits: int) -> tuple[Examples, np.ndarray[An
     return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
 
 
-MEASURES: dict[str, type[Measure]] = {"metrics": Metrics, "ceiling": Ceiling, "summary": Summary}
-MEASURES |= {"epochs_to": EpochsTo, "probe": ProbeColumn, "examples": OfExamples}
+AnyMeasure: TypeAlias = Annotated[
+    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn | OfExamples, Field(discriminator="way")
+]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from .. import __version__
 from ..errors import printable
 from ..plots.curves import small_panel
 from ..plots.numbers import estimated, interval_text
-from ..plots.style import TASKS, embedded, plain_text, svg_of
+from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from .claims import Result, missing, tally
@@ -25,7 +26,8 @@ from .paper import Paper
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
 from .verdicts import VERDICTS
 
-MAX_PANELS, MAX_CARDS, MAX_TITLES, MAX_STUCK = 24, 12, 100, 5
+MAX_PANELS, MAX_CARDS, MAX_SEEDS, MAX_STUCK = 24, 12, 20, 5
+LARGEST = 2**22  # bytes of a figure beside a card
 FINAL = {"train_seq_acc": ("training", "accuracy"), "val_seq_acc": ("validation", "accuracy")}
 FINAL |= {"val_mae": ("mean absolute error", "value"), "epochs_to_95": ("epochs to 95%", "epochs")}
 """Columns of `Collection.replicas` that the page opens with, their headings and units."""
@@ -47,10 +49,8 @@ def render(
         results,
         runs,
         found=found,
-        by_id={result.claim.id: result for result in results},
         images={name: embedded(svg) for name, svg in svgs.items()},
-        cards=[(card, embedded(svg_of(card.draw(), card.title))) for card in found.cards[:MAX_CARDS]],
-        further=[card.title for card in found.cards[MAX_CARDS:MAX_TITLES]],
+        cards=[(card, _picture(figure)) for card, figure in found.cards[:MAX_CARDS]],
         tables=probe_tables(found),
         experiments=found.replicas.groupby("key", sort=False),
         curves=_curves(found),
@@ -81,7 +81,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     environment.filters |= {"cell": cell, "subscripts": subscripts}
     functions = (estimate_text, experiment_text, final, format_seeds, notes, ours_text, spread_text, values_text)
     environment.globals |= {function.__name__: function for function in (*functions, strip, stuck_tokens, tally)}
-    environment.globals |= {"TASKS": TASKS, "MAX_PANELS": MAX_PANELS, "FINAL": FINAL}
+    environment.globals |= {"MAX_PANELS": MAX_PANELS, "MAX_SEEDS": MAX_SEEDS, "FINAL": FINAL}
     environment.globals |= {"GIVEN": GIVEN, "VERDICTS": VERDICTS}
     return environment.get_template(template).render(
         paper=paper,
@@ -93,6 +93,13 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         missing=missing(results, paper, runs),
         **more,
     )
+
+
+def _picture(path: Path) -> str | None:
+    """A PNG that a probe drew; None if it is not there, or too large to be one."""
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        return None
+    return "data:image/png;base64," + b64encode(path.read_bytes()).decode()
 
 
 def unfinished(found: Collection) -> list[str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
-from pydantic import Field, Strict, ValidationError
+from pydantic import Field, Strict, ValidationError, model_validator
 
 from ..config.explain import as_text
 from ..errors import UserError, excerpt
 from ..plots.numbers import UNITS, number
 from .collect import OURS
-from .measures import MEASURES, Ceiling, Closed, EpochsTo, Measure, Metrics, ProbeColumn
+from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, Metrics, ProbeColumn
 
 PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
 VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
@@ -35,7 +35,7 @@ class Claim(Closed):
     statement: Text
     value: Annotated[float, Strict()]
     unit: Literal[UNITS]  # type: ignore[valid-type]
-    measure: Measure
+    measure: AnyMeasure
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = 0
@@ -48,6 +48,14 @@ class Claim(Closed):
     figure: str = ""
     erratum: str = ""
     cause: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Claim":
+        if "task" not in self.measure.runs:
+            raise ValueError("expected measure.runs: a task")
+        if self.tolerance is None and self.bound is None:
+            raise ValueError("expected a tolerance or a bound")
+        return self
 
     @property
     def span(self) -> tuple[float, float]:
@@ -161,20 +169,13 @@ def _claim(entry: Mapping[str, Any], section: str, file: str, twice: bool) -> Cl
 
 
 def _read(entry: dict[str, Any], file: str) -> Claim:
-    where, keys = f"{file}: claim {entry.get('id', '?')}", dict(entry.get("measure", {}))
-    if (way := keys.pop("from", None)) not in MEASURES:
-        raise UserError(f"{where}: measure.from={way}: expected {', '.join(MEASURES)}")
-    if "task" not in keys.get("runs", {}):
-        raise UserError(f"{where}: expected measure.runs: a task")
-    if entry.get("tolerance") is None and entry.get("bound") is None:
-        raise UserError(f"{where}: expected a tolerance or a bound")
     try:
-        claim = Claim(**entry | {"measure": MEASURES[way](**keys)})
+        claim = Claim(**entry)
     except ValidationError as error:
         first = error.errors()[0]
-        given = "" if first["type"] == "missing" else f"={excerpt(str(first['input']))}"
-        key = "".join(f"{part}{given}: " for part in first["loc"][:1])
-        raise UserError(f"{where}: {key}{first['msg']}") from error
+        key = ".".join(map(str, first["loc"][:1] + first["loc"][2:]))  # the second one names a member of a union
+        given = f"{key}={excerpt(str(first['input']))}: " if key else ""
+        raise UserError(f"{file}: claim {entry.get('id', '?')}: {given}{first['msg']}") from error
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.span[1]) if math.isfinite(claim.span[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})

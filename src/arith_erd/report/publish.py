@@ -4,35 +4,26 @@
 ``metrics.csv``, ``summary.json``, the weights of seed 0 and the rows of probes, without pictures and checkpoints.
 `load_pretrained` finds the networks there. ``results/older/`` keeps runs of earlier commits, without weights; a seed
 that is in both counts as in ``results/runs/``. ``results/mini/`` is the same for runs of ``scale=mini``
-(``--mini``), without weights. From them come ``claims.csv``, ``claims.md``, ``runs.csv``, the figures,
-and the tables between markers in ``README.md`` and ``docs/found/amnesic.md``.
+(``--mini``), without weights. From them come ``claims.csv``, ``claims.md``, ``runs.csv`` and the figures; then
+``make numbers`` brings the pages up to date.
 """
 
 import argparse
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import yaml
 
 from ..runs import Run
 from ..system.boundary import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build
-from .claims import tally
-from .page import cell
 from .paper import MINI, PAPER
 
 WEIGHTS = "weights/seed=0.safetensors"
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
-HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims by their id
-SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [95% interval]"}
-SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in the table of README, with their headings
-AMNESIC = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
-AMNESIC |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
 
 
 def keep(runs: Path, results: Path, *weights: str) -> list[str]:
@@ -59,43 +50,13 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
 
 
 def publish(results: Path, claimed: Path = PAPER) -> None:
-    """Replace the tables and figures of a folder of results by those of what it keeps."""
+    """Replace the claims, runs and figures of a folder of results by those of what it keeps."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         folders = [path for name in ("runs", "older") if (path := results / name).is_dir()]
         build(folders, out, named=Path("runs"), claimed=claimed)
         _copy(out, results, "claims.csv", "claims.md", "runs.csv")
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
-
-
-def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> str:
-    """Markdown; fractions in percent."""
-    texts = [[cell(f"{x:.1%}" if isinstance(x, float) else x) for x in row] for row in rows[[*columns]].values]
-    return "\n".join(f"| {' | '.join(line)} |" for line in ([*columns.values()], ["---"] * len(columns), *texts))
-
-
-def blocks(results: Path) -> Iterator[tuple[Path, str, str]]:
-    """Every generated table: the file, the name of its markers, and the text that belongs between them."""
-    root = results.resolve().parent
-    claims = pd.read_csv(results / "claims.csv", dtype=str, keep_default_na=False)
-    own = claims[(claims["kind"] == "result") & (claims["same_as"] == "")]
-    shown = own[own["id"].str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
-    counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
-    yield root / "README.md", "results", f"{counted}\n\n{_table(shown, SHOWN)}"
-    if (results / "mini" / "claims.csv").is_file():
-        mini = pd.read_csv(results / "mini" / "claims.csv", dtype=str, keep_default_na=False)
-        own = mini[(mini["kind"] == "result") & (mini["same_as"] == "")]
-        yield root / "README.md", "mini", f"Of {len(own)} claims about the miniature: {tally(own['verdict'])}."
-    text = "Not measured yet."  # accuracy after erasure on the authors' weights, beside its controls
-    if paths := sorted((results / "runs" / "probes").glob("amnesic-add-*/rows.csv")):
-        rows = pd.read_csv(paths[0]).query("site == 'dec.3'")
-        text = _table(rows.replace({"method": "_", "concept": "_"}, " ", regex=True), AMNESIC)
-    yield root / "docs" / "found" / "amnesic.md", "amnesic", text
-
-
-def between(text: str, name: str) -> re.Match[str] | None:
-    """The text between ``<!-- name:begin -->`` and ``<!-- name:end -->``; None without such marks."""
-    return re.search(rf"(?<=<!-- {name}:begin -->\n)(.*?)(?=\n?<!-- {name}:end -->)", text, re.DOTALL)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,9 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for runs in options.runs:
             print("\n".join(f"kept {name}" for name in keep(runs, to, *weights)))
         publish(to, claimed)
-        for path, name, block in blocks(options.results):
-            if path.is_file() and (found := between(path.read_text(encoding="utf-8"), name)):
-                write_atomically(path, found.string[: found.start()] + block + found.string[found.end() :])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.tasks import Add
 
 SAMPLE = Sample.draw(CausalModel(Add()), 512, np.random.default_rng(0))
-"""``benchmarks/references.py`` takes all pairs, for every variant."""
+"""``results/references.csv`` is of all pairs, for every variant."""
 PROMPT, COMPLETION = torch.from_numpy(SAMPLE.examples.prompt), torch.from_numpy(SAMPLE.examples.completion)
 ALGORITHMS = {name: name for name in ("remainder", "graded_carry", "local_remainder")}
 ALGORITHMS |= dict.fromkeys(("erd", "erd_decoy", "lookahead_carry", "lookahead_carry_decoy"), "prompt_only")

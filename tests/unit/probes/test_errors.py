@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from arith_erd.bits import encode_completion
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
-from arith_erd.plots.errors import truncated_binomial
-from arith_erd.probes.errors import Errors
+from arith_erd.probes.errors import Errors, truncated_binomial
 from arith_erd.splits import RandomSplit, Split
 from arith_erd.tasks import Add, Add3, Mul, Task
 

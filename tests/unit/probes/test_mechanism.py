@@ -9,9 +9,8 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
 from arith_erd.models import NanoGPT
-from arith_erd.plots.mechanism import OVER_TRAINING
 from arith_erd.plots.sheet import tabulate
-from arith_erd.probes.mechanism import Mechanism
+from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput, Task
 
 

