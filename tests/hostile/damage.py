@@ -75,7 +75,7 @@ def neighbour(world: World, n: int, random: Random) -> Case:
 
 def failing_job(world: World, n: int, random: Random) -> Case:
     """One job of a sweep whose own directory is damaged: the other one finishes."""
-    file = (*FILES, "previous.ckpt", ".lock")[n % 7]
+    file = (*FILES, ".lock")[n % 6]
     world.interrupted()
     spoil(world.file(file), n, random)
     yield Attack(file, lines=4)
@@ -112,7 +112,7 @@ def refusing(name: str, number: int, skipped: int) -> Iterator[None]:
 
 def cannot_be_opened(world: World, n: int, random: Random) -> Case:
     """A file that cannot be opened for a while: the run resumes to the same bits, at once or when it can be read."""
-    name = ("last.ckpt", "metrics.csv", "summary.json", "config.yaml", "previous.ckpt")[n % 5]
+    name = ("last.ckpt", "metrics.csv", "summary.json", "config.yaml")[n % 4]
     number, skipped = NUMBERS[n % 7], random.choice((0, 0, 1, 2))
     if name != "summary.json":
         world.interrupted()
@@ -161,7 +161,7 @@ class Ending(CrossEntropy):
         return super().forward(*arguments)
 
 
-ERRORS = (KeyError, SystemExit, StopIteration, GeneratorExit, MemoryError, RuntimeError)
+ERRORS = (KeyError, StopIteration, MemoryError, RuntimeError)
 
 
 def ending_loss(world: World, n: int, random: Random) -> Case:

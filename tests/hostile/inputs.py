@@ -26,9 +26,9 @@ from .world import ROOT, WORDS, Attack, Case, World, process, put, typed
 
 # Cause 5: every attack is allowed a gigabyte
 
-LARGE = """model.net.d_model=4096 model.net.num_layers=4096
+LARGE = """model.net.d_model=4096 model.net.num_layers=400
 model.net.d_model=4096 model.net.num_layers=8 seed=0-9
-model=nanogpt model.net.d_model=4096 model.net.num_layers=4096 model.net.num_heads=1
+model=nanogpt model.net.d_model=4096 model.net.num_layers=400 model.net.num_heads=1
 model.net.d_model=4096 model.net.num_layers=300 trainer.precision=64-true pack.max_replicas=1 seed=0-7
 task=mul task.bits=9 data.batch_size=262144 model.net.d_model=1024 seed=0-4095 pack.max_replicas=4096
 seed=0-99999999999
