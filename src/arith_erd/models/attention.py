@@ -128,9 +128,6 @@ class Heads(nn.Module):
         total = self.result(torch.einsum("btnh,cnh->btnc", z, weight)).sum(-2)  # (B, T, C)
         return total if out.bias is None else total + out.bias
 
-    def sites(self, name: str) -> dict[str, nn.Module]:
-        return {f"{name}.pattern": self.pattern, f"{name}.z": self.z, f"{name}.result": self.result}
-
 
 class MultiHeadAttention(nn.Module):
     """Queries from one sequence, keys and values from another (or the same one)."""
