@@ -74,7 +74,7 @@ def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
     examples = TASK.examples()
     table = tuple(torch.from_numpy(tokens).to("meta") for tokens in (examples.prompt, examples.completion))
     monkeypatch.setattr(LitPack, "global_step", 5)
-    batches = list(TrainBatches(*table, seeds, batch_size=20, step=lambda: 0))
+    batches = list(TrainBatches(table, seeds, batch_size=20, step=lambda: 0))
     with OnTheCPU() as off:
         module.on_train_epoch_start()
         for index, batch in enumerate(batches):

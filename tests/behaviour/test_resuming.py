@@ -1,11 +1,7 @@
 """Interrupted runs resume, within one process: three-bit operands, one layer."""
 
 import fcntl
-import os
 import shutil
-import signal
-import threading
-import warnings
 from functools import partial
 from pathlib import Path
 
@@ -52,16 +48,6 @@ def test_resuming_from_sparse_checkpoints(train, whole, capsys):
 
 def kept_files(run: Run) -> dict[str, bytes]:
     return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
-
-
-def test_weights_kept_after_the_checkpoint_are_dropped_and_missing_ones_named(train, interrupted, capsys):
-    """The run began without ``checkpoint.keep``; epoch 9 is a file that another attempt left."""
-    interrupted.weights(0, 9).parent.mkdir()
-    interrupted.weights(0, 9).touch()
-    capsys.readouterr()
-    train(*FOUR_EPOCHS, "checkpoint.keep=all")
-    assert "weights of 3 earlier epoch(s) were not kept, and cannot be any more" in capsys.readouterr().out
-    assert interrupted.kept_epochs(0) == [4]
 
 
 def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole):
@@ -201,23 +187,3 @@ def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted)
             train(*FOUR_EPOCHS)
         assert load_run(interrupted.path).seed == 0  # who only reads needs no lock
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == stamps
-
-
-def test_failed_job_does_not_affect_the_next_job(train, whole):
-    """The next comes to the same bits; handlers, environment and defaults are as before."""
-    train("trainer.max_epochs=1")  # the first one imports, and sets what all share
-    before = state_of_the_process()
-    power_cut(train, ResumePoint, 1, False, "model=nanogpt", "trainer.precision=64-true", "trainer.max_epochs=1")
-    assert state_of_the_process() == before
-    assert_same(whole, train(*FOUR_EPOCHS))
-
-
-def state_of_the_process() -> dict:
-    return {
-        "threads": {thread.name for thread in threading.enumerate()},
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "dtype": torch.get_default_dtype(),
-        "environment": {key: os.environ[key] for key in os.environ if key != "PYTEST_CURRENT_TEST"},
-        "handlers": {number: signal.getsignal(number) for number in signal.valid_signals()},
-        "warnings": len(warnings.filters),
-    }

@@ -91,12 +91,6 @@ def attend_innermost(
     return z.permute(3, 0, 2, 1)
 
 
-def require_heads(d_model: int, num_heads: int) -> None:
-    """Raise ValueError unless the heads share the ``d_model`` channels equally."""
-    if d_model % num_heads:
-        raise ValueError(f"d_model={d_model} must be a multiple of num_heads={num_heads}")
-
-
 class Heads(nn.Module):
     """Attention after its projections: the pattern, the heads' outputs, and their sum.
 
@@ -134,7 +128,6 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, rotary: int = 0) -> None:
         super().__init__()
-        require_heads(d_model, num_heads)
         self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)

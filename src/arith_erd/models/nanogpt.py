@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..bits import VOCAB_SIZE
 from ..tasks import Layout
-from .attention import Heads, project_in, require_heads, split_heads
+from .attention import Heads, project_in, split_heads
 from .dropout import Dropout
 from .network import HookPoint, Network, sites_of
 from .positions import Rotary, added_positions, counted, without_padding
@@ -36,7 +36,6 @@ class CausalSelfAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, rotary: int = 0) -> None:
         super().__init__()
-        require_heads(d_model, num_heads)
         self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.dropout = Dropout(dropout)

@@ -21,13 +21,11 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
 from arith_erd.training.assemble import assemble, table_data
-from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
 from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
 from arith_erd.training.train import train_pack
-from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import TINY
 
 CPU = torch.device("cpu")
@@ -97,7 +95,7 @@ def trained(recipe: tuple[str, str, str], seeds: tuple[int, ...], first: int, la
     if saved:
         for thing, state in zip([pack, *states], torch.load(io.BytesIO(saved), weights_only=True), strict=True):
             thing.load_state_dict(state)
-    batches = TrainBatches(*data.train[:2], seeds, 4, lambda: 0, *data.train[2:])
+    batches = TrainBatches(data.train, seeds, 4, lambda: 0)
     for step in range(first, last):
         prompt, completion, *targets = list(batches)[step % 3]
         pack.losses(prompt, completion, step, *targets).sum().backward()
@@ -124,15 +122,6 @@ def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
     _, half = trained(recipe, (5, 0), 0, 2)
     resumed, _ = trained(recipe, (5, 0), 2, STEPS, half)
     assert all(torch.equal(packed[name], value) for name, value in resumed.items())
-
-
-def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, capsys):
-    recipe = ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value")
-    overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *recipe)
-    power_cut(train, KeepRows, 2, True, *overrides)
-    resumed = train(*overrides)
-    assert "resuming from epoch 2" in capsys.readouterr().out
-    assert_same(resumed, train_in(tmp_path / "whole", *overrides))
 
 
 # Optimizers that cannot train a pack
@@ -198,10 +187,6 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)
     assert found[-1] < 1e-6
-
-
-def test_rate_falls_every_so_many_steps_or_epochs():
-    assert rates("step", step_size=2, gamma=0.1) == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 
 
 def with_schedule(target: str, interval: str = "step", **arguments: object) -> Job:
@@ -331,9 +316,3 @@ def test_network_or_loss_that_would_train_wrongly_is_refused_in_one_line(name, t
     kind = "net" if base is Good else "loss"
     with pytest.raises(UserError, match=rf"^model\.{kind}\._target_={__name__}\.{name}: {message}"):
         assembled("seed=0-2", **{kind: name})
-
-
-@pytest.mark.parametrize("loss", ["OfEachExample", "Noisy"])
-def test_one_seed_alone_is_checked_too(loss, trusted):
-    with pytest.raises(UserError, match=r"expected \(1,\), one loss for each seed|random numbers"):
-        assembled("seed=0", loss=loss)
