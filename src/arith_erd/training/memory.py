@@ -17,7 +17,6 @@ from ..models.dropout import set_dropout_keys
 from ..seeds import format_seeds
 from ..system.machine import device_name
 
-PLANNED = 0.6  # of the memory; the rest is for temporary tensors of the backward pass and of the evaluation
 COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
@@ -61,17 +60,6 @@ def replica_bytes(job: Job) -> int:
     activations = sum(size for storage, size in saved.items() if storage not in weights)
     del loss
     return COPIES * sum(weights.values()) + activations
-
-
-def capacity(job: Job, device: torch.device) -> int:
-    """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
-    free, replica = available_bytes(device), replica_bytes(job)
-    planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
-    count = max(1, int(planned / replica))
-    if count < len(job.seeds):
-        gibibytes = f"{replica / 2**30:.2g} GiB a replica, {free / 2**30:.3g} GiB free on {device_name(device)}"
-        print(f"pack.max_replicas=auto: {gibibytes}; {len(job.seeds)} replicas become several packs")
-    return count
 
 
 def require_room(job: Job, device: torch.device) -> None:

@@ -21,7 +21,7 @@ from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
 from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows
 from .finish import describe, finish, parameters, save_weights, summarise
-from .memory import capacity, memory_errors_explained, require_room
+from .memory import memory_errors_explained, require_room
 
 
 def train(job: Job) -> list[Run]:
@@ -34,7 +34,7 @@ def train(job: Job) -> list[Run]:
     >>> run.finished, run.metrics()[-1]["epoch"]
     (True, 1)
     """
-    packs = job.packs(lambda job: capacity(job, make_trainer(job.trainer, []).strategy.root_device))
+    packs = job.packs()
     runs = [pack.run for pack in packs]
     try:
         for run in runs:

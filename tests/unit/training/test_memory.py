@@ -10,7 +10,7 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.training import memory
-from arith_erd.training.memory import available_bytes, capacity, memory_errors_explained, replica_bytes, require_room
+from arith_erd.training.memory import available_bytes, memory_errors_explained, replica_bytes, require_room
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -57,14 +57,6 @@ def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     kept = sum(event.self_cpu_memory_usage for event in profiler.events())
     del logits
     assert replica_bytes(job) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
-
-
-def test_packs_that_do_not_fit_are_announced_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**31)
-    assert 2 <= capacity(compose("train", ["seed=0-255"]), CPU) <= 8
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("pack.max_replicas=auto: 0.")
-    assert line.endswith("; 256 replicas become several packs")
 
 
 def test_network_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, monkeypatch):
