@@ -117,7 +117,7 @@ def losses(job: Job, device: torch.device) -> torch.Tensor:
 
     def batch_of(step: int) -> Batch:
         """In whatever epoch it is."""
-        return next(iter(TrainBatches(prompts, completions, data.seeds, data.batch_size, lambda: step)))
+        return next(iter(TrainBatches((prompts, completions), data.seeds, data.batch_size, lambda: step)))
 
     optimizer = module.configure_optimizers()
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=job.trainer.precision == "bf16-mixed")

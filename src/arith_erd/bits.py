@@ -37,16 +37,6 @@ def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
     return digits @ base ** np.arange(digits.shape[-1], dtype=np.int64)
 
 
-def to_bits(values: npt.ArrayLike, width: int) -> Array:
-    """Integers (...,) -> bits (..., width), least significant first: 6 at width 4 is ``0 1 1 0``."""
-    return to_digits(values, width, 2)
-
-
-def from_bits(bits: npt.ArrayLike) -> Array:
-    """Bits (..., width), least significant first -> integers (...,): the inverse of `to_bits`."""
-    return from_digits(bits, 2)
-
-
 def digits_of(largest: int, base: int = 2) -> int:
     """How many digits the integers from 0 to ``largest`` take: 6 for 45 in base 2, 2 in base 10."""
     width = 1

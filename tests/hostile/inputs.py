@@ -1,4 +1,4 @@
-"""Causes 5 and 6: too large is refused before anything is allocated, and no input is an internal error."""
+"""Causes 3 and 4: too large is refused before anything is allocated, and no input is an internal error."""
 
 import json
 import os
@@ -24,11 +24,11 @@ from arith_erd.training.__main__ import main as train_main
 from .damage import FILES, paths, spoil
 from .world import ROOT, WORDS, Attack, Case, World, process, put, typed
 
-# Cause 5: every attack is allowed a gigabyte
+# Cause 3: every attack is allowed a gigabyte
 
-LARGE = """model.net.d_model=4096 model.net.num_layers=4096
+LARGE = """model.net.d_model=4096 model.net.num_layers=400
 model.net.d_model=4096 model.net.num_layers=8 seed=0-9
-model=nanogpt model.net.d_model=4096 model.net.num_layers=4096 model.net.num_heads=1
+model=nanogpt model.net.d_model=4096 model.net.num_layers=400 model.net.num_heads=1
 model.net.d_model=4096 model.net.num_layers=300 trainer.precision=64-true pack.max_replicas=1 seed=0-7
 task=mul task.bits=9 data.batch_size=262144 model.net.d_model=1024 seed=0-4095 pack.max_replicas=4096
 seed=0-99999999999
@@ -66,7 +66,7 @@ def another_size(world: World, n: int, random: Random) -> Case:
     getattr(world, asked)()
 
 
-# Cause 6
+# Cause 4
 
 VALUES = r"""null true -1 0 1.5 1e300 inf nan [] [1] {a:1} '' text ../x é ${nowhere} ${seed} ??? -0.0
 0x1F [[1],[2]] 1,2 '1,2' {_target_:os.system} '\n' 1e-400 ${oc.decode:'[1'}"""

@@ -9,20 +9,6 @@ WIDTHS = st.integers(1, 20)
 ORDERS = st.sampled_from(bits.ORDERS)
 
 
-@st.composite
-def numbers_of_a_width(draw):
-    width = draw(WIDTHS)
-    return width, draw(st.lists(st.integers(0, 2**width - 1), max_size=8))
-
-
-@pytest.mark.parametrize(
-    ("order", "prompt", "completion"), [("reverse", "110+101", "0001"), ("plain", "011+101", "1000")]
-)
-def test_worked_example_of_the_docstring(order, prompt, completion):
-    examples = Add(3, order, order).examples([3], [5])
-    assert (bits.render(examples.prompt), bits.render(examples.completion)) == ([prompt], [completion])
-
-
 @pytest.mark.parametrize("token", [bits.UNUSED, bits.START, bits.OPERATOR])
 def test_token_that_is_not_a_bit_decodes_as_zero(token):
     assert bits.decode_completion([[bits.ONE, token, bits.ONE]], "reverse").tolist() == [0b101]
@@ -57,11 +43,6 @@ def test_decode_inverts_encode_in_any_base(case, order):
     base, width, numbers = case
     tokens = bits.encode_completion(numbers, width, order, base)
     assert bits.decode_completion(tokens, order, base).tolist() == numbers
-
-
-@given(st.integers(0, 2**40), st.integers(2, 16))
-def test_number_of_digits(largest, base):
-    assert bits.digits_of(largest, base) == len(in_base(largest, base))
 
 
 def test_worked_example_in_base_10():

@@ -4,8 +4,7 @@ The task and the split are built with the job, since that is quick and checks th
 `Factory`, built later.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from inspect import signature
@@ -174,26 +173,14 @@ class Job(Common):
         return ", ".join((*self.names.values(), self.model.name))
 
     def runs(self) -> list[Run]:
-        """The directories of all packs, as far as that can be told without asking the device."""
+        """The directories of all packs."""
         return [pack.run for pack in self.packs()]
 
-    def packs(self, capacity: "Callable[[Job], int] | None" = None) -> "list[Job]":
-        """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each.
-
-        Where the limit is ``auto``, a plan already begun is reused: free memory changes, and the same command must
-        find its runs again. So sizes are powers of two, and the size whose first pack has begun is kept. Only if none
-        has is ``capacity`` asked how many replicas the device holds; without it, all of them.
-        """
-        size = whole = len(self.seeds)
-        if isinstance(self.pack.max_replicas, int):
-            size = self.pack.max_replicas
-        else:
-            sizes = [2**power for power in reversed(range((whole - 1).bit_length()))]  # below the number of seeds
-            if whole > 1 and not self._begun(whole):
-                begun = next((n for n in sizes if self._begun(n)), 0)
-                fit = begun or (capacity(self) if capacity else whole)
-                size = whole if fit >= whole else next((n for n in sizes if n <= fit), 1)
-        return [self._part(self.seeds[i : i + size]) for i in range(0, whole, size)]
+    def packs(self) -> "list[Job]":
+        """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each."""
+        limit = self.pack.max_replicas
+        size = len(self.seeds) if limit == "auto" else limit
+        return [self._part(self.seeds[i : i + size]) for i in range(0, len(self.seeds), size)]
 
     def _part(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
@@ -201,15 +188,6 @@ class Job(Common):
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
         written = {"seed": format_seeds(seeds), "pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
         return replace(self, seed=seeds, pack=pack, resolved=self.resolved | written)
-
-    def _begun(self, size: int) -> bool:
-        """Whether the first seeds, as a part of ours, have an epoch behind them."""
-        part = self._part(self.seeds[:size])
-        for run in (part.run, part.run.replaced):
-            with suppress(UserError, AttributeError):  # a configuration that cannot be read is refused later
-                if run.finished or run.checkpoint.is_file():
-                    return bool(run.config().get("pack", {}).get("part_of") == part.pack.part_of)
-        return False
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)

@@ -211,13 +211,11 @@ def _state(run: Run, job: Job, seed: int, epoch: int | None) -> dict[str, Tensor
     """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
     shapes = _shapes(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
-    # Between two renames there is only the previous checkpoint.
-    checkpoint = run.checkpoint if run.checkpoint.is_file() else run.previous_checkpoint
     try:
         if weights.is_file():
             return checked_state(load_file(weights), shapes, str(run.path))
-        if checkpoint.is_file():
-            saved, prefix = load_tensors(checkpoint)["state_dict"], "pack.stacked."
+        if run.checkpoint.is_file():
+            saved, prefix = load_tensors(run.checkpoint)["state_dict"], "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = checked_state(stacks, stacked, str(run.path))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import Array, from_bits
+from ..bits import Array, from_digits
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
@@ -71,7 +71,7 @@ def shifted_bits(sample: Sample, delta: Array, stored: str) -> Array:
     total = sample.values["sum"][:, None] + delta
     if stored == "value":
         return (total >> t) & 1
-    prefix = np.stack([from_bits(sample.values["answer"][:, :i]) for i in t], axis=1)
+    prefix = np.stack([from_digits(sample.values["answer"][:, :i]) for i in t], axis=1)
     rest = (total - prefix) / 2.0**t
     unclear = np.abs(rest - np.floor(rest) - 0.5) < 0.1
     return np.where(unclear, -1, np.floor(rest + 0.5).astype(np.int64) & 1)

@@ -18,7 +18,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from ..bits import ONE, START, ZERO, Array, to_bits
+from ..bits import ONE, START, ZERO, Array, to_digits
 from ..errors import UserError
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -93,7 +93,7 @@ class Inputs:
     def tensors(self) -> tuple[Tensor, Tensor]:
         """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
         start = np.full((len(self.prefix), 1), START)
-        decoder_input = np.hstack([start, to_bits(self.prefix, self.t) + ZERO])
+        decoder_input = np.hstack([start, to_digits(self.prefix, self.t) + ZERO])
         return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
 
     def answers(self, model: Hooked, *interventions: Replace) -> Array:
@@ -148,7 +148,7 @@ def slopes(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
         inputs = random_inputs(rng, columns, t, count, empty=True)
         test = inputs.held_out(rng)
         bits = inputs.answers(model)
-        features = np.hstack([to_bits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
+        features = np.hstack([to_digits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
         if len(set(bits[~test])) < 2:  # a constant answer has no slopes
             continue
         regression = LogisticRegression(C=100.0, max_iter=2000)

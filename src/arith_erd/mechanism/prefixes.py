@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import ONE, START, ZERO, Array, from_bits
+from ..bits import ONE, START, ZERO, Array, from_digits
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -131,7 +131,7 @@ def distance(sample: Sample, prefix: Array) -> np.ndarray:
     A machine that rounds the remainder gives the other bit above 1/2. A single inverted r_(t-1) gives 1/2: a tie.
     """
     t = prefix.shape[1]
-    return (from_bits(sample.values["answer"][:, :t]) - from_bits(prefix)) / 2.0**t
+    return (from_digits(sample.values["answer"][:, :t]) - from_digits(prefix)) / 2.0**t
 
 
 def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bits import from_bits
+from ..bits import from_digits
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
@@ -38,7 +38,7 @@ def swap_inputs(columns: Columns, t: int, count: int) -> tuple[Inputs, Inputs]:
 def _swap_products(columns: Columns, t: int, count: int, rng: np.random.Generator) -> tuple[Inputs, Inputs]:
     table = columns.model.examples.operands
     answers = columns.model.table["answer"]
-    low, bit = from_bits(answers[:, :t]), answers[:, t]
+    low, bit = from_digits(answers[:, :t]), answers[:, t]
     group = low * (columns.most[t] + 1) + columns(*table.T)[:, t]
     found = []
     for base in rng.permutation(len(table))[:count]:

@@ -91,12 +91,6 @@ def attend_innermost(
     return z.permute(3, 0, 2, 1)
 
 
-def require_heads(d_model: int, num_heads: int) -> None:
-    """Raise ValueError unless the heads share the ``d_model`` channels equally."""
-    if d_model % num_heads:
-        raise ValueError(f"d_model={d_model} must be a multiple of num_heads={num_heads}")
-
-
 class Heads(nn.Module):
     """Attention after its projections: the pattern, the heads' outputs, and their sum.
 
@@ -128,16 +122,12 @@ class Heads(nn.Module):
         total = self.result(torch.einsum("btnh,cnh->btnc", z, weight)).sum(-2)  # (B, T, C)
         return total if out.bias is None else total + out.bias
 
-    def sites(self, name: str) -> dict[str, nn.Module]:
-        return {f"{name}.pattern": self.pattern, f"{name}.z": self.z, f"{name}.result": self.result}
-
 
 class MultiHeadAttention(nn.Module):
     """Queries from one sequence, keys and values from another (or the same one)."""
 
     def __init__(self, d_model: int, num_heads: int, rotary: int = 0) -> None:
         super().__init__()
-        require_heads(d_model, num_heads)
         self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)

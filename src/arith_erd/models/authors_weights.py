@@ -5,12 +5,10 @@ Their buffers (positions and causal mask) have fixed values, which our network c
 positions are used: they show the lengths of prompt and answer that a model was made for.
 """
 
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from ..tasks import Task
 from .transformer import Transformer
@@ -18,6 +16,7 @@ from .weights import checked_state, read_state
 
 MAX_LAYERS = 64  # an untrusted file can name any number of layers
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
+D_MODEL = 64  # where the file has no width, so that the error lists what is missing
 STACKS = ("encoder_layers.", "decoder_layers.")
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -47,13 +46,6 @@ def official_name(name: str) -> str:
     return name.replace("feed_forward.norm", "norm2" if name.startswith("encoder") else "norm3")
 
 
-def _width(state: dict[str, Tensor]) -> int:
-    """C: the last dimension that most tensors share, so that one tensor of a wrong shape does not change it."""
-    widths = Counter(tensor.shape[-1] for tensor in state.values() if tensor.dim())
-    [(width, _)] = widths.most_common(1) or [(0, 0)]
-    return width if width and width % NUM_HEADS == 0 else 64  # the paper's, so that the error lists what is missing
-
-
 def load_official(path: str | Path, task: Task) -> Transformer:
     """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
@@ -63,7 +55,8 @@ def load_official(path: str | Path, task: Task) -> Transformer:
     """
     state = read_state(Path(path), "a PyTorch state dict")
     state.pop("nopeak_mask", None)
-    d_model = _width(state)
+    width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
+    d_model = width[0] if width and width[0] and width[0] % NUM_HEADS == 0 else D_MODEL
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
     make = partial(Transformer, task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
     with torch.device("meta"):  # allocates no memory until the weights are known to fit

@@ -13,12 +13,22 @@ from torch.nn import functional as F
 
 from ..bits import VOCAB_SIZE
 from ..tasks import Layout
-from .attention import Heads, project_in, require_heads, split_heads
+from .attention import Heads, project_in, split_heads
 from .dropout import Dropout
-from .network import HookPoint, Network
+from .network import HookPoint, Network, sites_of
 from .positions import Rotary, added_positions, counted, without_padding
 
 STD = 0.02  # of initial weights
+SITES = {  # of a block: name -> path
+    "attn.pattern": "attention.sublayer.heads.pattern",
+    "attn.z": "attention.sublayer.heads.z",
+    "attn.result": "attention.sublayer.heads.result",
+    "attn_out": "attention.sublayer",
+    "resid_mid": "attention",
+    "mlp.pre": "feed_forward.sublayer.expand",
+    "mlp.post": "feed_forward.sublayer.post",
+    "mlp_out": "feed_forward.sublayer",
+}
 
 
 class CausalSelfAttention(nn.Module):
@@ -26,7 +36,6 @@ class CausalSelfAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, rotary: int = 0) -> None:
         super().__init__()
-        require_heads(d_model, num_heads)
         self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.dropout = Dropout(dropout)
@@ -43,9 +52,6 @@ class CausalSelfAttention(nn.Module):
         update: Tensor = self.heads(q, k, v, self.out, future[..., -last:, :], self.dropout)  # (B, L, C)
         return update
 
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        return self.heads.sites(f"{layer}.attn") | {f"{layer}.attn_out": self}
-
 
 class MLP(nn.Module):
     """Two linear maps with a GELU between them, four times as wide inside."""
@@ -58,9 +64,6 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.post(F.gelu(self.expand(x))))
-
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
 class Residual(nn.Module):
@@ -94,14 +97,6 @@ class Block(nn.Module):
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
         x = x[..., -last:, :] if self.attention is None else self.attention(x, *context, last=last)
         return x if self.feed_forward is None else self.feed_forward(x)
-
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        named: dict[str, nn.Module] = {}
-        if self.attention is not None:
-            named |= self.attention.sublayer.sites(layer) | {f"{layer}.resid_mid": self.attention}
-        if self.feed_forward is not None:
-            named |= self.feed_forward.sublayer.sites(layer)
-        return named | {layer: self}
 
 
 class NanoGPT(Network):
@@ -178,8 +173,6 @@ class NanoGPT(Network):
     def sites(self) -> dict[str, nn.Module]:
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""
         named: dict[str, nn.Module] = {"dec.embed": self.embedding}
-        before: nn.Module = self.dropout
-        for i, block in enumerate(self.blocks, 1):
-            named |= {f"dec.{i}.resid_pre": before} | block.sites(f"dec.{i}")  # type: ignore[operator]
-            before = block
+        for i, (block, under) in enumerate(zip(self.blocks, [self.dropout, *self.blocks], strict=False), 1):
+            named |= {f"dec.{i}.resid_pre": under} | sites_of(block, f"dec.{i}", SITES)
         return named | {"dec.ln_final": self.norm, "logits": self.logits}

@@ -1,5 +1,7 @@
 """The interface of an architecture, and the points inside it where probes read or replace a tensor."""
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 
@@ -53,6 +55,16 @@ class HookPoint(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+
+def sites_of(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str, nn.Module]:
+    """The sites of a layer: those inside, by their paths, as ``{"attn_out": "attention.sublayer"}``, and the layer.
+
+    What was ablated is left out.
+    """
+    modules = dict(layer.named_modules())
+    found = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
+    return found | {name: layer}
 
 
 def position_axis(module: nn.Module) -> int:

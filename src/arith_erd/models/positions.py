@@ -64,8 +64,8 @@ class Numbered(nn.Module):
         else:
             self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
 
-    def vectors(self, first: int = 0) -> Tensor:
-        """What is added where all tokens are used and nothing is shifted: (T, C) from token ``first`` on."""
+    def vectors(self) -> Tensor:
+        """What is added where all tokens are used and nothing is shifted, (T, C)."""
         return self.weight
 
     def forward(self, x: Tensor, tokens: Tensor | None = None, first: int = 0) -> Tensor:
@@ -89,8 +89,8 @@ class Placed(nn.Module):
         rows = max(layout.places) + 2 + layout.padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 
-    def vectors(self, first: int = 0) -> Tensor:
-        return self.weight[self.places[first:]]
+    def vectors(self) -> Tensor:
+        return self.weight[self.places]
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         places = self.places[first : first + x.shape[-2]]
@@ -128,8 +128,6 @@ class Rotary(nn.Module):
 
     def __init__(self, length: int, head_size: int) -> None:
         super().__init__()
-        if head_size % 2:
-            raise ValueError(f"positions=rope: needs an even number of channels a head, not {head_size}")
         angle = torch.arange(length)[:, None] / 10000.0 ** (torch.arange(0, head_size, 2) / head_size)
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)

@@ -12,8 +12,24 @@ from ..bits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout
-from .network import HookPoint, Network
+from .network import HookPoint, Network, sites_of
 from .positions import added_positions
+
+SITES = {  # of a layer: name -> path; an encoder layer has no cross-attention
+    "attn.pattern": "self_attention.sublayer.heads.pattern",
+    "attn.z": "self_attention.sublayer.heads.z",
+    "attn.result": "self_attention.sublayer.heads.result",
+    "attn_out": "self_attention.sublayer",
+    "resid_mid": "self_attention",
+    "cross_attn.pattern": "cross_attention.sublayer.heads.pattern",
+    "cross_attn.z": "cross_attention.sublayer.heads.z",
+    "cross_attn.result": "cross_attention.sublayer.heads.result",
+    "cross_attn_out": "cross_attention.sublayer",
+    "resid_mid_cross": "cross_attention",
+    "mlp.pre": "feed_forward.sublayer.expand",
+    "mlp.post": "feed_forward.sublayer.post",
+    "mlp_out": "feed_forward.sublayer",
+}
 
 
 class FeedForward(nn.Module):
@@ -27,9 +43,6 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.contract(self.post(self.expand(x).relu()))
-
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        return {f"{layer}.mlp.pre": self.expand, f"{layer}.mlp.post": self.post, f"{layer}.mlp_out": self}
 
 
 class Residual(nn.Module):
@@ -46,12 +59,6 @@ class Residual(nn.Module):
             return self.norm(x)
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
 
-    def sites(self, layer: str, name: str = "attn") -> dict[str, nn.Module]:
-        """The sites inside the sublayer ``name``; none if it was removed."""
-        if isinstance(self.sublayer, MultiHeadAttention):
-            return self.sublayer.heads.sites(f"{layer}.{name}") | {f"{layer}.{name}_out": self.sublayer}
-        return self.sublayer.sites(layer) if isinstance(self.sublayer, FeedForward) else {}
-
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
@@ -66,11 +73,6 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.feed_forward(self.self_attention(x, x))
-
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
-        inside = self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}
-        return named | inside | {layer: self}
 
 
 class DecoderLayer(nn.Module):
@@ -88,12 +90,6 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, memory: Tensor, future: Tensor) -> Tensor:
         x = self.self_attention(x, x, future)
         return self.feed_forward(self.cross_attention(x, memory))
-
-    def sites(self, layer: str) -> dict[str, nn.Module]:
-        named = self.self_attention.sites(layer) | {f"{layer}.resid_mid": self.self_attention}
-        named |= self.cross_attention.sites(layer, "cross_attn") | {f"{layer}.resid_mid_cross": self.cross_attention}
-        inside = self.feed_forward.sites(layer) if isinstance(self.feed_forward, Residual) else {}
-        return named | inside | {layer: self}
 
 
 class Transformer(Network):
@@ -176,5 +172,5 @@ class Transformer(Network):
         ):
             named[f"{stack}.embed"] = embedding
             for i, (layer, under) in enumerate(zip(layers, [before, *layers], strict=False), 1):
-                named |= {f"{stack}.{i}.resid_pre": under} | layer.sites(f"{stack}.{i}")  # type: ignore[operator]
+                named |= {f"{stack}.{i}.resid_pre": under} | sites_of(layer, f"{stack}.{i}", SITES)
         return named | {"logits": self.head}

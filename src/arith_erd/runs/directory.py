@@ -6,7 +6,7 @@
 ``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
 ``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
-``last.ckpt``, ``previous.ckpt``  for resuming only; the second until the run has finished
+``last.ckpt``                     for resuming only
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
 ``probes/<probe>/``               one folder per probe: ``rows.csv``, ``probe.json``, ``figure.png``; for ``mechanism``
@@ -51,7 +51,6 @@ class Run:
         self.slices_file = self.path / "slices.csv"  # of runs on examples that are drawn
         self.summary_file = self.path / "summary.json"
         self.checkpoint = self.path / "last.ckpt"
-        self.previous_checkpoint = self.path / "previous.ckpt"  # in case the last one cannot be read
         self.error = self.path / "error.txt"
         self.curves = self.path / "curves.png"
 
@@ -238,7 +237,6 @@ class Run:
         """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
         text = json.dumps(_finite({"status": FINISHED, **summary}), indent=2)
         write_atomically(self.summary_file, f"{text}\n")
-        self.previous_checkpoint.unlink(missing_ok=True)
         self.error.unlink(missing_ok=True)
 
 

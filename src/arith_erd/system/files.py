@@ -60,20 +60,17 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
-    After the block that file is flushed and takes the place of ``path``, which is kept as ``previous``; if the block
-    fails it is removed. Several processes may write the same file at once: the last one to finish wins. An `OSError`
-    names ``path``.
+    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed. Several
+    processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
     """
     beside = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:
         with naming(path):
             yield beside
             _flush(beside)
-            if previous is not None and path.is_file():
-                path.replace(previous)
             beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

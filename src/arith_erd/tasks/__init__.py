@@ -1,11 +1,10 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
-from .add import Add, Add3, AddScratchpad
+from .add import Add, Add3, AddScratchpad, Sub
 from .examples import POSITIONS, Examples, Layout
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
-from .sub import Sub
 from .task import SAMPLE, Task
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Addition of two numbers (paper, section 3.1), and of three."""
+"""Addition of two numbers (paper, section 3.1), and of three; subtraction."""
 
 from collections.abc import Callable
 
@@ -112,3 +112,20 @@ class AddScratchpad(Add):
     def completion(self, operands: Array, answer: Array) -> Array:
         carries = bits.reorder(self.carries(*operands.T), self.completion_order) + bits.ZERO
         return np.concatenate([carries, super().completion(operands, answer)], axis=1)
+
+
+class Sub(Task):
+    """``|a - b|`` in as many digits as the operands have.
+
+    ``3 - 5`` at three bits: prompt ``110-101``, completion ``010``, which is 2.
+    """
+
+    name = "sub"
+    operator = "-"
+
+    @property
+    def width(self) -> int:
+        return self.bits
+
+    def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+        return np.abs(np.subtract(a, b, dtype=np.int64))

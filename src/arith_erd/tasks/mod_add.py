@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array, Order, digits_of, to_digits
-from ..errors import UserError, require_integer
+from ..errors import require_integer
 from .task import ROWS, Task
 
 
@@ -35,12 +35,7 @@ class ModAdd(Task):
         base: int = 2,
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
-        most = math.isqrt(ROWS - 1)
-        try:
-            require_integer("task.modulus", modulus, 2, min(base**bits, most))
-        except UserError as error:
-            hint = f"; a larger one needs more task.bits than {bits}" if base**bits < most else ""
-            raise UserError(f"{error}{hint}") from error
+        require_integer("task.modulus", modulus, 2, min(base**bits, math.isqrt(ROWS - 1)))
         self.modulus = modulus
 
     @classmethod

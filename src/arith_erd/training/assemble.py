@@ -21,8 +21,7 @@ from .compiling import wants_compile
 from .data import TableData
 from .module import LitPack
 from .pack import Pack
-from .recipe import optimizer_of, schedule_of
-from .trial import begin_loss
+from .recipe import begin_loss, optimizer_of, schedule_of
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:

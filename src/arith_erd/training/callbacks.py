@@ -64,9 +64,9 @@ class KeepRows(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds, epoch = self.seconds, trainer.current_epoch + 1
-        if not pl_module.rows:  # a damaged checkpoint can say that the evaluation is over
-            fault = f"resuming from it ends epoch {epoch} without an evaluation; delete it to start again"
-            raise UserError(f"{self.run.checkpoint}: {fault}")
+        if not pl_module.rows:  # so says a damaged checkpoint, and so ends a loss that raises StopIteration
+            fault = f"epoch {epoch} ends without an evaluation; delete last.ckpt to start again"
+            raise UserError(f"{self.run.path}: {fault}")
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_tokens(self.run.tokens_file, pl_module.tokens)
         if pl_module.slices:
@@ -117,20 +117,18 @@ class EpochProgress(L.Callback):
     """A bar on a terminal that moves with every step, and the last epoch's mean over the replicas beside it."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
-        self.progress: Progress | None = None
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if not self.console.is_terminal:
-            return
+        console = Console(stderr=True)
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
             BarColumn(bar_width=None),
             *(TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left")),
-            console=self.console,
+            console=console,
             refresh_per_second=2,
             speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
+            disable=not console.is_terminal,
         )
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         text = "the first epoch compiles" if pl_module.pack.compiled else ""
         self.bar = self.progress.add_task(text, total=trainer.max_epochs, epoch=trainer.current_epoch)
         self.progress.start()
@@ -138,9 +136,8 @@ class EpochProgress(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any, **fields: Any) -> None:
         """Move to the epochs that are done, with the steps of this one, also those before an interruption."""
-        if self.progress is not None:
-            done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
-            self.progress.update(self.bar, completed=done, **fields)
+        done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
+        self.progress.update(self.bar, completed=done, **fields)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = pl_module.rows
@@ -149,6 +146,5 @@ class EpochProgress(L.Callback):
         self.on_train_batch_end(trainer, epoch=trainer.current_epoch + 1, description=text)
 
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # after an exception too
-        if self.progress is not None:
+        if not self.progress.disable:
             self.progress.stop()
-            self.progress = None

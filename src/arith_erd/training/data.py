@@ -23,22 +23,13 @@ class TrainBatches:
     interruption. The last batch of an epoch may be smaller; it is trained on like the others.
 
     Args:
-        prompt, completion, targets: (N, P), (N, m), and (N, k) if the loss has any.
+        examples: all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
         batch_size: examples that one replica sees in a step.
         step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
     """
 
-    def __init__(
-        self,
-        prompt: Tensor,
-        completion: Tensor,
-        seeds: Sequence[int],
-        batch_size: int,
-        step: Callable[[], int],
-        targets: Tensor | None = None,
-    ) -> None:
-        self.examples = (prompt, completion) if targets is None else (prompt, completion, targets)
-        self.seeds, self.batch_size, self.step = seeds, batch_size, step
+    def __init__(self, examples: Batch, seeds: Sequence[int], batch_size: int, step: Callable[[], int]) -> None:
+        self.examples, self.seeds, self.batch_size, self.step = examples, seeds, batch_size, step
 
     def __len__(self) -> int:
         return -(-len(self.examples[0]) // self.batch_size)
@@ -113,8 +104,7 @@ class TableData(L.LightningDataModule):
     def train_dataloader(self) -> TrainBatches:
         trainer = self.trainer
         assert trainer is not None
-        prompt, completion, *targets = self.train
-        return TrainBatches(prompt, completion, self.seeds, self.batch_size, lambda: trainer.global_step, *targets)
+        return TrainBatches(self.train, self.seeds, self.batch_size, lambda: trainer.global_step)
 
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""

@@ -1,36 +1,20 @@
 """The end of a run: final weights, one evaluation that decodes, and the summary that makes it finished."""
 
-from collections import Counter
 from collections.abc import Mapping
 
-import lightning as L
 import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
 from ..bits import UNUSED
-from ..errors import UserError
 from ..models.decoding import answers, forced
 from ..models.network import Network
 from ..runs import Row, Run, epochs_to
-from ..stats import Counts, beats_majority, stuck
+from ..stats import Counts, stuck
 from ..system.files import replacing
 from ..system.machine import device_name, versions
 from .data import TableData
 from .pack import Pack
-
-
-def require_whole(run: Run, trainer: L.Trainer, pack: Pack, data: TableData) -> None:
-    """Raise a `UserError` unless a run has taken all steps of its epochs, and has a row for each epoch and seed."""
-    rows = Counter((row["epoch"], row["seed"]) for row in run.metrics())
-    epochs = max((epoch for epoch, _seed in rows), default=0)
-    steps = epochs * data.steps_per_epoch
-    whole = {(epoch, seed): 1 for epoch in range(1, epochs + 1) for seed in pack.seeds}
-    if trainer.global_step != steps or rows != whole or not (epochs == trainer.max_epochs or trainer.should_stop):
-        done = f"{trainer.global_step:,} steps and {rows.total():,} rows"
-        wanted = f"{steps:,} steps and {len(whole):,} rows, one for each epoch and seed"
-        again = f"delete {run.checkpoint.name} to start again"
-        raise UserError(f"{run.path}: has {done} of {epochs} epochs; expected {wanted}; {again}")
 
 
 def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
@@ -66,11 +50,9 @@ def never_learnt(network: Network, data: TableData) -> list[str]:
     """The names of the answer tokens that are no better than the commonest answer, in training and held out."""
     if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
         return []
-    held_out = _counts(network, *data.validation[:2])
-    if all(beats_majority(*counts) for counts in held_out):  # as in most runs, which saves a look at all of training
-        return []
-    pairs = zip(data.task.answer_names, _counts(network, *data.train[:2]), held_out, strict=True)
-    return [name for name, *counts in pairs if stuck(*counts) == "never learnt"]
+    counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
+    tokens = zip(data.task.answer_names, *counted, strict=True)
+    return [name for name, *counts in tokens if stuck(*counts) == "never learnt"]
 
 
 def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:

@@ -1,18 +1,15 @@
 """Memory: what a replica needs, and what there is. Both are known before anything is allocated."""
 
 import gc
-import math
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ..config.job import Job
 from ..errors import UserError
@@ -20,23 +17,16 @@ from ..models.dropout import set_dropout_keys
 from ..seeds import format_seeds
 from ..system.machine import device_name
 
-PLANNED = 0.6  # of the memory; the rest is for temporary tensors of the backward pass and of the evaluation
 COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """On CUDA what the driver says is free; else what the machine, the container and ``ulimit -v`` allow."""
+    """On CUDA what the driver says is free; else what the machine and its control groups (containers, Slurm) allow."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
         return int(torch.cuda.mem_get_info(device)[0])
-    page = os.sysconf("SC_PAGE_SIZE")
-    limits = [page * os.sysconf("SC_PHYS_PAGES")]
-    virtual = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if virtual != resource.RLIM_INFINITY:
-        with suppress(OSError):  # not Linux
-            virtual -= page * int((root / "proc/self/statm").read_text().split()[0])
-        limits.append(max(0, virtual))
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     group = top = root / "sys/fs/cgroup"
     with suppress(OSError):
         lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
@@ -47,24 +37,11 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
     return min(limits)
 
 
-class _TooLargeError(UserError):
-    """Ends the building of a network."""
-
-
-def replica_bytes(job: Job, free: float = math.inf) -> int:
+def replica_bytes(job: Job) -> int:
     """Bytes that one replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads.
 
-    They are counted on a network on ``meta``, which has no memory. The building of thousands of layers still takes
-    minutes. It ends at twice the ``free`` bytes, since a weight that is tied to another may be registered twice.
+    They are counted on a network on ``meta``, which has no memory.
     """
-    registered = 0
-
-    def register(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal registered
-        registered += parameter.numel() * parameter.element_size()
-        if COPIES * registered > 2 * free:
-            raise _TooLargeError("larger than the memory")
-
     saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:
@@ -72,41 +49,22 @@ def replica_bytes(job: Job, free: float = math.inf) -> int:
         return tensor
 
     batch = min(job.data.batch_size, job.task.size)
+    loss: Tensor | None = None  # it keeps every noted storage alive
     with torch.device("meta"):
-        try:
-            with register_module_parameter_registration_hook(register):
-                network = job.network()
-        except _TooLargeError:
-            return COPIES * registered // 2
-        if job.trainer.precision == "64-true":
-            network.double()
-        loss: Tensor | None = None
-        with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `trial` refuses what fails
+        network = job.network().to(torch.float64 if job.trainer.precision == "64-true" else torch.float32)
+        with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `begin_loss` refuses what fails
             set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
             prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.answer_length))
             loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
-    own = {p.untyped_storage()._cdata for p in network.parameters()}
-    activations = sum(size for storage, size in saved.items() if storage not in own)
-    del loss  # it kept every noted storage alive
-    return COPIES * sum(p.numel() * p.element_size() for p in network.parameters()) + activations
-
-
-def capacity(job: Job, device: torch.device) -> int:
-    """How many replicas of a job to train at once, at least one; prints a line if not all fit."""
-    free = available_bytes(device)
-    replica = replica_bytes(job, free)
-    planned = PLANNED * free / (1 if device.type == "cuda" else 2)  # half of a machine is left to others
-    count = max(1, int(planned / replica))
-    if count < len(job.seeds):
-        gibibytes = f"{replica / 2**30:.2g} GiB a replica, {free / 2**30:.3g} GiB free on {device_name(device)}"
-        print(f"pack.max_replicas=auto: {gibibytes}; {len(job.seeds)} replicas become several packs")
-    return count
+    weights = {p.untyped_storage()._cdata: p.numel() * p.element_size() for p in network.parameters()}
+    activations = sum(size for storage, size in saved.items() if storage not in weights)
+    del loss
+    return COPIES * sum(weights.values()) + activations
 
 
 def require_room(job: Job, device: torch.device) -> None:
     """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
-    free = available_bytes(device)
-    needed = len(job.seeds) * replica_bytes(job, free)
+    free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
     if needed > free:
         raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 

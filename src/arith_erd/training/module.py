@@ -1,8 +1,7 @@
 """The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimizer."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,6 @@ import lightning as L
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import Metric
 
 from ..bits import UNUSED
 from ..errors import UserError
@@ -22,51 +20,23 @@ from .pack import Pack
 from .recipe import change_rate
 
 
-class Accuracies(Metric):
-    """Accuracies of each replica, given the right tokens before (paper, section 3.2).
+def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
+    """Fractions (R, 2 + m) of what is right: of all tokens, of whole answers, of each token; nan for one never used.
 
-    Those of whole answers are the autoregressive ones exactly: see `arith_erd.models.decoding`.
+    Predicted tokens (R, N, m) follow the right ones (paper, section 3.2); completions are (N, m). Accuracies of whole
+    answers are the autoregressive ones exactly: see `arith_erd.models.decoding`.
     """
+    used = completion != UNUSED  # (N, m)
+    hits = (predicted == completion) & used  # (R, N, m)
+    of_tokens = hits.sum(dim=1).double() / used.sum(dim=0)  # (R, m)
+    of_all = hits.sum(dim=(1, 2)).double() / used.sum()  # (R,)
+    whole = whole_answers(predicted, completion).double().mean(dim=1)  # (R,)
+    return torch.cat([of_all[:, None], whole[:, None], of_tokens], dim=1)
 
-    full_state_update = False
-    hits: Tensor  # (R, m), or (R, 1) before the first batch
-    used: Tensor  # (R, m), answers that have each token
-    right: Tensor  # (R,), answers without an error
-    of_slices: Tensor  # (R, G), the same for each kind of example
-    total: Tensor  # (), answers
 
-    def __init__(self, replicas: int) -> None:
-        super().__init__()
-        shapes = {
-            "hits": (replicas, 1),
-            "used": (replicas, 1),
-            "right": (replicas,),
-            "of_slices": (replicas, 1),
-            "total": (),
-        }
-        for name, shape in shapes.items():
-            self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, predicted: Tensor, completion: Tensor, slices: Tensor | None = None) -> None:
-        """Predicted tokens (R, B, m) against the right ones, (R, B, m) or (B, m) for all replicas.
-
-        ``slices`` (N, G) says of which kinds all N examples are, of which these are the next B.
-        """
-        used = (completion != UNUSED).expand_as(predicted)
-        hits = (predicted == completion) & used
-        right = (hits | ~used).all(dim=-1)  # (R, B)
-        self.hits = self.hits + hits.sum(dim=1)
-        self.used = self.used + used.sum(dim=1)
-        self.right += right.sum(dim=1)
-        if slices is not None:
-            self.of_slices = self.of_slices + right.to(slices.dtype) @ slices[self.total : self.total + hits.shape[1]]
-        self.total += hits.shape[1]
-
-    def compute(self) -> Tensor:
-        """Fractions (R, 2 + m): of all tokens, of whole answers, and of each token; nan for one that no answer has."""
-        hits = self.hits.double()
-        of_all = hits.sum(dim=1, keepdim=True) / self.used.sum(dim=1, keepdim=True)
-        return torch.cat([of_all, self.right[:, None].double() / self.total, hits / self.used], dim=1)
+def whole_answers(predicted: Tensor, completion: Tensor) -> Tensor:
+    """Which answers (R, N) are right in all tokens that they use."""
+    return ((predicted == completion) | (completion == UNUSED)).all(dim=-1)
 
 
 class LitPack(L.LightningModule):
@@ -92,15 +62,13 @@ class LitPack(L.LightningModule):
         super().__init__()
         self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
         self.schedule, self.interval = schedule, interval
-        replicas = len(pack.seeds)
-        self.train_accuracy, self.val_accuracy = Accuracies(replicas), Accuracies(replicas)
+        self.predicted: tuple[list[Tensor], list[Tensor]] = ([], [])  # tokens (R, B, m), in training and held out
         # In the checkpoint, which may be written in the middle of an epoch.
-        self.register_buffer("loss_sum", torch.zeros(replicas))
+        self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
         self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
         self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
-        self.kinds: Tensor | None = None  # (N, G), of which kinds the held-out examples are; None if all are alike
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameter_groups())
@@ -115,39 +83,28 @@ class LitPack(L.LightningModule):
         matrices, vectors = ([p for p in parameters if (p.dim() - 1 >= 2) is matrix] for matrix in (True, False))
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
-    def on_fit_start(self) -> None:
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.kinds = data.slices if data.kinds else None
-
     def on_train_epoch_start(self) -> None:
         self.loss_sum.zero_()
         self.examples_seen.zero_()
+        self.rows = []
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
         targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
-        with self._ending_refused():
+        try:
             losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
+        except Exception as error:
+            self._note_own_code(error)
+            raise
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
 
-    @contextmanager
-    def _ending_refused(self) -> Iterator[None]:
-        """What own code raises within the block is a failure of that code, and ends no epoch or program quietly."""
-        try:
-            yield
-        except (StopIteration, SystemExit, GeneratorExit) as error:
-            raised = type(error).__name__
-            raise UserError(f"step {self.global_step + 1}: the network or the loss raises {raised}") from error
-        except Exception as error:
-            kinds = (type(part) for part in (self.pack.stacked, self.pack.loss))
-            own = [
-                f"{kind.__module__}.{kind.__name__}" for kind in kinds if not kind.__module__.startswith("arith_erd.")
-            ]
-            if own:
-                error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
-            raise
+    def _note_own_code(self, error: Exception) -> None:
+        """Say that a network or a loss of one's own failed, so that it is not taken for a fault of ours."""
+        kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
+        if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
+            error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
@@ -162,42 +119,46 @@ class LitPack(L.LightningModule):
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         change_rate(scheduler)
 
+    def on_validation_epoch_start(self) -> None:
+        for part in self.predicted:
+            part.clear()
+
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
-        with self._ending_refused():
-            predicted = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        kinds = self.kinds if dataloader_idx == 1 else None
-        (self.train_accuracy, self.val_accuracy)[dataloader_idx].update(predicted, completion, kinds)
+        tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
+        self.predicted[dataloader_idx].append(tokens.to(torch.uint8))
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows` and `tokens`: the one place in an epoch where the host waits for the device.
+        """Collect `rows`, `tokens` and `slices`: the one place in an epoch where the host waits for the device.
 
         A loss or a weight that is not finite is a `UserError`.
         """
-        epoch = self.current_epoch + 1
-        finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
-        losses = torch.stack([self.loss_sum.double() / self.examples_seen, finite.double()], dim=1)  # (R, 2)
-        table = torch.cat([losses, self.train_accuracy.compute(), self.val_accuracy.compute()], dim=1)
+        epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        of_slices = (self.val_accuracy.of_slices / data.slices.sum(dim=0)).tolist() if data.kinds else []
-        self.slices = [
-            (epoch, seed, name, value, accuracy)
-            for seed, accuracies in zip(self.pack.seeds, of_slices, strict=False)
-            for (name, value), accuracy in zip(data.kinds, accuracies, strict=True)
+        finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
+        train, val = (torch.cat(part, dim=1) for part in self.predicted)  # (R, N, m)
+        table = [
+            (self.loss_sum.double() / self.examples_seen)[:, None],
+            finite[:, None].double(),
+            accuracies(train, data.train[1]),
+            accuracies(val, data.validation[1]),
         ]
-        self.train_accuracy.reset()
-        self.val_accuracy.reset()
-        self.rows, self.tokens = [], []
-        for seed, (loss, is_finite, *accuracies) in zip(self.pack.seeds, table.tolist(), strict=True):
+        self.rows, self.tokens, self.slices = [], [], []
+        for seed, (loss, is_finite, *found) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
             if not (is_finite and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
             row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
-            half = len(accuracies) // 2
-            for split, found in (("train", accuracies[:half]), ("val", accuracies[half:])):
-                row |= {f"{split}_token_acc": found[0], f"{split}_seq_acc": found[1]}
-                self.tokens.append((epoch, seed, split, found[2:]))
+            half = len(found) // 2
+            for split, (of_all, of_answers, *of_tokens) in (("train", found[:half]), ("val", found[half:])):
+                row |= {f"{split}_token_acc": of_all, f"{split}_seq_acc": of_answers}
+                self.tokens.append((epoch, seed, split, of_tokens))
             self.rows.append(row)
-        for index, seed in enumerate(self.pack.seeds):
+        for index, seed in enumerate(seeds):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
-            self.tokens += [(epoch, seed, name, [*found]) for name, found in reported.items()]
+            self.tokens += [(epoch, seed, name, [*values]) for name, values in reported.items()]
+        if data.kinds:
+            of_kinds = whole_answers(val, data.validation[1]).double() @ data.slices / data.slices.sum(dim=0)  # (R, G)
+            for seed, values in zip(seeds, of_kinds.tolist(), strict=True):
+                named = zip(data.kinds, values, strict=True)
+                self.slices += [(epoch, seed, name, kind, accuracy) for (name, kind), accuracy in named]

@@ -1,27 +1,77 @@
-"""The recipe of a replica: its optimizer and its learning rate schedule.
+"""The recipe of a replica, its loss, optimizer and schedule: made, and tried before the run starts.
 
-A pack has one optimizer for the stacks of all replicas' parameters, which must work on every number by itself, as Adam
-does. Adafactor, which divides by norms of whole tensors, would let replicas influence each other.
+A network, a loss or an optimizer of one's own may be wrong in a pack without raising anything. A pack has one optimizer
+for the stacks of all replicas' parameters, which must work on every number by itself, as Adam does. Adafactor, which
+divides by norms of whole tensors, would let replicas influence each other.
 """
 
 import inspect
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..config.job import Job
 from ..errors import UserError, first_line
+from ..models.weights import initialise
 from .data import TableData
+from .pack import Pack
 
+EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
 STEPS = 3
 CLOSE = 1e-6  # of the largest update; rounding in 64 bits is far below, a norm over two replicas far above
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
+
+
+def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
+
+    Raises:
+        UserError: if one of them fails, or gives another shape; if the network has a state besides its parameters; or
+            if the loss of a replica depends on more than the replica.
+    """
+    net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
+    prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)
+    other = initialise(pack.make_network, pack.seeds[0] ^ 1)
+    if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
+        accepted = "parameters under one name each, and buffers with persistent=False"
+        raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
+    with net.blamed():  # vmap refuses random numbers
+        logits, activation = pack.trial(prompt, completion)
+    expected = (*completion.shape, job.task.vocab_size)
+    runs = 1 if data.loss.exchanges() else 0  # an axis of further runs, behind that of the replicas
+    if (*logits.shape[:1], *logits.shape[1 + runs :]) != expected:
+        raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
+    buffers = dict(pack.stacked.named_buffers())
+    for name, buffer in other.named_buffers():
+        if not torch.equal(buffer, buffers[name]):
+            raise net.fault(f"draws or changes its buffer {name}; expected parameters for what is not constant")
+    if activation is not None:
+        with loss.blamed():
+            pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
+
+    def losses(rows: Tensor) -> Tensor:
+        more = [None if x is None else x[rows] for x in (activation, targets[0] if targets else None)]
+        with loss.blamed():
+            return pack.loss_of(logits[rows], completion[rows], *more)
+
+    own = losses(torch.arange(replicas))
+    if own.shape != (replicas,):
+        raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
+    if not own.requires_grad:
+        raise loss.fault("does not depend on a parameter that requires gradients; expected one at least")
+    with torch.no_grad():
+        for index in range(replicas):  # each with the rows of the others exchanged
+            rows = torch.arange(replicas).roll(1)
+            rows[index] = index
+            if not torch.allclose(losses(rows)[index], own[index], equal_nan=True):
+                accepted = "expected one of its own tensors alone"
+                raise loss.fault(f"depends for each seed on other seeds, earlier calls or random numbers; {accepted}")
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
@@ -45,24 +95,14 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     generator = torch.Generator().manual_seed(0)
     shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
     start, *gradients = ([torch.randn(s, generator=generator).double() for s in shapes] for _ in range(STEPS + 1))
-    for _, large in (gradient for step in gradients for gradient in step):
-        large *= 1000.0
 
-    def updates(replicas: int) -> list[torch.Tensor]:
+    def updates(replicas: int) -> list[Tensor]:
         values = [torch.nn.Parameter(x[:replicas].clone().to(device)) for x in start]
         optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
-        asked: list[int] = []
-
-        def closure() -> float:  # Lightning gives one too
-            asked.append(1)
-            return 0.0
-
-        for number, step in enumerate(gradients, 1):
-            for value, gradient in zip(values, step, strict=True):
-                value.grad = gradient[:replicas].to(value)
-            optimizer.step(closure)
-            if len(asked) != number:
-                raise RuntimeError("expected a step(closure) that calls the closure once, as those of torch do")
+        for step in gradients:
+            for value, (first, second) in zip(values, step, strict=True):
+                value.grad = torch.stack([first, 1000.0 * second])[:replicas].to(value)
+            optimizer.step(lambda: 0.0)  # Lightning gives a closure too
         return [value.detach().cpu()[0] - x[0] for value, x in zip(values, start, strict=True)]
 
     return all(
@@ -72,10 +112,10 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
 
 
 def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
-    """The factory of a job's scheduler; None for a constant rate.
+    """The factory of a job's scheduler; None for a constant rate. Its first step is tried.
 
     A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. One
-    that refuses its options, needs more than the number of steps, or begins with a wrong rate is a `UserError`.
+    that refuses its options, or needs more than the number of steps, is a `UserError`.
     """
     schedule = job.model.scheduler
     if schedule is None:
@@ -85,10 +125,7 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
     changes = data.steps_per_epoch if schedule.interval == "step" else 1  # in an epoch
     more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
     made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
-
-    value = torch.nn.Parameter(torch.zeros(1))  # tried with nothing to train
-    value.grad = torch.zeros_like(value)
-    optimizer = make([{"params": [value]}])
+    optimizer = make([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
     scheduler = made(optimizer)
     optimizer.step()  # schedulers warn where it comes later
     change_rate(scheduler)
@@ -96,19 +133,9 @@ def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Opt
 
 
 def change_rate(scheduler: LRScheduler) -> None:
-    """Take a scheduler one step further, after the step that the rate until now was for.
-
-    It is a `UserError` if that rate was negative or not finite, or the scheduler raises: `OneCycleLR` does at its end.
-    """
-    change = scheduler.last_epoch + 1
-    for group in scheduler.optimizer.param_groups:
-        if not 0 <= float(group["lr"]) < math.inf:
-            accepted = "expected a schedule with rates of at least 0"
-            raise UserError(f"model.scheduler: the rate is {float(group['lr']):.4g} at step {change:,}; {accepted}")
+    """Take a scheduler one step further; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
     try:
         scheduler.step()
     except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
-        why = f"change {change:,} fails with {first_line(error).rstrip('.')}"
-        raise UserError(
-            f"model.scheduler: {why}; expected a function of the step alone, for all epochs of the run"
-        ) from error
+        accepted = "expected a function of the step alone, for all epochs of the run"
+        raise UserError(f"model.scheduler: {first_line(error).rstrip('.')}; {accepted}") from error

@@ -1,6 +1,5 @@
 """The story of a run: assemble, resume, train, finish."""
 
-import errno
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,11 +19,9 @@ from ..system.files import replacing, require_writable, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
-from .checkpoint import ResumePoint, continue_shorter, find_checkpoint
-from .finish import describe, finish, parameters, require_whole, save_weights, summarise
-from .memory import capacity, memory_errors_explained, require_room
-
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
+from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows
+from .finish import describe, finish, parameters, save_weights, summarise
+from .memory import memory_errors_explained, require_room
 
 
 def train(job: Job) -> list[Run]:
@@ -37,7 +34,7 @@ def train(job: Job) -> list[Run]:
     >>> run.finished, run.metrics()[-1]["epoch"]
     (True, 1)
     """
-    packs = job.packs(lambda job: capacity(job, make_trainer(job.trainer, []).strategy.root_device))
+    packs = job.packs()
     runs = [pack.run for pack in packs]
     try:
         for run in runs:
@@ -87,10 +84,10 @@ def train_pack(job: Job) -> None:
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
-        checkpoint = find_checkpoint(run, module, device)
+        checkpoint = find_checkpoint(run, module)
         if checkpoint is None and not job.overwrite:
-            continue_shorter(job, module, device)
-            checkpoint = find_checkpoint(run, module, device)
+            continue_shorter(job, module)
+            checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
         print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
@@ -109,7 +106,7 @@ def train_pack(job: Job) -> None:
                     raise
                 reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
                 raise UserError(f"{checkpoint}: {reason}") from error
-            require_whole(run, trainer, module.pack, data)
+            require_rows(run, trainer.current_epoch, job.seeds)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             with replacing(run.curves) as beside:
@@ -129,18 +126,9 @@ def train_pack(job: Job) -> None:
 
 @contextmanager
 def errors_kept(run: Run) -> Iterator[None]:
-    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback.
-
-    A full or read-only disk becomes a `UserError`, since it is not a fault of ours.
-    """
+    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback."""
     try:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in DISK:
-                raise
-            safe = "what was saved before is intact, and the same command resumes from there"
-            raise UserError(f"{run.path}: cannot be written ({error.strerror}); {safe}") from error
+        yield
     except Exception as error:
         with suppress(OSError, ValueError):  # the disk may be full; the error itself comes first
             run.path.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import ONE, START, ZERO, from_bits
+from arith_erd.bits import ONE, START, ZERO, from_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
@@ -117,7 +117,7 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
     a, b = sample.examples.a, sample.examples.b
     for t in range(1, 6):
         prefix = generator.integers(2, size=(len(a), t))
-        given = from_bits(prefix)
+        given = from_digits(prefix)
         carry = (a % 2**t + b % 2**t - given) / 2**t
         total = (a % 2 ** (t + 1) + b % 2 ** (t + 1) - given) / 2**t
         held = np.clip(np.floor(total + 0.5), 0, 1 if t == 5 else 3).astype(int)

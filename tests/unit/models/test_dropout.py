@@ -62,14 +62,6 @@ def test_a_mask_is_the_same_wherever_the_examples_are(axis: int, compiled: bool)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-@pytest.mark.parametrize("lag", [1, 2, 3, 15, 64, 120, 512, 960, 4096])
-def test_neighbours_are_independent(p, lag):
-    for place in PLACES[::5]:
-        mask = kept(place, p)
-        assert chi_square(mask[:-lag], mask[lag:]) < 25
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5])
 @pytest.mark.parametrize("what", ["seed", "step", "site"])
 def test_sites_steps_and_seeds_are_independent(what, p):
     masks = [kept(key(**{what: value}), p) for value in (*range(16), 100, 4799)]
@@ -94,18 +86,6 @@ def test_each_half_of_a_key_matters(offset, p):
         half = COUNT // 2  # both halves of the mask start from the same counter
         assert chi_square(x[offset:half], y[: half - offset]) < 25
         assert chi_square(x, y) < 25
-
-
-def with_key(p: float) -> Dropout:
-    dropout = Dropout(p)
-    dropout.key = torch.tensor([7, 9], dtype=torch.int32)
-    return dropout
-
-
-def test_evaluation_is_the_identity():
-    x = torch.randn(64, 8)
-    assert Dropout(0.5).eval()(x) is x
-    assert not torch.equal(with_key(0.5)(x), x)
 
 
 def test_training_without_a_key_is_refused():

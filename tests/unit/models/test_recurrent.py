@@ -33,17 +33,3 @@ def test_logits_and_gradients_are_those_of_torchs_layers(network, kind):
     for own, name in pairs.items():
         torch.testing.assert_close(ours.get_parameter(own).grad, stack.get_parameter(name).grad, atol=1e-5, rtol=1e-5)
     assert expected.std() > 0.1
-
-
-@pytest.mark.parametrize(("network", "kind"), [(GRU, nn.GRU), (LSTM, nn.LSTM)])
-def test_initial_weights_have_the_distribution_of_torchs(network, kind):
-    torch.manual_seed(0)
-    weights = network(P, 8, d_model=64, num_layers=1).layers.parameters()
-    for ours, theirs in zip(weights, _in_our_order(kind(64, 64)), strict=True):
-        assert ours.shape == theirs.shape
-        assert ours.abs().max().item() == pytest.approx(theirs.abs().max().item(), rel=0.05)
-        assert ours.std().item() == pytest.approx(theirs.std().item(), rel=0.15)
-
-
-def _in_our_order(stack):
-    return (getattr(stack, f"{part}_{which}_l0") for which in ("ih", "hh") for part in ("weight", "bias"))

@@ -23,7 +23,7 @@ def data() -> TableData:
 
 def batches(data: TableData, seeds=SEEDS, epoch: int = 0, size: int = 40, taken: int = 0) -> list:
     steps = -(-len(data.train[0]) // size)
-    return list(TrainBatches(*data.train, seeds, size, step=lambda: epoch * steps + taken))
+    return list(TrainBatches(data.train, seeds, size, step=lambda: epoch * steps + taken))
 
 
 def examples(prompt: torch.Tensor, completion: torch.Tensor) -> list[tuple[int, ...]]:

@@ -6,23 +6,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.training.module import Accuracies
+from arith_erd.bits import UNUSED
+from arith_erd.training.module import accuracies
 
 
-@given(st.integers(1, 4), st.integers(1, 5), st.booleans(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_accuracies_are_what_counting_says(replicas: int, length: int, shared: bool, sizes: list[int]) -> None:
-    """Of predictions (R, B, m) and completions, (R, B, m) or shared (B, m), in batches of any sizes, twice."""
-    random = np.random.default_rng(len(sizes))
-    metric = Accuracies(replicas)
-    for _ in range(2):
-        hits = []
-        for size in sizes:
-            predicted, completion = random.integers(3, 5, size=(2, replicas, size, length))
-            right = completion[0] if shared else completion
-            metric.update(torch.from_numpy(predicted), torch.from_numpy(right))
-            hits.append(predicted == right)
-        counted = np.concatenate(hits, axis=1)  # (R, N, m)
-        tokens, answers = counted.mean(axis=(1, 2)), counted.all(axis=2).mean(axis=1)
-        expected = np.column_stack([tokens, answers, counted.mean(axis=1)])
-        assert metric.compute().numpy() == pytest.approx(expected)
-        metric.reset()
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
+def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int, seed: int) -> None:
+    """Of predictions (R, N, m) and completions (N, m), in which unused tokens, perhaps a whole column, do not count."""
+    random = np.random.default_rng(seed)
+    predicted = random.integers(3, 5, size=(replicas, size, length))
+    completion = random.integers(3, 5, size=(size, length))
+    completion[:, 1:][random.random((size, length - 1)) < 0.3] = UNUSED
+    used, right = completion != UNUSED, predicted == completion
+    found = accuracies(torch.from_numpy(predicted), torch.from_numpy(completion)).numpy()
+    for own, hits in zip(found, right, strict=True):
+        columns = [hits[used[:, t], t] for t in range(length)]
+        expected = [
+            hits[used].mean(),
+            (hits | ~used).all(axis=1).mean(),
+            *(c.mean() if c.size else np.nan for c in columns),
+        ]
+        assert own == pytest.approx(expected, nan_ok=True)

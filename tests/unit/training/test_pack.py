@@ -102,32 +102,6 @@ def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
             torch.testing.assert_close(gradients[name][index], gradient[0], atol=1e-6, rtol=1e-5, msg=name)
 
 
-@both
-@packed_or_alone
-def test_one_batch_for_all_equals_a_copy_for_each_and_the_plain_networks(network, seeds, batch):
-    pack = Pack(builder(network), seeds)
-    shared = batch[0][0], shift_right(batch[1][0])
-    copies = [x.expand(len(seeds), *x.shape) for x in shared]
-    for step in (None, 3):
-        torch.testing.assert_close(pack(*shared, step=step), pack(*copies, step=step))
-    with torch.no_grad():
-        for index, logits in enumerate(pack(*shared)):
-            plain = pack.replica(index)
-            assert not plain.training
-            torch.testing.assert_close(plain(*shared), logits, atol=1e-5, rtol=1e-5)
-
-
-@both
-@packed_or_alone
-def test_pack_that_has_run_can_move_to_another_device(network, seeds, batch):
-    """To ``meta``, which computes nothing, but refuses tensors of a CPU."""
-    pack = Pack(builder(network), seeds)
-    few = [x[: len(seeds)] for x in batch]
-    pack.losses(*few, step=0)
-    pack.to("meta")
-    assert pack.losses(*(x.to("meta") for x in few), step=0).is_meta
-
-
 # Optimisation
 
 
@@ -162,22 +136,6 @@ def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, se
     for name, stack in pack.stacked.named_parameters():
         assert decay[id(stack)] == (0.1 if plain[name].dim() >= 2 else 0.0), name
     assert set(decay.values()) == {0.0, 0.1}
-
-
-def test_parameter_without_gradients_stays_as_it_is(batch):
-    def build() -> NanoGPT:
-        network = builder(NanoGPT)()
-        network.blocks[0].requires_grad_(False)
-        return network
-
-    pack = Pack(build, SEEDS)
-    before = {name: p.detach().clone() for name, p in pack.stacked.named_parameters()}
-    module = LitPack(pack, partial(torch.optim.SGD, lr=0.1, weight_decay=0.1))
-    optimizer = module.configure_optimizers()
-    module.training_step(batch, 0).backward()
-    optimizer.step()
-    same = {name for name, p in pack.stacked.named_parameters() if torch.equal(p, before[name])}
-    assert same == {name for name in before if name.startswith("blocks.0.")}
 
 
 # Compiled

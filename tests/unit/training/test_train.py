@@ -38,17 +38,6 @@ def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_i
     assert_same(*runs)
 
 
-@pytest.mark.parametrize("model", ["transformer", "nanogpt"])
-def test_pack_equals_its_seeds_alone(train, model):
-    overrides = (f"model={model}", "trainer.max_epochs=1")
-    packed = train(*overrides, "seed=[0,2,7]")
-    for row in packed.metrics():
-        alone = train(*overrides, f"seed={row['seed']}")
-        assert alone.metrics()[0]["train_loss"] == pytest.approx(row["train_loss"], abs=1e-5)
-        mine, theirs = weights_of(alone, row["seed"]), weights_of(packed, row["seed"])
-        assert all(torch.allclose(mine[name], theirs[name], rtol=0, atol=1e-3) for name in mine)
-
-
 # What is shown
 
 
@@ -99,31 +88,6 @@ def test_run_directory_holds_what_the_design_lists(trained_pack):
     }
     assert trained_pack.curves.read_bytes().startswith(b"\x89PNG")
     assert yaml.safe_load((trained_pack.path / "config.yaml").read_text())["task"]["bits"] == 3
-
-
-def test_metrics_have_a_row_for_each_epoch_and_seed_and_token_accuracy_is_the_mean_over_the_tokens(trained_pack):
-    metrics = pd.DataFrame(trained_pack.metrics()).set_index(["epoch", "seed"])
-    assert list(metrics.index) == [(epoch, seed) for epoch in (1, 2, 3, 4) for seed in (3, 5)]
-    assert (metrics["seconds"] > 0).all()
-    assert np.isfinite(metrics["train_loss"]).all()
-    tokens, names = pd.read_csv(trained_pack.tokens_file), ["r0", "r1", "r2", "r3"]
-    assert list(tokens.columns) == ["epoch", "seed", "split", *names]
-    means = tokens.assign(mean=tokens[names].mean(axis=1)).pivot(index=["epoch", "seed"], columns="split")["mean"]
-    for split in ("train", "val"):
-        assert means[split].tolist() == pytest.approx(metrics[f"{split}_token_acc"].tolist(), abs=1e-8)
-
-
-def test_summary_says_what_the_design_lists(trained_pack):
-    summary, rows = trained_pack.summary(), trained_pack.metrics()
-    assert {"train_flops", "device", "versions"} <= set(summary)
-    assert (summary["status"], summary["epochs"]) == ("finished", 4)
-    assert summary["params"] == sum(w.numel() for w in weights_of(trained_pack, 3).values())
-    assert summary["wall_seconds"] == pytest.approx(sum(row["seconds"] for row in rows if row["seed"] == 3))
-    for seed, entry in zip((3, 5), summary["seeds"], strict=True):
-        last = next(row for row in rows if (row["epoch"], row["seed"]) == (4, seed))
-        assert entry["seed"] == seed
-        for key in ("train_seq_acc", "val_seq_acc", "val_token_acc"):
-            assert entry[key] == last[key]
 
 
 def test_summary_equals_decoding_everything(trained_pack):
@@ -249,32 +213,12 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
 
 
-def test_missing_device_is_one_line(train, runs_dir):
-    if torch.cuda.is_available():
-        pytest.skip("there is one here")
-    with pytest.raises(UserError, match=r"^trainer\.accelerator=cuda"):
-        train("trainer.accelerator=cuda")
-    assert not runs_dir.exists()
-
-
 # Ways to train
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("task=mul", "split=vs_t"),
-        ("task=random_output", "split=vs_v", "task.seed=3"),
-        ("model=nanogpt", "ablation=no_attention"),
-        ("ablation=squeezed_encoder", "task.prompt_order=plain", "task.completion_order=plain"),
-        ("trainer.precision=64-true", "task.bits=2"),
-        ("trainer.precision=bf16-mixed",),
-    ],
-    ids=" ".join,
-)
-def test_any_combination_trains(train, overrides):
-    run = train(*overrides, "trainer.max_epochs=1", "seed=0-1")
-    assert run.summary()["epochs"] == 1
+@pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
+def test_other_precisions_train(train, overrides):
+    assert train(*overrides, "trainer.max_epochs=1", "seed=0-1").summary()["epochs"] == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

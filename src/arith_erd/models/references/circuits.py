@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .blocks import Head, Units, attend, curve, hard, piecewise, ramp, weighted
-from .stream import Stream
+from .blocks import Head, Stream, Units, attend, curve, hard, piecewise, ramp, weighted
 
 BITS = 7
 WIDTH = BITS + 1
@@ -32,11 +31,17 @@ def place_values() -> Tensor:
     return weights / weights.sum()
 
 
+def number(
+    stream: Stream, memory: Stream, name: str, shares: Tensor, source: str = "bit", classes: Sequence[int] | None = None
+) -> list[Head]:
+    """Write a number: the mean of a feature under the shares (k, P) of the positions, each row with sum 1."""
+    stream.add_number(name)
+    return [attend(stream, memory, weighted(shares), {source: name}, classes)]
+
+
 def value(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
-    stream.add_number("value")
-    classes = [0] * len(stream.read("position"))
-    return [attend(stream, memory, weighted(place_values()[None]), {"bit": "value"}, classes)]
+    return number(stream, memory, "value", place_values()[None], classes=[0] * len(stream.read("position")))
 
 
 def copy_value(stream: Stream, memory: Stream) -> list[Head]:
@@ -76,13 +81,12 @@ def select(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH))
 
 def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
-    stream.add_number("prefix")
     shares = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
     for t in range(WIDTH):
         shares[t, 0] = 2.0**-t  # <start>, whose bit is 0
         for j in range(t):
             shares[t, j + 1] = 2.0 ** (j - t)
-    return [attend(stream, memory, weighted(shares), {"bit": "prefix"})]
+    return number(stream, memory, "prefix", shares)
 
 
 def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
@@ -90,13 +94,12 @@ def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
 
     With ``own`` they include bit t, and ``(A + B) / 2^t`` is twice that.
     """
-    stream.add_number("lower")
     shares = torch.zeros(WIDTH, PROMPT, dtype=torch.float64)
     for t in range(WIDTH):
         for j in range(min(t + own, BITS)):
             shares[t, [A[j], B[j]]] = 2.0 ** (j - t - 1 - own)
     shares[:, OPERATOR] = 1 - shares.sum(1)
-    return [attend(stream, memory, weighted(shares), {"bit": "lower"})]
+    return number(stream, memory, "lower", shares)
 
 
 def less_prefix(stream: Stream, own: bool) -> Tensor:
@@ -181,20 +184,16 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -
     Under ``weights`` (P,), with sum 1 over the operands, the source has the mean ``(a + b) / 127 - 1``; at the operator
     it is -1.
     """
-    stream.add_number("value")
     shares = torch.stack([weights * 2.0**-t for t in range(WIDTH)])
     shares[:, OPERATOR] = 1 - shares.sum(1)
-    return [attend(stream, memory, weighted(shares), {source: "value"})]
+    return number(stream, memory, "value", shares, source)
 
 
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder: ``(a + b) / 127 - 1`` at every operand bit, -1 at the operator."""
-    stream.add_number("value")
-    shares = torch.zeros(2, PROMPT, dtype=torch.float64)
-    shares[1, OPERATOR] = 1.0
-    shares[0] = place_values()
+    operator = torch.eye(PROMPT, dtype=torch.float64)[OPERATOR]
     classes = [int(n == OPERATOR) for n in range(PROMPT)]
-    return [attend(stream, memory, weighted(shares), {"bit": "value"}, classes)]
+    return number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
 
 
 def parity(stream: Stream) -> list[Units]:
