@@ -7,8 +7,6 @@ from cards import span  # beside this file
 from one_sentence import COUNTED, COUNTS, GRADED, TRANSFORMER, score, with_errors
 from scipy.stats import binomtest
 
-from arith_erd.probes.path_patching import relative_effects
-
 RESULTS = Path(__file__).parents[1] / "results"
 Facts = dict[str, str]
 FRESH = range(5, 15)
@@ -155,6 +153,13 @@ def sentence_tables() -> Facts:
             cells.append(f"{met} of {len(networks)} [{interval.low:.0%}, {interval.high:.0%}]")
         lines.append(f"| {label} | {direction} {bound} | " + " | ".join(cells) + " |")
     return {"one_sentence": table, "criteria": "\n".join(lines)} | more_tables()
+
+
+def relative_effects(rows: pd.DataFrame) -> pd.DataFrame:
+    """Effects on a bit t of the answer, (heads, places), over the whole effect of operand bit t - 1."""
+    unit = rows.loc[rows["place"] == rows["bit"] - 1].groupby("seed")["whole"].first()
+    relative = rows.assign(effect=rows["effect"] / rows["seed"].map(unit))
+    return relative.groupby(["site", "head", "place"], sort=False)["effect"].mean().unstack("place")
 
 
 def more_tables() -> Facts:

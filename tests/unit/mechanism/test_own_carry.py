@@ -1,4 +1,4 @@
-"""Place value, swaps between equal prefixes, the encoder as a table, path patching: on networks whose rule is known."""
+"""Place value, swaps between equal prefixes, the encoder as a table: on networks whose rule is known."""
 
 from collections.abc import Callable
 
@@ -12,12 +12,10 @@ from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import token_means
-from arith_erd.mechanism.place_value import Columns, Inputs, agreements, slopes
-from arith_erd.mechanism.same_prefix import swap_inputs, swaps
+from arith_erd.mechanism.place_value import Columns, Inputs, agreements, rule, slopes, swap_inputs, swaps
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.probes.encoder_table import EncoderTable
-from arith_erd.probes.path_patching import PathPatching
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.tasks import Add, Mul, Sub, Task
 
@@ -69,10 +67,7 @@ def by_carry(threshold: float) -> Callable[[Inputs], np.ndarray]:
 
 
 def last_token(x: Inputs) -> np.ndarray:
-    if x.t == 0:
-        return x.column % 2
-    before = x.t - 1
-    return x.column % 2 ^ ((x.a >> before & 1) + (x.b >> before & 1) + 1 - (x.prefix >> before & 1) >= 2)
+    return rule("prefix_carry", x) if x.t else x.column % 2
 
 
 def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
@@ -104,7 +99,6 @@ def test_the_fitted_threshold_is_that_of_the_rule_and_agreement_tells_rules_apar
     assert (measured(rows, "threshold_graded_carry")[[3, 4]] - 0.3).abs().max() < 0.1
     assert measured(rows, "form").max() == 0  # never as a number that leaves the range of a carry
     assert measured(rows, "agreement_prefix_carry")[4] < 0.9
-    assert measured(rows, "agreement_half")[4] < 1  # a threshold of one half is not the rule
     read = pd.DataFrame(agreements(network(last_token), COLUMNS, 4096))
     assert measured(read, "agreement_prefix_carry").min() == 1
 
@@ -154,13 +148,3 @@ def test_probes_ask_for_the_parts_that_they_need() -> None:
         PlaceValue([both], site="all")
     with pytest.raises(UserError, match=r"^task=sub: has no columns"):
         PlaceValue([Hooked(both.network, task=Sub(5))])
-
-
-def test_the_only_head_that_reads_the_prompt_has_the_whole_effect_and_the_others_none() -> None:
-    torch.manual_seed(0)
-    shape = {"d_model": 8, "num_heads": 1, "num_layers": 1}
-    model = Hooked(Transformer(TASK.prompt_length, TASK.width, **shape), task=TASK)  # type: ignore[arg-type]
-    rows = pd.DataFrame(PathPatching([model], bits=[3], pairs=16).rows())
-    share = (rows["effect"] / rows["whole"]).groupby(rows["site"]).agg(["min", "max"])
-    assert share.loc["dec.1.cross_attn"].tolist() == pytest.approx([1, 1], abs=1e-4)
-    assert share.loc["dec.1.attn"].tolist() == pytest.approx([0, 0], abs=1e-4)

@@ -24,7 +24,6 @@ SMALL = {
     "logit_lens": ("probe.pairs=16",),
     "patching": ("probe.pairs=16",),
     "mechanism": ("probe.pairs=64", "probe.moved=64"),
-    "prefix": ("probe.draws=1",),
     "subspaces": (
         *("probe.train=16", "probe.validation=8", "probe.test=8", "probe.steps=1", "probe.random=1"),
         *("probe.site=dec.1", "probe.variable=sum", "probe.rank=1"),
