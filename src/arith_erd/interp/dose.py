@@ -13,12 +13,11 @@ from torch import Tensor
 
 from ..models.decoding import shift_right
 from .causal_model import CausalModel
-from .das import SPREAD
 from .erasure import Whitened, leace, whiten
 from .hooked import Hooked
 from .interchange import finite_cache
 from .interventions import Steer
-from .search import Search, SearchConfig
+from .search import SPREAD, Search, SearchConfig
 
 RANDOM = 5  # directions of the same length, as controls
 FITTED = 4096  # examples that paths are fitted on

@@ -40,8 +40,8 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `interp.search.Found`, `Search.controls`, `Search.searches` and
-    `Search.angles`: degrees between the subspace, which the network uses, and the directions that probes read.
+    from. The other columns are those of `interp.search.Search.at`, `controls`, `searches` and `angles`: degrees between
+    the subspace, which the network uses, and the directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
     a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
@@ -107,9 +107,9 @@ class Subspaces(Probe):
                 default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
                 for variable in self.variables or default:
                     for found in search.at(variable, self.ranks):
-                        values = dict.fromkeys(CONTROLS) | vars(found) | found.controls
-                        values |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
-                        yield {name: values[name] for name in self.columns} | {"chosen": int(found.chosen)}
+                        found |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
+                        found["chosen"] = int(found["chosen"])
+                        yield {name: found.get(name) for name in self.columns}
 
     def notes(self) -> list[str]:
         return [

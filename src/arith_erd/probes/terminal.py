@@ -4,60 +4,44 @@ Numbers are never cut: a table that is too wide continues below.
 """
 
 import re
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 MAX_ROWS = 40
 EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
-PROSE = 30  # characters: longer text of several words is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
 def watched(
     rows: Iterable[dict[str, Any]], name: str, networks: int, console: Console | None = None
-) -> list[dict[str, Any]]:
-    """The rows of a probe. While it measures them, there is a bar on a terminal, and elsewhere a line every 30 s.
+) -> Iterator[dict[str, Any]]:
+    """The rows of a probe. Meanwhile a terminal shows how far it is, and elsewhere a line says so every 30 s.
 
-    Both go to standard error, and say how many networks are done, the last site, and how many rows there are.
+    Both go to standard error: how many networks are done, the last site, and how many rows there are.
     """
     console = console or Console(stderr=True)
-    measured: list[dict[str, Any]] = []
     begun: set[Any] = set()
-    started, ended = time.monotonic(), threading.Event()
-
-    def text() -> str:
-        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
-        site = measured[-1].get("site") if measured else None
-        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
-
-    def tell() -> None:
-        while not ended.wait(0.2 if console.is_terminal else EVERY):
-            bar.update(task, description=text(), completed=len(begun) - 1)
-            if not console.is_terminal:
-                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
-
-    threading.Thread(target=tell, daemon=True).start()
-    try:
-        with bar:
-            for row in rows:
-                measured.append(row)
-                begun.add((row.get("epoch"), row.get("seed")))
-    finally:
-        ended.set()
-    return measured
+    started = said = time.monotonic()
+    columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name)
+        for count, row in enumerate(rows, 1):
+            begun.add(row.get("seed"))
+            done = f", {len(begun) - 1} of {networks} networks done" if networks > 1 else ""
+            text = f"{name}{done}, at {row['site']}" if "site" in row else name + done
+            bar.update(task, description=f"{text}, {count:,} rows")
+            if not console.is_terminal and time.monotonic() - said > EVERY:
+                said = time.monotonic()
+                console.print(f"{text}, {count:,} rows after {said - started:.0f} s", highlight=False, markup=False)
+            yield row
 
 
 def show(
@@ -67,14 +51,13 @@ def show(
     console = console or Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
-    text = table.head(MAX_ROWS).map(str)
-    text.columns = text.columns.map(str)
+    text = table.head(MAX_ROWS).map(str).rename(columns=str)
     for number, columns in enumerate(blocks(text, console.width)):
         if number:
             console.print()
         drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
         for column in columns:
-            drawn.add_column(Text(column), no_wrap=not _is_prose(text[column]), overflow="fold")
+            drawn.add_column(Text(column), no_wrap=True)
         for values in text[columns].itertuples(index=False):
             drawn.add_row(*map(Text, values))
         needed = sum(_needed(text[column]) for column in columns)
@@ -95,7 +78,8 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
     ([['site', 'value', 'token']], [['site', 'value'], ['site', 'token']])
     """
     columns = list(text.columns)
-    first = next((i for i, column in enumerate(columns) if i and _is_numbers(text[column])), len(columns) - 1)
+    numbers = [column for column in columns[1:] if all(map(NUMBER.fullmatch, text[column]))]
+    first = columns.index(numbers[0]) if numbers else len(columns) - 1
     keys, block = columns[:first], list[str]()
     for column in columns[first:]:
         needed = sum(_needed(text[c]) for c in (*keys, *block, column))
@@ -107,13 +91,4 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
 
 
 def _needed(column: "pd.Series[str]") -> int:
-    widest = max([len(str(column.name)), *map(len, column)])
-    return GAP + (min(widest, PROSE) if _is_prose(column) else widest)
-
-
-def _is_numbers(column: "pd.Series[str]") -> bool:
-    return all(NUMBER.fullmatch(value) for value in column)
-
-
-def _is_prose(column: "pd.Series[str]") -> bool:
-    return any(" " in value for value in column) and not _is_numbers(column)
+    return GAP + max([len(str(column.name)), *map(len, column)])

@@ -154,7 +154,5 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
     assert not operands_of(train) & operands_of(test) | operands_of(train) & operands_of(last)
     assert not operands_of(test) & operands_of(last)
     assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
-    dealt = data.split(disjoint="rows")
-    assert sorted(np.concatenate([part.base for part in dealt])) == sorted(data.base)
     pools = operand_pools(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]

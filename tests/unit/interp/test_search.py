@@ -10,7 +10,6 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.das import SPREAD, align, fit_das
 from arith_erd.interp.dose import centroids, doses, reading, slope
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
@@ -18,9 +17,12 @@ from arith_erd.interp.interchange import balanced, interchange_accuracy
 from arith_erd.interp.interventions import Interchange, Subspace
 from arith_erd.interp.search import (
     DECOYS,
+    SPREAD,
     STORED_AT,
     Search,
     SearchConfig,
+    align,
+    fit_das,
     overlap,
     random_subspaces,
     sign_flipped,
@@ -48,15 +50,15 @@ def search() -> Search:
 @pytest.mark.parametrize(("variable", "index"), [("carry", 0), ("xor", 1)])
 def test_planted_direction_is_found(search: Search, variable: str, index: int) -> None:
     (found,) = search.at(variable, [1])
-    assert abs(found.subspace.directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
-    assert found.iia == 1
-    assert found.no_intervention == 0.5
-    assert found.controls["iia_random_max"] < 0.9
+    assert abs(found["subspace"].directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
+    assert found["iia"] == 1
+    assert found["no_intervention"] == 0.5
+    assert found["iia_random_max"] < 0.9
 
 
 def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(search: Search) -> None:
     (planted,) = search.at("carry", [1])
-    assert planted.controls["angle_least_squares"] < 5
+    assert planted["angle_least_squares"] < 5
     for name, site, near in (("prefix_carry", "dec.3", True), (*DECOYS["carry"][:1], STORED_AT, False)):
         there = Search(Hooked(variant(name).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
         angles = there.angles("carry", there.best("carry", [1]))
@@ -64,7 +66,7 @@ def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_wha
         assert 15 < low < 85 < high <= 90
         assert all((angles[name] < low) == near for name in ("angle_least_squares", "angle_leace"))
     first = Search(search.model, ADDER, "dec.1", 0, CONFIG)
-    assert np.isnan([*first.angles("carry", planted.subspace).values()]).all()  # no carry into the first bit
+    assert np.isnan([*first.angles("carry", planted["subspace"]).values()]).all()  # no carry into the first bit
 
 
 def test_planted_direction_is_found_from_a_random_start(search: Search) -> None:
@@ -76,11 +78,13 @@ def test_planted_direction_is_found_from_a_random_start(search: Search) -> None:
 
 def test_smallest_sufficient_rank_is_chosen(search: Search) -> None:
     one, two, three = search.at("sum", [1, 2, 3])
-    assert one.iia < 0.9
-    assert two.iia == three.iia == 1
-    assert [found.chosen for found in (one, two, three)] == [False, True, False]
-    assert ["iia_untrained" in found.controls for found in (one, two, three)] == [False, True, False]
-    torch.testing.assert_close(two.subspace.directions.T @ two.subspace.directions, torch.eye(2), atol=1e-5, rtol=0)
+    assert one["iia"] < 0.9
+    assert two["iia"] == three["iia"] == 1
+    assert [found["chosen"] for found in (one, two, three)] == [False, True, False]
+    assert ["iia_untrained" in found for found in (one, two, three)] == [False, True, False]
+    torch.testing.assert_close(
+        two["subspace"].directions.T @ two["subspace"].directions, torch.eye(2), atol=1e-5, rtol=0
+    )
 
 
 def test_sets_share_no_operand_and_half_of_the_answers_should_change(search: Search) -> None:
@@ -100,7 +104,7 @@ class Constant(InDirections):
 
 def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Search) -> None:
     with pytest.raises(UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions"):
-        search.at("carry", [9, 99])
+        list(search.at("carry", [9, 99]))
     with pytest.raises(UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands"):
         Search(hooked(Constant), ADDER, "dec.1", 2, CONFIG).best("carry", [1])
 

@@ -2,9 +2,6 @@
 
 import io
 import re
-import time
-from collections.abc import Iterator
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -32,40 +29,13 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> No
     assert "…" not in text
 
 
-def test_sentences_are_wrapped() -> None:
-    lines = shown(pd.DataFrame({"seed": ["1"], "distance": ["0.25"], "bits": ["7:carry " * 20]}))
-    assert max(map(len, lines)) <= 80
-    assert " ".join(lines).count("7:carry") == 20
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "EVERY", 0.2)
-    file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=is_terminal)
+def test_slow_probe_says_how_far_it_is_and_a_quick_one_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
-
-    def slow() -> Iterator[dict[str, Any]]:
-        yield from rows
-        end = time.monotonic() + 20
-        while "1 of 2 networks done, at dec.2, 2 rows" not in file.getvalue():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-
-    assert watched(slow(), "Dose", 2, console) == rows
-    assert bool(re.search(r"2 rows after \d+ s", file.getvalue())) == (not is_terminal)
-
-
-def test_quick_probe_and_one_that_fails_leave_nothing_behind() -> None:
-    def failing() -> Iterator[dict[str, Any]]:
-        yield {"seed": 3}
-        raise ValueError("no")
-
-    for is_terminal in (False, True):
+    for every, is_terminal in ((-1, False), (30, False), (30, True)):
+        monkeypatch.setattr(terminal, "EVERY", every)
         file = io.StringIO()
         console = Console(file=file, width=120, force_terminal=is_terminal)
-        assert watched(iter([{"task": "add"}]), "Dataset", 0, console) == [{"task": "add"}]
-        with pytest.raises(ValueError, match="no"):
-            watched(failing(), "Dose", 1, console)
-        assert "rows after" not in file.getvalue()
-        assert file.getvalue() == "" or is_terminal
+        assert list(watched(iter(rows), "Dose", 2, console)) == rows
+        said = re.search(r"Dose, 1 of 2 networks done, at dec.2, 2 rows after \d+ s", file.getvalue())
+        assert bool(said) == (every < 0)
+        assert file.getvalue() == "" or every < 0 or is_terminal
