@@ -1,7 +1,6 @@
 """Ways out to other tools: TransformerLens, a folder with a model card, the Hugging Face Hub."""
 
 import json
-import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -116,19 +115,6 @@ def card(model: Hooked, job: Any) -> str:
     }
     accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
     return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=about, accuracies=accuracies)
-
-
-def push_to_hub(model: Hooked, repo_id: str, private: bool) -> str:
-    """See `Hooked.push_to_hub`."""
-    api = extra("huggingface_hub", "hub").HfApi()
-    with tempfile.TemporaryDirectory() as folder:
-        save_pretrained(model, Path(folder))
-        try:
-            address = str(api.create_repo(repo_id, private=private, exist_ok=True))
-            api.upload_folder(repo_id=repo_id, folder_path=folder)
-        except Exception as error:  # of the library, of the connection
-            raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
-    return address
 
 
 def download(repo_id: str) -> Path:

@@ -17,9 +17,8 @@ from ..models.decoding import greedy, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import gradients, intervening, reading, split
+from .hooks import Resumed, gradients, intervening, reading, split
 from .interventions import Intervention
-from .resumed import Resumed
 from .sites import check_sites, owned
 
 if TYPE_CHECKING:
@@ -134,16 +133,6 @@ class Hooked:
         from .export import save_pretrained
 
         save_pretrained(self, Path(folder))
-
-    def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
-        """Upload what `save_pretrained` writes to ``USER/NAME`` on the Hugging Face Hub, and return its address.
-
-        Raises:
-            UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
-        """
-        from .export import push_to_hub
-
-        return push_to_hub(self, repo_id, private)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""

@@ -24,12 +24,11 @@ from ..models.references import reference, written_for
 from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
-from .erasure import Whitened, leace, mean_projection, random_basis, whiten
+from .erasure import SPREAD, Whitened, leace, mean_projection, random_basis, whiten
 from .hooked import Hooked
 from .interchange import Trials, answer_tokens, at_position, chosen_variable, digit, finite_cache, tokens_read
 from .interventions import Position, Subspace
 
-SPREAD = 1e-3  # relative to the first: axes that vary less are left out of the span of real activations
 SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
 ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
 OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import UserError, bad_value
+from ..errors import bad_value
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, refit, whiten
 from ..interp.hooked import Hooked
+from ..interp.interchange import finite_cache
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
 from ..models import Transformer
@@ -169,12 +170,8 @@ class Site:
     def __init__(self, model: Hooked, name: str) -> None:
         self.model, self.name = model, name
         self.examples = model.task.examples()
-        _, cache = model.run_with_cache(self.examples, [name])
-        self.shape = cache[name].shape[1:]
-        self.x = cache[name].flatten(1).cpu()  # (N, d)
-        if not self.x.isfinite().all():
-            what = f"embeddings of seed {model.seed} at probe.site={name}"
-            raise UserError(f"{model.name}: {what} contain NaN or infinity")
+        x = finite_cache(model, self.examples, [name])[name]
+        self.shape, self.x = x.shape[1:], x.flatten(1).cpu()  # (N, d)
 
     def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
         """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""

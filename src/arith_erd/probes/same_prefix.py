@@ -13,7 +13,6 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..mechanism.place_value import Columns, swaps
-from ..plots.course import Course
 from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
 from .probe import Positive, Probe
 
@@ -50,10 +49,6 @@ class SamePrefix(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         wide = rows.groupby(["positions", "layer", "bit"], sort=False)["flipped"].mean().unstack("bit")
         return wide.map(lambda x: "" if np.isnan(x) else f"{x:.3f}").reset_index()
-
-    def course(self, rows: pd.DataFrame) -> Course:
-        whole = rows[rows["layer"] == rows["layer"].max()]
-        return Course.of(whole, self.sheet("", whole), "flipped", "positions", label="bits that flip, all layers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(9.6, 4.4)

@@ -105,7 +105,7 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
 def test_embeddings_that_are_not_finite():
     network = Reader(Add(3))
     network.noise[3, 1, 2] = torch.nan
-    with pytest.raises(UserError, match=r"test: .* seed 5 at probe\.site=dec\.1 contain NaN or infinity"):
+    with pytest.raises(UserError, match=r"site dec\.1: its activations contain NaN or infinity"):
         list(Amnesic([subject(network, seed=5)], "dec.1").rows())
 
 

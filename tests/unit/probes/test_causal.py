@@ -100,7 +100,7 @@ ADD, RANDOM = Add(3), RandomOutput(3)
         (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task random_output has no value"),
         (Subspaces, ADD, {"position": 1, "rank": 0}, r"probe\.rank=0: expected an integer of at least 1"),
         (Dose, RANDOM, {}, r"task random_output has no variable that is the answer as a number"),
-        (Dose, ADD, {"method": "probe"}, r"probe\.method=probe: expected slope, leace, centroids or das"),
+        (Dose, ADD, {"method": "probe"}, r"probe\.method=probe: expected slope, leace or centroids"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
     ],
 )

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
-from arith_erd.probes.distance_correlation import DistanceCorrelation
+from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive
 from arith_erd.tasks import Add, Add3, Mul, Task
 from tests.unit.probes.small import measured, untrained
@@ -41,6 +42,15 @@ def test_authors_weights_give_the_authors_correlations() -> None:
             # Rounded to four decimals and then to three, so off by up to 0.00055.
             cell = (stack, int(layer), *against.split("_"), method)
             assert found[cell] == pytest.approx(value, abs=0.0006), cell
+
+
+def test_correlations_equal_scipy_ties_included_and_are_nan_for_a_constant_row() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 5, (2, 30)), np.vstack([rng.integers(0, 5, (2, 30)), np.full(30, 0.1)])
+    for correlate, scipys in ((pearson, stats.pearsonr), (spearman, stats.spearmanr)):
+        found = correlate(x, y)
+        assert np.isnan(found[:, 2]).all()
+        np.testing.assert_allclose(found[:, :2], [[scipys(p, q).statistic for q in y[:2]] for p in x], rtol=1e-10)
 
 
 @pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
