@@ -65,7 +65,6 @@ def fit_das(
     variable: str | None = None,
     rank: int = 1,
     *,
-    validation: CounterfactualDataset | None = None,
     steps: int = 50,
     batch: int = 128,
     seed: int = 0,
@@ -73,23 +72,22 @@ def fit_das(
     """The subspace whose interchange acts most like that of a variable. `search.Search` measures controls beside it.
 
     Args:
-        train: pairs to learn from, in ``steps`` of ``batch`` pairs.
+        train: pairs to learn from, in ``steps`` of ``batch`` pairs, and by which the best of several starts is chosen.
         position: None for all positions of the site together.
         variable: of the causal model; by default the one that the pairs vary.
-        validation: pairs by which the best of several starts is chosen; by default those of ``train``.
 
     Raises:
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
     """
-    train, validation = (replace(data, model=causal_model) for data in (train, validation or train))
+    train = replace(train, model=causal_model)
     variable = chosen_variable(train, variable)
-    rows = np.unique(np.concatenate([train.base, train.source, validation.base, validation.source]))
+    rows = np.unique(np.concatenate([train.base, train.source]))
     config = SearchConfig(steps=steps, batch=batch)
     alignment = Alignment(model, causal_model, site, position, rows, config, seed)
     if not 1 <= rank <= alignment.x.rank:
         accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
-    return alignment.fit(train, validation, variable, rank)
+    return alignment.fit(train, train, variable, rank)
 
 
 class Alignment:
@@ -224,20 +222,21 @@ class Search(Alignment):
         Raises:
             UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
         """
-        sets = self.pairs(variable)
+        span, site, sets = self.x.rank, self.site, self.pairs(variable)
+        if not span:
+            raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
+        if min(ranks) > span:
+            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
         train, validation, test = (self.trials(data, variable) for data in sets)
-        searched, best = self._ranked(sets, variable, ranks)
+        searched = {rank: self.fit(*sets[:2], variable, rank) for rank in ranks if rank <= span}
+        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
+        best = min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
         for rank, subspace in searched.items():
-            found = {"rank": rank, "span": self.x.rank, "subspace": subspace, "chosen": rank == best}
-            found |= {"train": train.accuracy(subspace), "validation": validation.accuracy(subspace)}
+            found = {"rank": rank, "span": span, "subspace": subspace, "chosen": rank == best}
+            found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
             found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
             yield found | self.angles(variable, subspace) | (self.searches(variable, rank) if rank == best else {})
-
-    def best(self, variable: str, ranks: Sequence[int]) -> Subspace:
-        """The chosen subspace without its controls; arguments as in `at`."""
-        searched, rank = self._ranked(self.pairs(variable), variable, ranks)
-        return searched[rank]
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
@@ -296,20 +295,6 @@ class Search(Alignment):
         rng, digits = np.random.default_rng(self.seed + 1), [digit(self.causal_model.task, t) for t in self.read]
         drawn = zip(self.bases, self.pools, strict=True)
         return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
-
-    def _ranked(
-        self, sets: Sequence[CounterfactualDataset], variable: str, ranks: Sequence[int]
-    ) -> tuple[dict[int, Subspace], int]:
-        """The best subspace of each rank, and the chosen rank."""
-        span, site = self.x.rank, self.site
-        if not span:
-            raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
-        if min(ranks) > span:
-            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        searched = {rank: self.fit(*sets[:2], variable, rank) for rank in ranks if rank <= span}
-        validation = self.trials(sets[1], variable)
-        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
-        return searched, min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
 
 
 @lru_cache(maxsize=64)

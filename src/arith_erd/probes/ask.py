@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import track
 
 from ..config.compose import compose
 from ..config.job import ProbeJob
@@ -22,7 +24,7 @@ from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from ..tasks import SAMPLE, Task
 from .probe import Probe
-from .terminal import show, watched
+from .terminal import show
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
@@ -47,8 +49,7 @@ class Answer:
             if task.min_bits is not None:
                 lengths = f"{task.min_bits} to {task.bits} {task.digits}"
                 raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
-        rows = watched(asked.rows(), type(asked).__name__, len(getattr(asked, "subjects", ())))
-        return cls(asked, pd.DataFrame(list(rows), columns=list(asked.columns)))
+        return cls(asked, pd.DataFrame(_measured(asked), columns=list(asked.columns)))
 
     def table(self) -> pd.DataFrame:
         return self.course.tabulated() if self.course else self.asked.table(self._plain())
@@ -157,6 +158,13 @@ def ask(job: ProbeJob, question: Question) -> None:
         logger.probe(subject.name, subject.seed, name, own, folder / "figure.png", home)
 
 
+def _measured(probe: Probe, more: str = "") -> list[dict[str, Any]]:
+    """The rows; meanwhile a terminal shows a bar."""
+    console = Console(stderr=True)
+    name = type(probe).__name__ + more
+    return list(track(probe.rows(), name, console=console, transient=True, disable=not console.is_terminal))
+
+
 def _over_epochs(job: ProbeJob, question: Question) -> Answer:
     """The rows with a column ``epoch``. From two epochs on, table and figure are the course of one measure."""
     from ..interp.loading import load_seeds
@@ -167,8 +175,7 @@ def _over_epochs(job: ProbeJob, question: Question) -> Answer:
     tables: list[pd.DataFrame] = []
     for epoch in question.epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
-        name = f"{type(probe).__name__}, epoch {epoch}"
-        found = list(watched(probe.rows(), name, len(question.subjects)))
+        found = _measured(probe, f", epoch {epoch}")
         course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
         tables.append(course.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in found]

@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from ..bits import Array
 from ..interp.hooked import Hooked
 from ..models.decoding import answers
 from ..plots.course import Course
@@ -19,11 +18,6 @@ from ..plots.sheet import Sheet
 from ..stats import Counts, stuck
 from ..tasks import Examples
 from .probe import Probe
-
-
-def greedy_answers(subject: Hooked, examples: Examples) -> Array:
-    prompt, completion = (torch.as_tensor(x, device=subject.device) for x in (examples.prompt, examples.completion))
-    return answers(subject.network, prompt, completion).cpu().numpy()
 
 
 def subsets(subject: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
@@ -65,7 +59,9 @@ class Errors(Probe):
         self.found = []
         names = np.array(self.task.answer_names)
         for subject in self.subjects:
-            tokens = greedy_answers(subject, self.examples)  # (N, m)
+            tensors = (self.examples.prompt, self.examples.completion)
+            prompt, completion = (torch.as_tensor(x, device=subject.device) for x in tensors)
+            tokens = answers(subject.network, prompt, completion).cpu().numpy()  # (N, m)
             decoded = self.task.decode(tokens)
             hamming = (tokens != self.examples.completion).sum(axis=1)
             forced = subject.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)

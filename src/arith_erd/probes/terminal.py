@@ -1,47 +1,16 @@
-"""A probe on the terminal: its progress, then its table.
-
-Numbers are never cut: a table that is too wide continues below.
-"""
+"""The table of a probe on the terminal. Numbers are never cut: a table that is too wide continues below."""
 
 import re
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 MAX_ROWS = 40
-EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
-
-
-def watched(
-    rows: Iterable[dict[str, Any]], name: str, networks: int, console: Console | None = None
-) -> Iterator[dict[str, Any]]:
-    """The rows of a probe. Meanwhile a terminal shows how far it is, and elsewhere a line says so every 30 s.
-
-    Both go to standard error: how many networks are done, the last site, and how many rows there are.
-    """
-    console = console or Console(stderr=True)
-    begun: set[Any] = set()
-    started = said = time.monotonic()
-    columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name)
-        for count, row in enumerate(rows, 1):
-            begun.add(row.get("seed"))
-            done = f", {len(begun) - 1} of {networks} networks done" if networks > 1 else ""
-            text = f"{name}{done}, at {row['site']}" if "site" in row else name + done
-            bar.update(task, description=f"{text}, {count:,} rows")
-            if not console.is_terminal and time.monotonic() - said > EVERY:
-                said = time.monotonic()
-                console.print(f"{text}, {count:,} rows after {said - started:.0f} s", highlight=False, markup=False)
-            yield row
 
 
 def show(

@@ -14,7 +14,7 @@ from arith_erd.mechanism.prefixes import Sample, hypotheses, read_prefixes, stra
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import reference
-from arith_erd.tasks import Add, Mul
+from arith_erd.tasks import Add
 
 TASK = Add(3)
 SAMPLE = Sample.of(CausalModel(TASK), TASK.examples().operands)
@@ -90,10 +90,3 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
             assert (found[name] == np.where(tie, -1, bits)).all()
         outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0} if t < 5 else set()
     assert outside == {-1.0, 4.0}
-
-
-def test_product_has_no_carry_of_one_bit_and_no_strata() -> None:
-    causal = CausalModel(Mul(3))
-    sample = Sample.of(causal, causal.examples.operands)
-    assert set(strata(sample, 2)) == {"all"}
-    assert set(hypotheses(sample, np.zeros((64, 2), dtype=np.int64))) == {"prompt_only", "remainder"}

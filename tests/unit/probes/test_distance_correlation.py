@@ -93,20 +93,6 @@ def test_baselines_read_the_digits_of_all_operands_in_the_tasks_base(task: Task)
         assert found[f"{name} {task.digits}", 0, "out", "value", "pearson"] == pytest.approx(expected, abs=1e-9)
 
 
-def test_figure_shows_the_mean_over_seeds() -> None:
-    subjects = [untrained(Add(3), seed=seed) for seed in range(3)]
-    rows = measure(*subjects)
-    assert rows.groupby("seed").size().to_dict() == dict.fromkeys(range(3), 2 * ((4 + 2) * 4 + 2))  # two methods
-    table, curves = DistanceCorrelation(subjects).figure(rows).axes
-    decoder = rows[(rows["stack"] == "dec") & (rows["level"] == "out") & (rows["method"] == "pearson")]
-    for line, space in zip(curves.lines[:2], ("token", "value"), strict=True):  # then come the baselines
-        mean = decoder[decoder["space"] == space].groupby("layer")["correlation"].mean()
-        np.testing.assert_allclose(line.get_ydata(), mean)
-    looks = {(line.get_marker(), line.get_linestyle()) for line in curves.lines[:2]}
-    assert len(looks) == 2  # to be told apart without colours
-    assert len(table.texts) == 4 * (4 + 2) + 2  # sites, two baselines, two yellow cells
-
-
 def test_scaled_bits_follow_the_value_without_any_network() -> None:
     """At seven bits 0.746 on the pairs (A, A), as much as the second and the fourth layer of the authors' decoder."""
     rows = measure(untrained(Add(7)))

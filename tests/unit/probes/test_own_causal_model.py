@@ -58,10 +58,6 @@ def silent(task):
 
 def narrow(task: ae.Task) -> ae.CausalModel:
     return Halves(ae.Add(2))
-
-
-def number(task: ae.Task) -> int:
-    return 3
 '''
 
 
@@ -105,12 +101,9 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(m
     ("name", "message"),
     [
         ("mine.parts.silent", r"=mine\.parts\.silent: expected a function that says what it makes, as def silent\("),
-        ("mine.parts.number", r"=mine\.parts\.number: expected a"),
         ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
-        ("mine.parts.absent", r"=mine\.parts\.absent: .* there is none of that name"),
         ("mine.parts.narrow", r"=mine\.parts\.narrow: expected what makes a CausalModel of the task"),
         ("arith_erd.interp.causal_model.hypothesis", r"=arith_erd\.interp\.causal_model\.hypothesis: expected a class"),
-        ("halves", r"=halves: expected a class"),
     ],
 )
 def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, message: str) -> None:

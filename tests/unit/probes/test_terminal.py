@@ -1,14 +1,11 @@
 """Tables on a terminal of 80 characters keep every digit."""
 
 import io
-import re
 
 import pandas as pd
-import pytest
 from rich.console import Console
 
-from arith_erd.probes import terminal
-from arith_erd.probes.terminal import show, watched
+from arith_erd.probes.terminal import show
 
 
 def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
@@ -27,15 +24,3 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> No
     assert all(f"22.{i}" in text for i in range(5))
     assert text.count("dec.2") == 2
     assert "…" not in text
-
-
-def test_slow_probe_says_how_far_it_is_and_a_quick_one_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
-    for every, is_terminal in ((-1, False), (30, False), (30, True)):
-        monkeypatch.setattr(terminal, "EVERY", every)
-        file = io.StringIO()
-        console = Console(file=file, width=120, force_terminal=is_terminal)
-        assert list(watched(iter(rows), "Dose", 2, console)) == rows
-        said = re.search(r"Dose, 1 of 2 networks done, at dec.2, 2 rows after \d+ s", file.getvalue())
-        assert bool(said) == (every < 0)
-        assert file.getvalue() == "" or every < 0 or is_terminal
