@@ -102,17 +102,8 @@ def card(model: Hooked, job: Any) -> str:
     what = f"task `{names['task']}` ({job.task.bits} digits in base {job.task.base})"
     epochs = f"up to {job.trainer.max_epochs}" if model.epoch is None else model.epoch
     about = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
-    result = {
-        "task": {"type": "text-generation", "name": "arithmetic"},
-        "dataset": {"type": names["task"], "name": f"{names['task']}, {job.task.bits} digits"},
-        "metrics": [{"type": "accuracy", "name": name, "value": share} for name, share in shares.items()],
-    }
-    metadata = {
-        "library_name": "arith_erd",
-        "license": "mit",
-        "tags": ["arithmetic", "mechanistic-interpretability", names["task"], job.model.name],
-        "model-index": [{"name": title, "results": [result]}],
-    }
+    tags = ["arithmetic", "mechanistic-interpretability", names["task"], job.model.name]
+    metadata = {"library_name": "arith_erd", "license": "mit", "tags": tags}
     accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
     return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=about, accuracies=accuracies)
 

@@ -228,11 +228,11 @@ class Search(Alignment):
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
         train, validation, test = (self.trials(data, variable) for data in sets)
-        searched = {rank: self.fit(*sets[:2], variable, rank) for rank in ranks if rank <= span}
+        searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
         best = min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
         for rank, subspace in searched.items():
-            found = {"rank": rank, "span": span, "subspace": subspace, "chosen": rank == best}
+            found = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
             found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)

@@ -98,11 +98,9 @@ def test_card_has_the_accuracies_of_the_summary_and_only_checked_names(trained_p
     text = (tmp_path / "saved" / "README.md").read_text()
     _, metadata, body = text.split("---\n", maxsplit=2)
     (said,) = (row for row in run.summary()["seeds"] if row["seed"] == 5)
-    (result,) = yaml.safe_load(metadata)["model-index"][0]["results"]
-    measured = {metric["name"]: metric["value"] for metric in result["metrics"]}
-    assert measured["sequence accuracy, 16 held-out examples"] == pytest.approx(said["val_seq_acc"])
-    assert measured["sequence accuracy, 48 training examples"] == pytest.approx(said["train_seq_acc"])
+    assert yaml.safe_load(metadata)["license"] == "mit"
     assert f"16 held-out examples: {said['val_seq_acc']:.2%}" in body
+    assert f"48 training examples: {said['train_seq_acc']:.2%}" in body
     assert "seed 5" in body
     assert "script" not in text
 

@@ -136,18 +136,6 @@ def test_gradients_reach_a_value_and_no_weight() -> None:
     assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
 
 
-class Skipping(Transformer):
-    """Its third layer also sees what the first one gave: layers do not run in a row."""
-
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        length = answer_in.shape[-1]
-        x, given = self.positions(self.answer_embedding(answer_in)), []
-        for layer in self.decoder:
-            x = layer(x + sum(given[:-1], torch.zeros(())), memory, self.future[:length, :length])
-            given.append(x)
-        return self.head(x)
-
-
 class Ordered(Transformer):
     """The layers of its decoder run in another order than that of their names, or twice."""
 
@@ -162,10 +150,10 @@ class Ordered(Transformer):
         return self.head(x)
 
 
-@pytest.mark.parametrize("order", [None, (2, 1, 0), (0, 1, 2, 0, 1, 2)])
-def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Sequence[int] | None) -> None:
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 1, 2, 0, 1, 2)])
+def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Sequence[int]) -> None:
     torch.manual_seed(0)
-    model = Hooked(Skipping(**SIZE) if order is None else Ordered(order), task=TASK)
+    model = Hooked(Ordered(order), task=TASK)
     _, other = model.run_with_cache(OTHER, ["dec.2"])
     patch = [Interchange("dec.2", 1).of(other)]
     assert not equal(model.run(CLEAN, patch), model.run(CLEAN))

@@ -8,7 +8,6 @@ import pytest
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from arith_erd.config import build
-from arith_erd.config.build import Factory
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel, hypothesis
 from arith_erd.probes.interchange import Interchange
@@ -110,13 +109,6 @@ def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, mess
     build.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
         hypothesis(Add(3), name, "probe.causal_model")
-
-
-def test_function_of_a_trusted_package_is_a_target(mine) -> None:
-    build.trust("mine")
-    assert Factory.of("key", "mine.parts.halves").build(CausalModel, Add(3)).variables[2:] == (
-        *("low", "high", "idle", "total"),
-    )
 
 
 @pytest.mark.parametrize(
