@@ -120,16 +120,13 @@ class Errors(Probe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts and mean errors, and the share of wrong tokens at each place, after the right prefix."""
+        """Counts, and the share of wrong tokens at each place, after the right prefix."""
         lines = []
-        for seed, name, inside, wrong in self._by_subset(rows):
+        for seed, subset, inside, wrong in self._by_subset(rows):
             size, missed = int(inside.sum()), _missed(wrong)
-            means = wrong[["value_error", "hamming_error"]].abs().mean()
-            texts = ["" if np.isnan(x) else f"{x:.2f}" for x in means]
-            of_tokens = [f"{missed[token] / size:.1%}" for token in self.task.answer_names]
-            lines.append((seed, name, size, len(wrong), *texts, *of_tokens))
-        measures = ("examples", "wrong", "|value_error|", "hamming_error", *self.task.answer_names)
-        return pd.DataFrame(lines, columns=["seed", "subset", *measures])
+            tokens = {token: f"{missed[token] / size:.1%}" for token in self.task.answer_names}
+            lines.append({"seed": seed, "subset": subset, "examples": size, "wrong": len(wrong)} | tokens)
+        return pd.DataFrame(lines)
 
     def course(self, rows: pd.DataFrame) -> Course:
         shares = [(seed, name, len(wrong) / inside.sum()) for seed, name, inside, wrong in self._by_subset(rows)]

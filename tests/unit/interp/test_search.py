@@ -153,15 +153,6 @@ def test_one_direction_carries_only_what_the_algorithm_computes_with(name, varia
     assert (found["accuracy"].item() > 0.98) == passes
 
 
-@pytest.mark.parametrize(("name", "follows"), [("erd", 1), ("prefix_carry_decoy", 0)])
-def test_only_a_value_machine_follows_every_move_of_its_sum(name: str, follows: int) -> None:
-    arguments = (["dec.3"], ["slope"], [1, 8, 64], 8)
-    model = Hooked(variant(name).network, task=Add())
-    rows = pd.DataFrame(doses(model, CausalModel(Add()), *arguments, fitted=200, random=1))
-    net = rows["answer"] - rows[["random", "no_intervention"]].max(axis=1)
-    assert net.min() == follows
-
-
 def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none() -> None:
     methods = ["slope", "leace", "centroids"]
     rows = pd.DataFrame(doses(hooked(OneNumber), ADDER, ["dec.1"], methods, [1, 2, 8], 60))

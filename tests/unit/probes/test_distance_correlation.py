@@ -17,7 +17,7 @@ from arith_erd.models.authors_weights import load_official
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive
-from arith_erd.tasks import Add, Add3, Mul, Task
+from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
@@ -77,20 +77,6 @@ def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Ne
     for stack, level in (("input", "in"), ("output", "out")):
         expected = np.corrcoef(outer[level, "token"], outer[level, "value"])[0, 1]
         assert found[stack, 0, level, "value", "pearson"] == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("task", [Add3(2), Add(2, base=4), Add3(2, base=3)], ids=lambda task: task.name)
-def test_baselines_read_the_digits_of_all_operands_in_the_tasks_base(task: Task) -> None:
-    """On (A, A, ...) every operand adds the same: the digits of A alone give the same correlations."""
-    found = measure(untrained(task, NanoGPT)).set_index(CELL)["correlation"]
-    a = np.arange(task.limit)
-    digits = np.array([[int(x) for x in np.base_repr(n, task.base).zfill(task.bits)] for n in a])  # highest first
-    scaled = digits * task.base ** np.arange(task.bits)[::-1]
-    pairs = list(combinations(a, 2))
-    value = [abs(task.answer(*[a[[i]]] * task.operands) - task.answer(*[a[[j]]] * task.operands))[0] for i, j in pairs]
-    for name, x in (("operand", digits), ("scaled", scaled)):
-        expected = np.corrcoef([np.linalg.norm(x[i] - x[j]) for i, j in pairs], value)[0, 1]
-        assert found[f"{name} {task.digits}", 0, "out", "value", "pearson"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_scaled_bits_follow_the_value_without_any_network() -> None:
