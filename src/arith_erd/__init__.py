@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .config.compose import compose as compose
     from .interp.causal_model import CausalModel as CausalModel
     from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
-    from .interp.das import fit_das as fit_das
     from .interp.erasure import leace as leace
     from .interp.hooked import Hooked as Hooked
     from .interp.interchange import interchange_accuracy as interchange_accuracy
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from .interp.loading import load_run as load_run
     from .interp.scoring import score_method as score_method
     from .interp.scoring import zoo as zoo
+    from .interp.search import fit_das as fit_das
     from .models import GRU as GRU
     from .models import LSTM as LSTM
     from .models import MLP as MLP
@@ -55,13 +55,13 @@ _HOMES = {
     "config.compose": ("compose",),
     "interp.causal_model": ("CausalModel",),
     "interp.counterfactuals": ("CounterfactualDataset",),
-    "interp.das": ("fit_das",),
     "interp.erasure": ("leace",),
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
     "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
     "interp.scoring": ("score_method", "zoo"),
+    "interp.search": ("fit_das",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
     "probes.ask": ("probe",),
     "probes.probe": ("Probe",),

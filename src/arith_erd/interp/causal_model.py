@@ -65,10 +65,8 @@ class CausalModel:
             raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit")
         given = dict(task.variables() if variables is None else variables)
         said = f"causal model of {task.name}"
-        if not given:
-            raise UserError(f"{said}: no variables; expected at least one, the answer")
         self.task = task
-        self.output = output or ("answer" if "answer" in given else list(given)[-1])
+        self.output = output or ("answer" if "answer" in given else next(reversed(given), ""))
         self.roots = tuple(f"{name}_{task.digits.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}

@@ -8,13 +8,12 @@ rows of ``CausalModel.examples``, all combinations of operands.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array
-from ..errors import UserError, bad_value, require_integer
+from ..errors import UserError, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 
@@ -172,23 +171,17 @@ class CounterfactualDataset:
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
 
-    def split(
-        self, shares: Sequence[float] = (0.5, 0.5), disjoint: Literal["operands", "rows"] = "operands"
-    ) -> "tuple[CounterfactualDataset, ...]":
-        """Parts of the dataset, of the given shares of its size, with sum 1.
+    def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
+        """Parts that share no operand, of the given shares of the dataset's size, with sum 1.
 
-        ``disjoint=operands``: each value an operand can have goes to one part, and pairs of the same family are drawn
-        from there anew, since hardly any of these would stay within one part. ``rows``: the pairs are dealt out.
+        Each value an operand can have goes to one part, and pairs of the same family are drawn from there anew, since
+        hardly any of these would stay within one part.
 
         Raises:
             UserError: if a part has too few operands for the family.
         """
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
-        if disjoint == "rows":
-            return tuple(self.part(rows) for rows in np.split(rng.permutation(len(self)), ends[:-1]))
-        if disjoint != "operands":
-            raise bad_value("disjoint", disjoint, "operands or rows")
         pools = operand_pools(self.model.task, shares, rng)
         pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
         arguments = (self.model, self.family.vary, self.family.keep)

@@ -1,24 +1,24 @@
-"""Steer activations along a value: does the answer become a + b + delta?
+"""Directions along which a site holds a variable, and steering along them: does the answer become a + b + delta?
 
 A *path* (S, d) says where the activations of each value lie, up to a constant. ``path[s + delta] - path[s]`` is what to
 add to activations of the value s so that they stand for s + delta.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..bits import Array, from_digits, reorder
 from ..models.decoding import shift_right
 from .causal_model import CausalModel
-from .das import SPREAD
-from .erasure import Whitened, leace, whiten
+from .erasure import SPREAD, Whitened, leace, whiten
 from .hooked import Hooked
 from .interchange import finite_cache
 from .interventions import Steer
-from .search import Search, SearchConfig
 
 RANDOM = 5  # directions of the same length, as controls
 FITTED = 4096  # examples that paths are fitted on
@@ -32,7 +32,6 @@ def doses(
     deltas: Sequence[int],
     sample: int,
     seed: int = 0,
-    config: SearchConfig | None = None,
     fitted: int = FITTED,
     random: int = RANDOM,
 ) -> Iterator[dict[str, Any]]:
@@ -42,9 +41,8 @@ def doses(
     its tokens is the likeliest after those before it.
 
     Args:
-        methods: ``slope``, ``leace`` (`reading`), ``centroids``, or ``das``: the way between centroids, as far as it
-            lies in a learned subspace.
-        sample: examples whose moved value is the value of some example; for centroids and ``das``, of a fitted one.
+        methods: ``slope``, ``leace`` (`reading`) or ``centroids``.
+        sample: examples whose moved value is the value of some example; for centroids, of a fitted one.
         fitted: examples that paths are fitted on.
         random: moves of the same length in random directions, as controls.
 
@@ -55,17 +53,13 @@ def doses(
     task, every = causal_model.task, causal_model.examples
     chosen = np.random.default_rng(seed).choice(task.size, size=min(fitted, task.size), replace=False)
     # A centroid is known only of a value that some fitted example has; in a small task the largest may have none.
-    known = np.unique(every.answer[chosen] if {"centroids", "das"} & set(methods) else every.answer)
+    known = np.unique(every.answer[chosen] if "centroids" in methods else every.answer)
     example_of = np.full(every.answer.max() + 1, -1)
     example_of[every.answer] = np.arange(task.size)  # any one with that answer
     prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
     for site, cached in finite_cache(model, causal_model.examples[chosen], sites).items():
         values = torch.as_tensor(every.answer[chosen], device=cached.device)
         paths = _paths(cached.flatten(1), values, len(example_of))
-        if "das" in methods:
-            search = Search(model, causal_model, site, None, config, seed)
-            learned = search.best(causal_model.value, (1, 2)).directions.double()
-            paths["das"] = paths["centroids"] @ learned @ learned.T
         for delta in deltas:
             possible = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
             if not len(possible):
@@ -117,6 +111,41 @@ def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:
     """The mean activations (S, d) of each value below ``count``, NaN without an example; nothing linear."""
     sums = torch.zeros(count, x.shape[1], dtype=torch.float64, device=x.device)
     return sums.index_add_(0, values, x.double()) / torch.bincount(values, minlength=count)[:, None]
+
+
+def solver(regressors: Sequence[npt.NDArray[Any]]) -> Tensor:
+    """Regressors, k of (N,) -> solver (k, N): a stream's slopes are solver @ stream; collinear regressors share one."""
+    return torch.linalg.pinv(torch.from_numpy(np.stack(regressors, axis=1).astype(np.float64)), rcond=1e-9)
+
+
+def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[npt.NDArray[Any]]:
+    """Variables that the stream may hold about digit t, (N,) each: 1, the carry, the answer, then those held fixed.
+
+    Variables that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; the highest digit of a sum
+    is its own carry. Only some tasks have a carry. The answer counts in units of its highest digit.
+    """
+    base, top, digits = model.task.base, model.task.width - 1, model.answers({**values})
+    lower_first = model.task.completion_order == "reverse"
+    columns: list[npt.NDArray[Any]] = [np.ones(len(digits))]
+    columns += [values["carry"][:, t]] if "carry" in values else []
+    columns += [from_digits(digits, base) / base**top]
+    columns += [values[root][:, place] for place in (t, t - 1) for root in model.roots if place >= 0]
+    columns += [digits[:, t - 1]] if lower_first and t > 1 else []
+    columns += [digits[:, t]] if t < top else []
+    columns += [from_digits(digits[:, :t], base) / base**t] if lower_first and 1 < t < top - 1 else []
+    return columns
+
+
+def answer_solvers(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
+    """Solvers (m, k, N) of each answer position: what one carry into its digit adds, and one unit of the answer.
+
+    Without the first, k = 1, for a task without a carry.
+    """
+    task, wanted = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
+    digits = reorder(np.arange(task.width), task.completion_order)
+    solvers = torch.stack([solver(regressors(model, values, t))[1 : 1 + len(wanted)] for t in digits])
+    solvers[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
+    return solvers
 
 
 def _same_length(step: Tensor, seed: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import UserError
 
+SPREAD = 1e-3  # relative to the first: axes that vary less are left out of the span of real activations
 SINGLE = torch.finfo(torch.float32).eps
 UNCORRELATED = torch.finfo(torch.float64).eps ** 0.5
 

@@ -17,9 +17,8 @@ from ..models.decoding import greedy, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import gradients, intervening, reading, split
+from .hooks import Resumed, gradients, intervening, reading, split
 from .interventions import Intervention
-from .resumed import Resumed
 from .sites import check_sites, owned
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@
 ...     "sum": lambda xor, carry: xor ^ carry,
 ... })
 >>> data = ae.CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=40)
->>> train, test = data.split(disjoint="operands")
+>>> train, test = data.split()
 >>> found = ae.interchange_accuracy(model, adder, test, sites=["dec.1"], variable="carry")
 >>> found[["position", "n", "no_intervention"]].tail(2)
   position   n  no_intervention

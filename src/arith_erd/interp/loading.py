@@ -174,11 +174,10 @@ def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hoo
     Raises:
         UserError: if the file cannot be read, or does not hold the weights of the network that ``make`` gives.
     """
-    state, network = (
-        checked_state(read_state(Path(path)), _shapes(make), f"checkpoint={path}", "model= and task="),
-        make(),
+    network = make()
+    network.load_state_dict(
+        checked_state(read_state(Path(path)), _shapes(make), f"checkpoint={path}", "model= and task=")
     )
-    network.load_state_dict(state)
     return Hooked(network, task=task, name=Path(path).name)
 
 

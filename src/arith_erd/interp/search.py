@@ -1,25 +1,32 @@
-"""Search a subspace for each causal variable, and measure every control beside it."""
+"""Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023), and its controls.
+
+The directions are orthonormal and lie in the span of real activations. A search beyond that span could find states
+that no input leads to (Makelov et al., 2023).
+"""
 
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.linalg import subspace_angles
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
 
+from ..bits import Array
 from ..errors import bad_value
 from ..models.references import reference, written_for
 from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
-from .das import Alignment
-from .erasure import Whitened, leace, random_basis
+from .erasure import SPREAD, Whitened, leace, mean_projection, random_basis, whiten
 from .hooked import Hooked
-from .interchange import digit
+from .interchange import Trials, answer_tokens, at_position, chosen_variable, digit, finite_cache, tokens_read
 from .interventions import Position, Subspace
 
 SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
@@ -49,27 +56,130 @@ class SearchConfig:
     controlled: int = 200  # test pairs that these see
 
 
-@dataclass(frozen=True)
-class Found:
-    """A subspace of the given rank, and the effect of its interchange.
+def fit_das(
+    model: Hooked,
+    causal_model: CausalModel,
+    train: CounterfactualDataset,
+    site: str,
+    position: Position,
+    variable: str | None = None,
+    rank: int = 1,
+    *,
+    steps: int = 50,
+    batch: int = 128,
+    seed: int = 0,
+) -> Subspace:
+    """The subspace whose interchange acts most like that of a variable. `search.Search` measures controls beside it.
 
-    ``train, validation, iia`` are balanced accuracies (`interchange.balanced`) on each set, iia on test pairs;
-    ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged. ``chosen``
-    marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of axes along which
-    real activations vary; if span <= rank, every subspace is the whole space. ``controls`` are those of
-    `Search.controls`, `Search.angles` and, for the chosen rank, of `Search.searches`.
+    Args:
+        train: pairs to learn from, in ``steps`` of ``batch`` pairs, and by which the best of several starts is chosen.
+        position: None for all positions of the site together.
+        variable: of the causal model; by default the one that the pairs vary.
+
+    Raises:
+        UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
+    """
+    train = replace(train, model=causal_model)
+    variable = chosen_variable(train, variable)
+    rows = np.unique(np.concatenate([train.base, train.source]))
+    config = SearchConfig(steps=steps, batch=batch)
+    alignment = Alignment(model, causal_model, site, position, rows, config, seed)
+    if not 1 <= rank <= alignment.x.rank:
+        accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
+        raise bad_value("rank", rank, accepted)
+    return alignment.fit(train, train, variable, rank)
+
+
+class Alignment:
+    """Searches at a site and position of a network, in the span of its activations of ``rows`` (N,).
+
+    Attributes:
+        x: these activations (N, d), whitened; all positions concatenated if ``position`` is None.
+        read: the tokens of the answer that judge an interchange here.
     """
 
-    rank: int
-    span: int
-    subspace: Subspace
-    chosen: bool
-    train: float
-    validation: float
-    iia: float
-    no_intervention: float
-    full_patch: float
-    controls: dict[str, float] = field(default_factory=dict)
+    def __init__(
+        self,
+        model: Hooked,
+        causal_model: CausalModel,
+        site: str,
+        position: Position,
+        rows: Array,
+        config: SearchConfig,
+        seed: int,
+    ) -> None:
+        self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
+        self.rows, self.config, self.seed = rows, config, seed
+        activations = finite_cache(model, causal_model.examples[rows], [site])[site]
+        self.x = whiten(at_position(model, activations, site, position), SPREAD)
+        self.read = tokens_read(model, site, position, activations)
+
+    def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
+        return Trials(self.model, data, self.site, self.position, variable)
+
+    def fit(
+        self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
+    ) -> Subspace:
+        """Search from several starts. The subspace, maybe a start, that is best on the validation pairs."""
+        parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
+        batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
+        starts = self.starts(variable, rank)
+        steps = (self.config.steps, 0)
+        found = [align(batches, self.x, rank, start, n, seed=self.seed) for start in starts for n in steps]
+        return max(found, key=judge.accuracy)
+
+    def values(self, variable: str) -> Tensor:
+        """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""
+        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
+        if values.dim() == 1:
+            return values[:, None]
+        return values[:, [digit(self.model.task, self.read[0])]] if len(self.read) == 1 else values
+
+    def starts(self, variable: str, rank: int) -> list[Tensor]:
+        """The directions that covary with the variable and, if it has many values, with the answer.
+
+        Only what the answer's prefix does not predict of the variable counts: a position also holds the tokens that it
+        read, and they covary with the sum.
+        """
+        answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
+        values = self.values(variable).to(answer)
+        prefix = torch.cat([answer[:, : max(self.read)], torch.ones_like(answer[:, :1])], dim=1)
+        number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
+        if values.max() <= 1:  # a bit
+            return [number]
+        tokens = mean_projection(self.x, answer[:, self.read]).left
+        return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
+
+
+def align(
+    batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int = 60, lr: float = 0.05, seed: int = 0
+) -> Subspace:
+    """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
+
+    It starts from directions (d, j); random ones are added if j < rank, the last are dropped if j > rank. Each step of
+    Adam takes the next batch; the learning rate falls from ``lr``, roughly in radians, to 0.
+    """
+    axes = x.axes.to(batches[0].source)  # (d, r)
+    random = torch.randn(x.rank, rank, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(axes)
+    columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
+    with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
+        turned = nn.Linear(rank, x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
+        torch.manual_seed(seed)
+        turned.weight = nn.Parameter(columns)
+        parametrizations.orthogonal(turned, orthogonal_map="householder")
+        turned.weight = columns  # the parametrization takes a tensor
+    turned.to(axes.device)
+    optimizer = torch.optim.Adam(turned.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
+    for step in range(steps):
+        batch = batches[step % len(batches)]
+        logits = batch.logits(Subspace(axes @ turned.weight))
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
+        optimizer.zero_grad()
+        loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
+        optimizer.step()
+        schedule.step()
+    return Subspace((axes @ turned.weight).detach())
 
 
 class Search(Alignment):
@@ -88,11 +198,11 @@ class Search(Alignment):
         config: SearchConfig | None = None,
         seed: int = 0,
     ) -> None:
-        self.config, self.seed, rng = config or SearchConfig(), seed, np.random.default_rng(seed)
+        rng, config = np.random.default_rng(seed), config or SearchConfig()
         self.pools = operand_pools(causal_model.task, SHARES, rng)
-        sizes = (self.config.train, self.config.validation, self.config.test)
+        sizes = (config.train, config.validation, config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
-        super().__init__(model, causal_model, site, position, self.pools[0])
+        super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
 
     @cached_property
     def blank(self) -> "Search":
@@ -100,43 +210,39 @@ class Search(Alignment):
         fresh = untrained(self.model, self.seed)
         return Search(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
 
-    def at(self, variable: str, ranks: Sequence[int]) -> list[Found]:
-        """The best subspaces of the given ranks for a variable, with their controls.
+    def at(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """For each rank the best ``subspace`` for a variable, and the effect of its interchange.
+
+        ``train, validation, iia`` are balanced accuracies (`interchange.balanced`) on each set, iia on test pairs;
+        ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged.
+        ``chosen`` marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of
+        axes along which real activations vary; if span <= rank, every subspace is the whole space. Beside them are
+        `controls`, `angles` and, for the chosen rank, `searches`.
 
         Raises:
             UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
         """
-        sets = self.pairs(variable)
+        span, site, sets = self.x.rank, self.site, self.pairs(variable)
+        if not span:
+            raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
+        if min(ranks) > span:
+            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
         train, validation, test = (self.trials(data, variable) for data in sets)
-        searched, best = self._ranked(sets, variable, ranks)
-        return [
-            Found(
-                rank=rank,
-                span=self.x.rank,
-                subspace=subspace,
-                chosen=rank == best,
-                train=train.accuracy(subspace),
-                validation=validation.accuracy(subspace),
-                iia=test.accuracy(subspace),
-                no_intervention=test.no_intervention(),
-                full_patch=test.accuracy(None),
-                controls=self.controls(sets[2], variable, subspace)
-                | self.angles(variable, subspace)
-                | (self.searches(variable, rank) if rank == best else {}),
-            )
-            for rank, subspace in searched.items()
-        ]
-
-    def best(self, variable: str, ranks: Sequence[int]) -> Subspace:
-        """The chosen subspace without its controls; arguments as in `at`."""
-        searched, rank = self._ranked(self.pairs(variable), variable, ranks)
-        return searched[rank]
+        searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
+        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
+        best = min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
+        for rank, subspace in searched.items():
+            found = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
+            found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
+            found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
+            found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
+            yield found | self.angles(variable, subspace) | (self.searches(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
-        sets = self.pairs(variable)
-        subspace = self._searched(sets, variable, min(rank, self.x.rank))
-        return self.trials(sets[2], variable).accuracy(subspace)
+        train, validation, test = self.pairs(variable)
+        subspace = self.fit(train, validation, variable, min(rank, self.x.rank))
+        return self.trials(test, variable).accuracy(subspace)
 
     def controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
         """Scores of interchanges that cannot transfer the variable.
@@ -189,24 +295,6 @@ class Search(Alignment):
         rng, digits = np.random.default_rng(self.seed + 1), [digit(self.causal_model.task, t) for t in self.read]
         drawn = zip(self.bases, self.pools, strict=True)
         return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
-
-    def _searched(self, sets: Sequence[CounterfactualDataset], variable: str, rank: int) -> Subspace:
-        train, validation, _ = sets
-        return self.fit(train, validation, variable, rank, self.config.steps, self.config.batch, self.seed)
-
-    def _ranked(
-        self, sets: Sequence[CounterfactualDataset], variable: str, ranks: Sequence[int]
-    ) -> tuple[dict[int, Subspace], int]:
-        """The best subspace of each rank, and the chosen rank."""
-        span, site = self.x.rank, self.site
-        if not span:
-            raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
-        if min(ranks) > span:
-            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        searched = {rank: self._searched(sets, variable, rank) for rank in ranks if rank <= span}
-        validation = self.trials(sets[1], variable)
-        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
-        return searched, min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..errors import excerpt
 from ..seeds import format_seeds
@@ -31,7 +31,6 @@ FOLLOWED = 0.01
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
-COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ALL = "all"  # a position that stands for all of them
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
@@ -62,7 +61,7 @@ class Bit(_Frozen):
     position: Annotated[int, Field(ge=0)]
     follows_prefix: Share | None
     needs_prefix: Share | None
-    follows: tuple[Text, ...] = Field(validation_alias=AliasChoices("follows", "transmits"))
+    follows: tuple[Text, ...]
 
 
 class NetworkCard(_Frozen):
@@ -74,7 +73,7 @@ class NetworkCard(_Frozen):
     nearest: Text | None
     distance: float | None
     distances: dict[Text, float]
-    post_hoc: dict[Text, float | None] = Field({}, validation_alias=AliasChoices("post_hoc", "others"))
+    post_hoc: dict[Text, float | None] = {}
     accuracy: Share
     calibrated: bool = False
     reasons: tuple[Text, ...]
@@ -96,8 +95,7 @@ class NetworkCard(_Frozen):
         name = "a mixture of two" if self.nearest == "mixed" else self.nearest
         nearest = f"the nearest is {name} at {least:.2f}, {limit}"
         if self.verdict == "none":
-            count = dict(enumerate(COUNTS)).get(len(self.distances), str(len(self.distances)))
-            return f"none of the {count} algorithms fits: {nearest}"
+            return f"none of the {len(self.distances)} algorithms fits: {nearest}"
         if self.verdict == "undecided":
             return f"undecided: {nearest}"
         name = self.nearest if self.verdict == "mixed" else self.verdict
@@ -159,9 +157,8 @@ class Card(_Frozen):
 
     @property
     def title(self) -> str:
-        return (
-            f"{self.seeds[0].network}: {self.verdict}{'' if self.calibrated else ', never checked on a known network'}"
-        )
+        checked = "" if self.calibrated else ", never checked on a known network"
+        return f"{self.seeds[0].network}: {self.verdict}{checked}"
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame([one.row() for one in self.seeds])

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from ..bits import Array, from_digits
 from ..interp.causal_model import CausalModel
+from ..interp.dose import answer_solvers, regressors, solver
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
-from ..interp.slopes import answer_solvers, regressors, solver
 from .card import Row
 from .prefixes import Sample
 

@@ -1,4 +1,4 @@
-"""Does a position of the answer subtract the prefix from the operands below it, and compare with a threshold?
+"""Does a position of the answer subtract the prefix from the operands below it, and compute its own carry from that?
 
 At position t let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition.
 With p, the number that the prefix spells, c = (S - p) / 2^t is the carry into bit t if the prefix is right. After a
@@ -18,11 +18,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from ..bits import ONE, START, ZERO, Array, to_digits
+from ..bits import ONE, START, ZERO, Array, from_digits, to_digits
 from ..errors import UserError
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
+from ..interp.sites import layers
 from ..tasks import Task
 from .prefixes import require_binary
 
@@ -97,8 +98,10 @@ class Inputs:
         return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
 
     def answers(self, model: Hooked, *interventions: Replace) -> Array:
-        """Bit t (N,) that the network prefers, of 0 and 1."""
-        return preferred(model.run(self.tensors(), interventions, batch_size=BATCH))
+        """Bit t (N,), the likelier one of 0 and 1."""
+        logits = model.run(self.tensors(), interventions, batch_size=BATCH)  # (N, t + 1, V)
+        found: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
+        return found
 
     def chosen(self, rows: Array) -> "Inputs":
         return Inputs(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
@@ -111,12 +114,6 @@ class Inputs:
             return rng.random(limit**2)[self.a * limit + self.b] < 0.5
         key = (self.a % size * size + self.b % size) * size + self.prefix
         return rng.random(size**3)[key] < 0.5
-
-
-def preferred(logits: Tensor) -> Array:
-    """Logits (N, t + 1, V) -> bit t (N,), the likelier one of 0 and 1."""
-    found: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
-    return found
 
 
 def generator(measure: str, t: int) -> np.random.Generator:
@@ -140,21 +137,16 @@ def random_inputs(rng: np.random.Generator, columns: Columns, t: int, count: int
 def slopes(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
     """Logistic regression of bit t of an addition on the operands' and the prefix's bits below t, where a_t = b_t = 0.
 
-    Slopes, by place, are divided by that of the operands' bits t - 1. They come from all draws. The accuracy is that of
-    a fit to one half of the combinations on the other half.
+    Slopes, by place, are divided by that of the operands' bits t - 1.
     """
     for t in range(2, columns.task.width):
-        rng = generator("slopes", t)
-        inputs = random_inputs(rng, columns, t, count, empty=True)
-        test = inputs.held_out(rng)
+        inputs = random_inputs(generator("slopes", t), columns, t, count, empty=True)
         bits = inputs.answers(model)
-        features = np.hstack([to_digits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
-        if len(set(bits[~test])) < 2:  # a constant answer has no slopes
+        if len(set(bits)) < 2:  # a constant answer has no slopes
             continue
-        regression = LogisticRegression(C=100.0, max_iter=2000)
-        predicted = regression.fit(features[~test], bits[~test]).predict(features[test])
-        yield _row("slope_accuracy", t, (predicted == bits[test]).mean(), test.sum())
-        of_a, of_b, of_prefix = regression.fit(features, bits).coef_.reshape(3, t)
+        features = np.hstack([to_digits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
+        regression = LogisticRegression(C=100.0, max_iter=2000).fit(features, bits)
+        of_a, of_b, of_prefix = regression.coef_.reshape(3, t)
         of_operands = (of_a + of_b) / 2
         for place in range(t):
             for name, slope in (("operands", of_operands), ("prefix", of_prefix)):
@@ -168,41 +160,33 @@ def place_value(place: int, t: int, operands: bool) -> float:
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 
-def rule(name: str, inputs: Inputs, threshold: float) -> Array:
-    """Bit t (N,) by a rule: ``local_remainder``, ``remainder``, or ``graded_carry`` (addition).
+def rule(name: str, inputs: Inputs, threshold: float = 0.5) -> Array:
+    """Bit t (N,) by a rule: ``local_remainder``, ``remainder``, or, in addition, ``graded_carry``, ``prefix_carry``.
 
     The first two take the parity of round(column + c), the first one within the numbers that a right prefix leaves. The
-    third takes the column's parity xor [c > threshold].
+    others take the column's parity xor a carry: [c > threshold], or the majority of a_(t-1), b_(t-1) and not r_(t-1).
     """
     if name == "graded_carry":
         return inputs.column % 2 ^ (inputs.c > threshold)
+    if name == "prefix_carry":
+        before = inputs.t - 1
+        votes = (inputs.a >> before & 1) + (inputs.b >> before & 1) + 1 - (inputs.prefix >> before & 1)
+        return inputs.column % 2 ^ (votes >= 2)
     total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
     return (np.clip(total, 0, inputs.columns.most[inputs.t]) if name == "local_remainder" else total) % 2
-
-
-def prefix_carry(inputs: Inputs) -> Array:
-    """Bit t (N,) if the carry is read off the column before: the majority of a_(t-1), b_(t-1) and not r_(t-1)."""
-    before = inputs.t - 1
-    votes = (inputs.a >> before & 1) + (inputs.b >> before & 1) + 1 - (inputs.prefix >> before & 1)
-    return inputs.column % 2 ^ (votes >= 2)
 
 
 def agreements(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
     """Each rule with its threshold fitted on one half of the prefixes, and its agreement on the other half.
 
-    Thresholds lie between the values that c can take, so no prefix is dropped. Those with c halfway between two
-    integers, where a threshold of 1/2 is undecided, are counted again by themselves. ``form`` is the share of answers
-    as ``local_remainder`` gives them where ``graded_carry`` gives others.
+    Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` is the share of answers as
+    ``local_remainder`` gives them where ``graded_carry`` gives others.
     """
     for t in range(2, columns.task.width):
         rng = generator("threshold", t)
         inputs = random_inputs(rng, columns, t, count, empty=False)
         test = inputs.held_out(rng)
         bits = inputs.answers(model)
-        ties = inputs.c % 1 == 0.5
-        half = np.where(ties, 0.5, rule("local_remainder", inputs, 0.5) == bits)[test]
-        yield _row("agreement_half", t, half.mean(), test.sum())  # a tie counts as 1/2
-        yield _row("ties", t, ties[test].mean(), test.sum())
         expected = {}
         for name in ("local_remainder", "graded_carry", "remainder") if columns.adds else ("local_remainder",):
             candidates = (np.arange(2**t) + 0.5) / 2**t
@@ -211,13 +195,10 @@ def agreements(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
             threshold = candidates[np.abs(candidates - middle).argmin()]
             expected[name] = rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
-            agree = expected[name] == bits
-            yield _row(f"agreement_{name}", t, agree[test].mean(), test.sum())
-            if name == "local_remainder" and (test & ties).any():
-                yield _row("agreement_ties", t, agree[test & ties].mean(), (test & ties).sum())
+            yield _row(f"agreement_{name}", t, (expected[name] == bits)[test].mean(), test.sum())
         if not columns.adds:
             continue
-        agree = prefix_carry(inputs) == bits
+        agree = rule("prefix_carry", inputs) == bits
         yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
         differ = test & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():
@@ -257,6 +238,66 @@ def interchanges(model: Hooked, columns: Columns, sites: list[str], count: int) 
             for name, chosen in (("low", before == 0), ("high", before == 1)):
                 if chosen.any():
                     yield _row(f"interchange_plus_{name}", t, more[chosen].mean(), chosen.sum(), site=site)
+
+
+def swap_inputs(columns: Columns, t: int, count: int) -> tuple[Inputs, Inputs]:
+    """Bases and sources with the same right prefix, the same sum of column t, and opposite bits t, in either order.
+
+    Low sums p and p + 2^t have the same t answer bits p and opposite carries into bit t: in ``3 + 1`` and ``0 + 0`` the
+    two lowest bits of the answer are 0, but only the first one carries into bit 2. Whatever position t gets from its
+    prefix is equal in both runs. In an addition all bits from t on are the same. In a multiplication there may be fewer
+    pairs than ``count``.
+    """
+    rng = generator("swap", t)
+    if not columns.adds:
+        return _swap_products(columns, t, count, rng)
+    prefix = rng.integers(0, 2**t - 1, count)
+    without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
+    run = with_low(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
+    pairs = [(run.a + low, run.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
+    turned = rng.random(count) < 0.5
+    (a, b), (other_a, other_b) = (np.where(turned, v, u) for u, v in (pairs, pairs[::-1]))
+    return Inputs(columns, t, a, b, prefix), Inputs(columns, t, other_a, other_b, prefix)
+
+
+def _swap_products(columns: Columns, t: int, count: int, rng: np.random.Generator) -> tuple[Inputs, Inputs]:
+    table = columns.model.examples.operands
+    answers = columns.model.table["answer"]
+    low, bit = from_digits(answers[:, :t]), answers[:, t]
+    group = low * (columns.most[t] + 1) + columns(*table.T)[:, t]
+    found = []
+    for base in rng.permutation(len(table))[:count]:
+        partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
+        if len(partners):
+            found.append((base, rng.choice(partners)))
+    bases, sources = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    first, second = (Inputs(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources))
+    return first, second
+
+
+def swaps(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+    """Bits t that flip if position t, or all earlier positions, read the source's prompt in layers 1 .. ``layer``.
+
+    Position t runs in the source with the earlier positions' stream of the base run (``own``), or the reverse
+    (``earlier``). After ``layer`` everything reads the base's prompt.
+    """
+    stream = [site for site in layers(model.sites) if site.startswith("dec.")]
+    for t in range(1, columns.task.width):
+        base, source = swap_inputs(columns, t, count)
+        if not len(base.a):
+            continue
+        caches = [model.run_with_cache(inputs.tensors(), stream)[1] for inputs in (base, source)]
+        of_base, of_source = (
+            [[Replace(site, j, cache[site][:, j]) for j in range(t)] for site in stream] for cache in caches
+        )
+        before = base.answers(model)
+        _, own = model.run_with_cache(source.tensors(), stream, [one for layer in of_base for one in layer])
+        for depth, site in enumerate(stream, 1):
+            alone = base.answers(model, Replace(site, t, own[site][:, t]))
+            earlier = base.answers(model, *(one for layer in of_source[:depth] for one in layer))
+            for positions, found in (("own", alone), ("earlier", earlier)):
+                row = {"bit": t, "positions": positions, "layer": depth}
+                yield row | {"flipped": float((found != before).mean()), "n": len(before)}
 
 
 def _row(measure: str, t: int, value: float, n: Any = None, place: Any = None, c: Any = None, site: Any = None) -> Row:

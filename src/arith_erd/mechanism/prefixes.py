@@ -4,27 +4,24 @@ The interventions run on examples of a task, teacher forced, at each position t 
 
     flip            r_(t-1) inverted: is the network sensitive to it?
     mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1: does the network need it?
-    start           replaced by <start>
     far             one earlier token inverted, each in turn
     random          all tokens of the prefix drawn at random
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import ONE, START, ZERO, Array, from_digits
+from ..bits import ONE, ZERO, Array, from_digits
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
-from ..interp.sites import layers
 from ..tasks import Examples, Task
 
-INTERVENTIONS = ("flip", "mean_ablation", "start", "far", "random")
 BATCH = 256
 
 
@@ -54,11 +51,6 @@ class Sample:
     def __len__(self) -> int:
         return len(self.examples)
 
-    @property
-    def adds(self) -> bool:
-        """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
-        return self.model.adds
-
 
 def require_binary(task: Task) -> None:
     """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
@@ -69,21 +61,11 @@ def require_binary(task: Task) -> None:
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 
 
-def check_subjects(models: Sequence[Hooked], probe: str) -> None:
-    """Refuse, with a `UserError`, tasks as `require_binary` does, and networks without ``dec.embed``."""
-    require_binary(models[0].task)
-    if without := [model.name for model in models if "dec.embed" not in model.sites]:
-        missing = "has no site dec.embed; expected one, the embedded answer tokens"
-        raise UserError(f"probe={probe}: {without[0]} {missing}")
-    if without := [model.name for model in models if not any(one.startswith("dec.") for one in layers(model.sites))]:
-        raise UserError(f"probe={probe}: {without[0]} has no decoder layers; expected sites dec.1, dec.2, ..")
-
-
 @dataclass(frozen=True)
 class Reading:
-    """The likeliest tokens (N,) at one position after one of `INTERVENTIONS`.
+    """The likeliest tokens (N,) at one position after an intervention.
 
-    ``prefix`` (N, t) are the bits that the network got; None if a token was not a bit.
+    ``prefix`` (N, t) are the bits that the network got; None for ``mean_ablation``.
     """
 
     position: int
@@ -112,12 +94,11 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
 
     readings: list[Reading] = []
     for t in range(1, width):
-        flipped, start = answer_in.clone(), answer_in[:, : t + 1].clone()
+        flipped = answer_in.clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
-        start[:, t] = START
         ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
         readings += read(t, flipped, "flip", "far")
-        readings += [Reading(t, "mean_ablation", ablated[:, t], None), Reading(t, "start", tokens(start)[:, t], None)]
+        readings.append(Reading(t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(draws):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
@@ -149,7 +130,7 @@ def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
     answer, off = sample.values["answer"], distance(sample, prefix)
     tie = np.abs(off) == 0.5
     expected = {"prompt_only": answer[:, t], "remainder": np.where(tie, -1, answer[:, t] ^ (np.abs(off) > 0.5))}
-    if sample.adds:
+    if sample.model.adds:
         a, b, xor, carry = (sample.values[name] for name in ("a_bit", "b_bit", "xor", "carry"))
         number = carry[:, t] + off
         total = np.round(a[:, t] + b[:, t] + number).clip(0, 1 if t == answer.shape[1] - 1 else 3).astype(np.int64)
@@ -173,7 +154,7 @@ def agreement(bits: Array, expected: Array) -> np.ndarray:
 def strata(sample: Sample, t: int) -> dict[str, Array]:
     """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
     masks = {"all": np.ones(len(sample), dtype=bool)}
-    if sample.adds:
+    if sample.model.adds:
         propagate = sample.values["xor"][:, t - 1] == 1
         masks |= {"propagate": propagate, "settled": ~propagate}
     return masks

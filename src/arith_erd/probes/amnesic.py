@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import UserError, bad_value
+from ..errors import bad_value
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, refit, whiten
 from ..interp.hooked import Hooked
-from ..interp.interventions import Replace
+from ..interp.interchange import finite_cache
+from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
 from ..plots.course import Course
@@ -194,36 +195,36 @@ class Amnesic(Probe):
         targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
         for subject, name in product(self.subjects, self.sites):
-            for concept, method, *measures in self._at(Site(subject, name), targets):
+            for concept, method, *measures in self._at(subject, name, targets):
                 yield self.row(subject.seed, name, concept, method, *measures, baselines[concept])
 
-    def _at(self, site: "Site", targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
+    def _at(self, model: Hooked, site: str, targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
         """Erase every concept by every method at one site: the columns from ``concept`` on, without the baseline."""
-        order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(site.x)))
+        embeddings = finite_cache(model, self.task.examples(), [site])[site].flatten(1).cpu()  # (N, d)
+        order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
         seen, unseen = order.chunk(2)
-        x, x_seen = whiten(site.x), whiten(site.x[seen])
-        accuracy, accuracy_unseen = site.accuracy(torch.arange(len(site.x))), site.accuracy(unseen)
-        before = accuracy(site.x)
+        x, x_seen = whiten(embeddings), whiten(embeddings[seen])
+        of_all, of_unseen = accuracy(model, site, torch.arange(len(order))), accuracy(model, site, unseen)
+        before = of_all()
         erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
-        removed = {key: erasure.variance_removed(site.x, eraser(site.x)) for key, eraser in erasers.items()}
-        controls = self._controls(site, x, order[:SAMPLE], erasers, removed)
+        removed = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
+        controls = self._controls(accuracy(model, site, order[:SAMPLE]), x, erasers, removed)
         for (concept, method), eraser in erasers.items():
             z, key = targets[concept], (concept, method)
             eraser_seen = METHODS[method](x_seen, z[seen], self.iterations)
             errors = probe_error(z, refit(x, z)), probe_error(z, refit(x, z, eraser))
-            after = accuracy(eraser(site.x)), accuracy_unseen(eraser_seen(site.x[unseen]))
+            after = of_all(eraser), of_unseen(eraser_seen)
             iterations = self.iterations if method == "inlp" else 1
             yield *key, iterations, eraser.rank, removed[key], *errors, before, *after, *controls[key]
 
     def _controls(
-        self, site: "Site", x: Whitened, pairs: Tensor, erasers: dict[Key, Eraser], removed: dict[Key, float]
+        self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], removed: dict[Key, float]
     ) -> dict[Key, list[float]]:
         """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
-        accuracy, embedding = site.accuracy(pairs), site.x[pairs]
         found: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
-            basis = erasure.random_basis(embedding.shape[1], generator)
+            basis = erasure.random_basis(len(x.mean), generator)
             state = signs.get_state()
             random: dict[tuple[str, Any], Eraser] = {}
             for key, eraser in erasers.items():
@@ -232,7 +233,7 @@ class Amnesic(Probe):
                 random["variance", removed[key]] = erasure.project_away_variance(x, basis, removed[key])
                 random["signs", key] = erasure.flip_signs(x, eraser, signs)
             for kind, control in random.items():
-                found[kind].append(accuracy(control(embedding)))
+                found[kind].append(measure(control))
         kinds = {key: [("rank", one.rank), ("variance", removed[key]), ("signs", key)] for key, one in erasers.items()}
         return {key: [float(f(found[kind])) for kind in three for f in (np.mean, min)] for key, three in kinds.items()}
 
@@ -253,31 +254,17 @@ class Amnesic(Probe):
         return draw_erasures(rows, title, published)
 
 
-class Site:
-    """A site of a network: its embeddings of all pairs, and the accuracy with other embeddings instead."""
+def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
+    """Rows (M,) of the task's table -> a function of an eraser, or of nothing: the share of right answers."""
+    examples = model.task.examples()[pairs.numpy()]
+    completion = torch.as_tensor(examples.completion, device=model.device)
+    resumed = model.resume_from(site, examples)
 
-    def __init__(self, model: Hooked, name: str) -> None:
-        self.model, self.name = model, name
-        self.examples = model.task.examples()
-        _, cache = model.run_with_cache(self.examples, [name])
-        self.shape = cache[name].shape[1:]
-        self.x = cache[name].flatten(1).cpu()  # (N, d)
-        if not self.x.isfinite().all():
-            what = f"embeddings of seed {model.seed} at probe.site={name}"
-            raise UserError(f"{model.name}: {what} contain NaN or infinity")
+    def measure(*erasers: Eraser) -> float:
+        right = resumed([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1) == completion  # (M, m)
+        return float(right.all(dim=-1).double().mean())
 
-    def accuracy(self, pairs: Tensor) -> Callable[[Tensor], float]:
-        """Pairs (M,) -> a function of their embeddings (M, d): the share of right answers."""
-        examples = self.examples[pairs.numpy()]
-        completion = torch.as_tensor(examples.completion, device=self.model.device)
-        rest = self.model.resume_from(self.name, examples)
-
-        def measure(embedding: Tensor) -> float:
-            erased = embedding.to(self.model.device).unflatten(1, self.shape)
-            right = rest([Replace(self.name, None, erased)]).argmax(dim=-1) == completion  # (M, m)
-            return float(right.all(dim=-1).double().mean())
-
-        return measure
+    return measure
 
 
 def probe_error(z: Tensor, predicted: Tensor) -> float:

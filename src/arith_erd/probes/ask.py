@@ -163,26 +163,18 @@ def _over_epochs(job: ProbeJob, question: Question) -> Answer:
 
     run = question.run
     assert run is not None
-    probes: list[Probe] = []
-    courses: list[Course] = []
-
-    def measured() -> Iterator[dict[str, Any]]:
-        for epoch in question.epochs:  # networks of one epoch at a time
-            probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
-            found = []
-            for row in probe.rows():
-                found.append(row)
-                yield {"epoch": epoch, **row}
-            course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
-            courses.append(replace(course, table=course.table.assign(epoch=epoch)))
-            probes[:] = [probe]  # the last one describes the rows
-
-    rows = watched(measured(), type(question.probe).__name__, len(question.subjects) * len(question.epochs))
-    probe = probes[0]
-    table = pd.DataFrame(rows, columns=["epoch", *probe.columns])
-    if len(courses) == 1:
+    rows: list[dict[str, Any]] = []
+    tables: list[pd.DataFrame] = []
+    for epoch in question.epochs:  # networks of one epoch at a time
+        probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
+        found = watched(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(probe.subjects))
+        course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
+        tables.append(course.table.assign(epoch=epoch))
+        rows += [{"epoch": epoch, **row} for row in found]
+    table = pd.DataFrame(rows, columns=["epoch", *probe.columns])  # the last probe describes the rows
+    if len(tables) == 1:
         return Answer(probe, table)
-    whole = replace(courses[0], table=pd.concat([course.table for course in courses], ignore_index=True))
+    whole = replace(course, table=pd.concat(tables, ignore_index=True))
     reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
     return Answer(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
 

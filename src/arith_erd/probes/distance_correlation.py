@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from matplotlib import colormaps
@@ -11,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.spatial.distance import cdist, pdist
+from scipy.stats import rankdata
 
-from ..interp.distances import Floats, absolute, euclidean, hamming, pearson, spearman
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..models.decoding import answers, shift_right
@@ -35,6 +37,21 @@ from ..plots.style import (
 from ..plots.style import write_in_cell as write
 from ..tasks import Examples
 from .probe import Probe
+
+Floats = npt.NDArray[np.float64]
+
+
+def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+    """Correlation of every row of x (S, D) with every row of y (L, D) -> (S, L), NaN where a row is constant."""
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    constant = (np.ptp(x, axis=-1) == 0)[:, None] | (np.ptp(y, axis=-1) == 0)  # SciPy's result for these is arbitrary
+    return np.where(constant, np.nan, 1 - cdist(x, y, "correlation"))
+
+
+def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+    """Correlation of ranks; ties share their mean rank. Shapes and NaN as in `pearson`."""
+    return pearson(rankdata(x, axis=-1), rankdata(y, axis=-1))
+
 
 METHODS = {"pearson": pearson, "spearman": spearman}
 YELLOW = "#ffe680"
@@ -159,8 +176,9 @@ class DistanceCorrelation(Probe):
         for subject in self.subjects:
             task = subject.task
             examples = task.examples(*[np.arange(task.limit)] * task.operands)
-            tokens = hamming(examples.prompt), hamming(examples.completion)
-            values = absolute(examples.a), absolute(examples.answer)
+            texts = examples.prompt, examples.completion
+            tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
+            values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
             outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
             inside = distances(subject, examples)
             for method, correlate in METHODS.items():
@@ -184,7 +202,7 @@ class DistanceCorrelation(Probe):
 
 
 def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
-    """Euclidean distances (D,) by stack and layer: between embeddings, all positions of a site together.
+    """Euclidean distances (D,) of all pairs i < j of examples, by stack and layer: between embeddings of a whole site.
 
     Also those of the network before training, if that is known; and, as layer 0, between the operands' digits and
     between these digits scaled by their place value.
@@ -199,8 +217,8 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
         _, cache = network.run_with_cache(inputs, layers(network.sites))
         for site, x in cache.items():
             stack, layer = site.split(".")
-            found[prefix + stack, int(layer)] = euclidean(x.flatten(1).cpu().numpy())
+            found[prefix + stack, int(layer)] = pdist(x.flatten(1).double().cpu().numpy())
     task = model.task
     digits = task.operand_digits(examples.operands)  # (N, k * bits)
     scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
-    return found | {(f"operand {task.digits}", 0): euclidean(digits), (f"scaled {task.digits}", 0): euclidean(scaled)}
+    return found | {(f"operand {task.digits}", 0): pdist(digits), (f"scaled {task.digits}", 0): pdist(scaled)}

@@ -13,17 +13,15 @@ from ..interp.causal_model import Hypothesis, hypothesis
 from ..interp.dose import doses
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
-from ..plots.course import Course
 from ..plots.style import GREY, INK, canvas, headline, legend_below, question, tidy
 from .probe import Natural, Positive, Probe, listed
 
-Method = Literal["slope", "leace", "centroids", "das"]
+Method = Literal["slope", "leace", "centroids"]
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
 TITLES = {
     "slope": ("Least-squares slope", "Cov(x, S) / Var(S)"),
     "leace": ("LEACE direction", "linear reading moved by delta"),
     "centroids": ("Class centroids", "mean of one sum to the next"),
-    "das": ("Learned subspace", "rank 1 or 2"),
 }
 
 
@@ -34,8 +32,8 @@ class Dose(Probe):
     every delta. One that stores carries cannot follow, because a linear move triggers no carry.
 
     The directions are fitted on runs of 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same
-    direction with a step that moves a linear reading by delta, ``centroids`` the move between the mean activations of
-    both sums, and ``das`` its part in a learned subspace of rank 1 or 2. The columns are those of `interp.dose.doses`.
+    direction with a step that moves a linear reading by delta, and ``centroids`` the move between the mean activations
+    of both sums. The columns are those of `interp.dose.doses`.
 
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
@@ -78,9 +76,6 @@ class Dose(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         means = rows.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
         return means.map(lambda x: f"{x:.2f}").reset_index()
-
-    def course(self, rows: pd.DataFrame) -> Course:
-        return Course.of(rows, self.sheet("", rows), "answer", "site", "method", "answers that follow the dose")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         methods = [name for name in TITLES if name in set(rows["method"])]

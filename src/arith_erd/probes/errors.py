@@ -28,11 +28,6 @@ SAMPLES = 50_000
 SUBSETS = {"train": (GREY, "training"), "validation": (ORANGE, "held out"), "all": (BLUE, "all pairs")}
 
 
-def greedy_answers(subject: Hooked, examples: Examples) -> Array:
-    prompt, completion = (torch.as_tensor(x, device=subject.device) for x in (examples.prompt, examples.completion))
-    return answers(subject.network, prompt, completion).cpu().numpy()
-
-
 def subsets(subject: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``, or ``all`` without a known split."""
     if subject.split is None:
@@ -72,7 +67,9 @@ class Errors(Probe):
         self.found = []
         names = np.array(self.task.answer_names)
         for subject in self.subjects:
-            tokens = greedy_answers(subject, self.examples)  # (N, m)
+            tensors = (self.examples.prompt, self.examples.completion)
+            prompt, completion = (torch.as_tensor(x, device=subject.device) for x in tensors)
+            tokens = answers(subject.network, prompt, completion).cpu().numpy()  # (N, m)
             decoded = self.task.decode(tokens)
             hamming = (tokens != self.examples.completion).sum(axis=1)
             forced = subject.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
@@ -131,16 +128,13 @@ class Errors(Probe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts and mean errors, and the share of wrong tokens at each place, after the right prefix."""
+        """Counts, and the share of wrong tokens at each place, after the right prefix."""
         lines = []
-        for seed, name, inside, wrong in self._by_subset(rows):
+        for seed, subset, inside, wrong in self._by_subset(rows):
             size, missed = int(inside.sum()), _missed(wrong)
-            means = wrong[["value_error", "hamming_error"]].abs().mean()
-            texts = ["" if np.isnan(x) else f"{x:.2f}" for x in means]
-            of_tokens = [f"{missed[token] / size:.1%}" for token in self.task.answer_names]
-            lines.append((seed, name, size, len(wrong), *texts, *of_tokens))
-        measures = ("examples", "wrong", "|value_error|", "hamming_error", *self.task.answer_names)
-        return pd.DataFrame(lines, columns=["seed", "subset", *measures])
+            tokens = {token: f"{missed[token] / size:.1%}" for token in self.task.answer_names}
+            lines.append({"seed": seed, "subset": subset, "examples": size, "wrong": len(wrong)} | tokens)
+        return pd.DataFrame(lines)
 
     def course(self, rows: pd.DataFrame) -> Course:
         shares = [(seed, name, len(wrong) / inside.sum()) for seed, name, inside, wrong in self._by_subset(rows)]

@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import effects
 from ..interp.sites import chosen_sites
 from ..plots.style import canvas, headline, heat_map, question
-from .probe import Natural, Positive, Probe, listed
+from .probe import Natural, Positive, Probe, listed, weighted
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
 
@@ -69,7 +69,7 @@ class Interchange(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         decoder = rows[rows["site"].str.startswith("dec.")]
         shown = decoder if len(decoder) else rows
-        means = _weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
+        means = weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
         return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
@@ -84,7 +84,7 @@ class Interchange(Probe):
         places = {"enc": task.prompt_names, "dec": task.answer_names}
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):
-                here = _weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
+                here = weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
                 table = here.unstack("position").iloc[::-1]
                 columns = [places[stack][i] for i in table.columns]
                 heat_map(ax, table.to_numpy(), list(table.index), columns, cmap=COLOURS[stack], numbers=".2f")
@@ -92,9 +92,3 @@ class Interchange(Probe):
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
         question(figure, task.name, "share of answers that change with one position's activation of another run", rows)
         return figure
-
-
-def _weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
-    sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
-    sums = sums.groupby(by, sort=False).sum(min_count=1)
-    return sums[measures].div(sums["n"], axis=0)

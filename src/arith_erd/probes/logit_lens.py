@@ -11,7 +11,6 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..plots.course import Course
 from ..plots.style import canvas, heat_map, question
 from .probe import Natural, Positive, Probe, sample_pairs
 
@@ -56,9 +55,6 @@ class LogitLens(Probe):
         wide = self._wide(rows)
         wide.columns = self.task.answer_names
         return wide.map("{:.3f}".format).reset_index()
-
-    def course(self, rows: pd.DataFrame) -> Course:
-        return Course.of(rows, self.sheet("", rows), "accuracy", "site", label="right tokens, read with the head")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)

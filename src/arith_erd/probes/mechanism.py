@@ -11,8 +11,9 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
+from ..interp.sites import check_sites
 from ..mechanism.card import NEAR, UNCALIBRATED, Card, NetworkCard, make_card
-from ..mechanism.prefixes import check_subjects
+from ..mechanism.prefixes import require_binary
 from ..mechanism.signature import expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
 from ..plots.course import Course
@@ -72,7 +73,9 @@ class Mechanism(Probe):
         task = subjects[0].task
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
-        check_subjects(subjects, "mechanism")
+        require_binary(task)
+        for subject in subjects:
+            check_sites(subject.sites, ["dec.embed", "dec.1"], "sites= of Hooked")
         self.subjects = subjects
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}

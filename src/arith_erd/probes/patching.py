@@ -16,7 +16,7 @@ from ..interp.sites import chosen_sites
 from ..plots.course import Course
 from ..plots.style import GREY, canvas, heat_map, question
 from ..tasks import Examples, Task
-from .probe import Natural, Positive, Probe, sample_pairs
+from .probe import Natural, Positive, Probe, sample_pairs, weighted
 
 
 class Patching(Probe):
@@ -86,9 +86,7 @@ class Patching(Probe):
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Means (sites, positions) over seeds and over the answer tokens that differ; NaN where a site lacks one."""
-        weighted = rows.assign(total=rows["recovered"].fillna(0) * rows["n"])
-        sums = weighted.groupby(["seed", "site", "position"])[["total", "n"]].sum()
-        mean = (sums["total"] / sums["n"]).groupby(level=["site", "position"]).mean()
+        mean = weighted(rows, ["site", "position"], ["recovered"])["recovered"]
         names = [*self.task.prompt_names, *self.task.answer_names]
         return mean.unstack("position").reindex(index=rows["site"].unique(), columns=names).dropna(axis=1, how="all")
 

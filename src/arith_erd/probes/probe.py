@@ -120,3 +120,10 @@ def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
         return table
     chosen = np.random.default_rng(seed).permutation(len(table))[:count]
     return table[chosen]
+
+
+def weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
+    """Means of measures, each row counting ``n`` times, a line for each value of ``by``."""
+    sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
+    sums = sums.groupby(by, sort=False).sum(min_count=1)
+    return sums[measures].div(sums["n"], axis=0)

@@ -12,9 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
-from ..mechanism.place_value import Columns
-from ..mechanism.same_prefix import swaps
-from ..plots.course import Course
+from ..mechanism.place_value import Columns, swaps
 from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
 from .probe import Positive, Probe
 
@@ -30,7 +28,7 @@ class SamePrefix(Probe):
     ``flipped`` is the share of ``n`` bits t that flip if position t itself (``own``) or all ``earlier`` positions of
     the answer read the other run's prompt in decoder layers 1 to ``layer``, and their own after that. The last layer is
     the whole swap. A network whose positions pass carries on flips with ``earlier``; one whose positions each compute
-    their own carry flips with ``own`` only. `mechanism.same_prefix` has the construction.
+    their own carry flips with ``own`` only. `mechanism.place_value.swap_inputs` has the construction.
 
     Raises:
         UserError: for another task than addition and multiplication in base 2, lowest bit first, or without decoder.
@@ -51,10 +49,6 @@ class SamePrefix(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         wide = rows.groupby(["positions", "layer", "bit"], sort=False)["flipped"].mean().unstack("bit")
         return wide.map(lambda x: "" if np.isnan(x) else f"{x:.3f}").reset_index()
-
-    def course(self, rows: pd.DataFrame) -> Course:
-        whole = rows[rows["layer"] == rows["layer"].max()]
-        return Course.of(whole, self.sheet("", whole), "flipped", "positions", label="bits that flip, all layers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(9.6, 4.4)

@@ -22,7 +22,7 @@ from .probe import Natural, Positive, Probe, listed
 
 CONTROLS = (*("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),)
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
-SHOWN |= {"full_patch": "full patch"}
+SHOWN |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
 BARS = {
     "iia_random": (-0.14, GREY, "random directions: mean to best"),
     "iia_flipped": (0.14, ORANGE, "same variance, other signs: mean to best"),
@@ -40,8 +40,8 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `interp.search.Found`, `Search.controls`, `Search.searches` and
-    `Search.angles`: degrees between the subspace, which the network uses, and the directions that probes read.
+    from. The other columns are those of `interp.search.Search.at`, `controls`, `searches` and `angles`: degrees between
+    the subspace, which the network uses, and the directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
     a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
@@ -107,24 +107,20 @@ class Subspaces(Probe):
                 default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
                 for variable in self.variables or default:
                     for found in search.at(variable, self.ranks):
-                        values = dict.fromkeys(CONTROLS) | vars(found) | found.controls
-                        values |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
-                        yield {name: values[name] for name in self.columns} | {"chosen": int(found.chosen)}
+                        found |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
+                        yield {name: found.get(name) for name in self.columns}
 
     def notes(self) -> list[str]:
         return [
             "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
             "for the sum at rank 1, and so does any subspace where span is no larger than rank",
-            "angles: from the subspace found to the weights of a least-squares probe (LS) and to what LEACE erases",
+            "angles, in degrees: to the weights of a least-squares probe (LS) and to what LEACE erases",
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]
-        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN, *ANGLES]].mean()
-        text = means[list(SHOWN)].map(lambda x: "" if isnan(x) else f"{x:.2f}").rename(columns=SHOWN)
-        text.insert(0, "rank", means["rank"].map("{:.1f}".format))
-        text["angles"] = [_angles(row).replace("\n", ", ") for _, row in means.iterrows()]
-        return text.reset_index()
+        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
+        return means.map(lambda x: "" if isnan(x) else f"{x:.3g}").rename(columns=SHOWN).reset_index()
 
     def course(self, rows: pd.DataFrame) -> Course:
         chosen = rows[rows["chosen"] == 1]
@@ -154,19 +150,10 @@ def _panel(ax: Axes, means: pd.DataFrame) -> None:
         if kind in means:  # the control network only where there is one
             ax.plot(means[kind], at, marker, linestyle="", **look)
     for y, (_, row) in enumerate(means.iterrows()):
-        label = f"rank {row['rank']:.3g} of {row['span']:.3g}\n{_angles(row)}"
-        ax.text(1.06, y, label, va="center", fontsize=7, color=INK)
+        ax.text(1.06, y, f"rank {row['rank']:.3g} of {row['span']:.3g}", va="center", fontsize=7, color=INK)
     ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
     tidy(ax, "x")
     ax.set_yticks(list(at), list(means.index))
     ax.set(xlim=(0.25, 1.4), ylim=(len(means) - 0.5, -0.5), xticks=[0.25, 0.5, 0.75, 1.0])
     ax.set_xlabel("answers as the variable predicts (0.5: no intervention)", fontsize=9)
     ax.grid(visible=False, axis="y")
-
-
-def _angles(row: "pd.Series[Any]") -> str:
-    """To what least squares and LEACE read, and the band of random subspaces; nothing for a constant variable."""
-    if row[list(ANGLES)].isna().any():
-        return ""
-    least_squares, leace, low, high = (f"{row[name]:.0f}°" for name in ANGLES)
-    return f"LS {least_squares}, LEACE {leace}\nrandom {low}-{high}"

@@ -11,9 +11,9 @@ from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset, families
-from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import effects, interchange_accuracy
+from arith_erd.interp.search import fit_das
 from arith_erd.models import Transformer
 from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections
@@ -89,7 +89,7 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hook
     """The second snippet of the public API, as somebody types it."""
     model, adder = mine
     data = ae.CounterfactualDataset.sample(adder, vary="carry", n=400)
-    train, test = data.split(disjoint="operands")
+    train, test = data.split()
     whole = ae.interchange_accuracy(model, adder, test, sites=["h"])
     assert whole["position"].tolist() == [0, 1, 2, 3, "all"]
     assert (whole["no_intervention"].iloc[:3] == 0.5).all()

@@ -210,7 +210,7 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "folder"),
     [
-        ("probe=errors,prefix run=R out=D", "D"),
+        ("probe=errors,attention run=R out=D", "D"),
         ("probe=amnesic probe.method=inlp,leace run=R", "R/probes/amnesic"),
         ("probe=errors run=R,R epoch=3", "R/probes/errors-epoch=3"),
         ("probe=errors run=R epoch=all,0-5", "R/probes/errors-epochs"),
@@ -218,8 +218,8 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
         ("probe=errors run=a1,b1 out=D", "D"),
         ("probe=errors run='a*','b*' out=D", ""),
         ("probe=errors run=a1,'b*' out=D", ""),
-        ("probe=errors,prefix run=R out='D/${probe.name}'", ""),
-        ("probe=errors,prefix run=R out=null", ""),
+        ("probe=errors,attention run=R out='D/${probe.name}'", ""),
+        ("probe=errors,attention run=R out=null", ""),
     ],
 )
 def test_answers_that_would_overwrite_one_another_are_refused(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from arith_erd.bits import ZERO, reorder
 from arith_erd.errors import UserError

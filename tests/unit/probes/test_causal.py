@@ -31,11 +31,6 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
     assert (shares.isna() | ((shares >= 0) & (shares <= 1))).all(axis=None)
 
 
-def test_interchange_inside_a_layer_of_one_variable() -> None:
-    rows = measured(Interchange([untrained(Add(3))], "dec.2.mlp.post", "carry", sample=4))
-    assert (set(rows["site"]), set(rows["family"])) == ({"dec.2.mlp.post"}, {"carry", "same sum", "random"})
-
-
 def test_subspaces_in_a_network_of_two_directions() -> None:
     task = Add(4)
     rows = measured(Subspaces([Hooked(InDirections(task), task=task)], "dec.1", 2, ["carry", "xor"], **SMALL))
@@ -78,13 +73,6 @@ def test_dose_of_one_number() -> None:
     assert (rows["answer"] > 0.95).all()
 
 
-@pytest.mark.parametrize("task", [Mul(3), ModAdd(3, modulus=5), Add(1, base=10)], ids=lambda t: f"{t.name}{t.base}")
-def test_dose_of_other_values(task: Task) -> None:
-    rows = measured(Dose([untrained(task)], "dec.2", delta=[1, 2], sample=10))
-    assert (rows["n"] <= 10).all()
-    assert rows["answer"].between(0, 1).all()
-
-
 ADD, RANDOM = Add(3), RandomOutput(3)
 
 
@@ -93,14 +81,11 @@ ADD, RANDOM = Add(3), RandomOutput(3)
     [
         (Interchange, ADD, {"site": "dec.9"}, r"site dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
-        (Subspaces, Mul(3), {"variable": "xor"}, r"probe\.variable=xor: expected some of a_bit"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
         (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task random_output has no value"),
-        (Subspaces, ADD, {"position": 1, "rank": 0}, r"probe\.rank=0: expected an integer of at least 1"),
         (Dose, RANDOM, {}, r"task random_output has no variable that is the answer as a number"),
-        (Dose, ADD, {"method": "probe"}, r"probe\.method=probe: expected slope, leace, centroids or das"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
     ],
 )

@@ -5,7 +5,6 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from arith_erd.errors import UserError
 from arith_erd.probes.ceilings import Ceilings
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Mul, Sub
@@ -32,17 +31,3 @@ def test_rows_hold_the_ceilings_of_the_cells_that_never_learn(task, percent) -> 
     names = ["no_positional_encoding", "no_attention"]
     assert (100 * rows["all"][names]).round(2).tolist() == [*percent]
     assert rows["validation"]["none"] == 1.0
-
-
-def test_ceilings_of_a_subset_are_those_of_its_examples() -> None:
-    task, split = Add(3), RandomSplit()
-    examples = task.examples()
-    rows = pd.DataFrame(Ceilings(task, split).rows()).set_index(["subset", "ablation"])["ceiling"]
-    held_out = split(examples)
-    tokens = examples.prompt[held_out], examples.completion[held_out]
-    assert rows["validation", "no_attention"] == ceiling(*tokens, "no_attention")
-
-
-def test_other_types_of_a_task_are_refused() -> None:
-    with pytest.raises(UserError, match="probe"):
-        Ceilings("add", RandomSplit())

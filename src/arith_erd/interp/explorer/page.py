@@ -22,10 +22,10 @@ from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
 from ..causal_model import CausalModel
+from ..dose import answer_solvers
 from ..hooked import Hooked
 from ..interventions import token_means
 from ..sites import layers, residual_stream
-from ..slopes import answer_solvers
 
 SOURCES = Path(__file__).parent
 CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
