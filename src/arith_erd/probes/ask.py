@@ -166,8 +166,9 @@ def _over_epochs(job: ProbeJob, question: Question) -> Answer:
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
     for epoch in question.epochs:  # networks of one epoch at a time
-        probe = job.probe.build(Probe, subjects=load_seeds(run.path, epoch))
-        found = watched(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(probe.subjects))
+        subjects = load_seeds(run.path, epoch)
+        probe = job.probe.build(Probe, subjects=subjects)
+        found = watched(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(subjects))
         course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
         tables.append(course.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in found]
