@@ -352,7 +352,8 @@ def last_layer(rows: pd.DataFrame) -> pd.DataFrame:
 def sentence() -> Facts:
     """What the fresh networks of each model do, and by how much they miss a bound."""
     rows = pd.read_csv(RESULTS / "one-sentence.csv")
-    scores, found = score(rows), {}
+    scores = score(rows)
+    found: Facts = {}
     for model, name, rule in (
         ("transformer", "Transformers", "local_remainder"),
         ("nanogpt", "nanoGPTs", "graded_carry"),

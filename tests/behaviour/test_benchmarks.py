@@ -5,11 +5,8 @@ import runpy
 import sys
 from pathlib import Path
 
-import lightning as L
 import pytest
 
-from arith_erd.config.compose import compose
-from arith_erd.training.module import LitPack
 from tests.tiny import NETWORK
 
 
@@ -48,29 +45,6 @@ def test_comparison_with_another_network_than_theirs_is_refused(harness, monkeyp
     monkeypatch.setattr(sys, "argv", ["epoch.py", f"--reference={tmp_path}", *NETWORK])
     with pytest.raises(SystemExit, match=r"error: --reference: their code knows only our defaults of task\.\*"):
         harness.main()
-
-
-def test_warm_up_covers_every_batch_size_of_the_timed_epoch(harness, monkeypatch):
-    """A compiled pack would compile in it."""
-    import ours
-
-    fits, fit, step = [], L.Trainer.fit, LitPack.validation_step
-
-    def fitting(self, *arguments, **options):
-        fits.append(set())
-        return fit(self, *arguments, **options)
-
-    def validating(self, batch, *indices):
-        fits[-1].add(len(batch[0]))
-        return step(self, batch, *indices)
-
-    monkeypatch.setattr(L.Trainer, "fit", fitting)
-    monkeypatch.setattr(LitPack, "validation_step", validating)
-    monkeypatch.setattr(ours, "WARM_UP", 8)
-    for module in ("ours", "arith_erd.training.data"):
-        monkeypatch.setattr(f"{module}.evaluation_batch_size", lambda device, replicas: 16)
-    ours.epoch(compose("train", [*NETWORK, "trainer.accelerator=cpu", "data.batch_size=16"]))
-    assert fits == [{16}, {16}]
 
 
 def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from scipy import stats
 from arith_erd.stats import (
     Estimate,
     Mean,
-    _mann_whitney,
     _outside,
     clopper_pearson,
     contrast,
@@ -83,15 +81,6 @@ def test_median_of_censored_seeds_is_open_above_and_takes_five_seeds() -> None:
     assert median_interval([1, 2, 3, 4], [1, 2, 3, 4]) is None
 
 
-def test_mann_whitney_counts_are_those_of_all_orders() -> None:
-    m, n = 3, 4
-    counts = np.zeros(m * n + 1)
-    for places in combinations(range(m + n), m):
-        counts[sum(place - i for i, place in enumerate(places))] += 1
-    np.testing.assert_array_equal(_mann_whitney(m, n), counts)
-    assert _mann_whitney(50, 50).sum() == pytest.approx(math.comb(100, 50), rel=1e-9)
-
-
 @pytest.mark.parametrize(("m", "n", "left_out"), [(3, 3, None), (3, 5, 0), (4, 4, 0), (5, 5, 2), (10, 10, 23)])
 def test_quotients_left_out_are_the_critical_values_of_the_test(m: int, n: int, left_out: int | None) -> None:
     """The published critical values of U at 5%, two-sided."""
@@ -140,15 +129,11 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
     [
         (2032, 4096, 0.5, 500, "never learnt"),  # 49.6%
         (2032, 4096, 0.5, 1000, "lost held out"),
-        (2032, 4096, 0.5, 990, "lost held out"),
         (2032, 4096, 0.5, 700, ""),  # half learnt in training
         (2122, 4096, 0.5, 537, "never learnt"),  # the 99% quantiles
         (2123, 4096, 0.5, 537, ""),
-        (2122, 4096, 0.5, 538, ""),
-        (3277, 4096, 0.8, 1000, "lost held out"),  # always the commonest answer
         (4000, 4096, 1.0, 500, ""),  # the token is the same in all of these examples
         (3, 5, 0.6, 1000, ""),  # too few to tell
-        (0, 0, 1.0, 1000, ""),
     ],
 )
 def test_stuck_token_is_no_better_held_out_than_the_commonest_answer(right, n, majority, training, expected):

@@ -167,7 +167,7 @@ def _modes(claim: Claim, found: Collection) -> list[Modes]:
     about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
     if claim.old or not isinstance(measure, Metrics) or not measure.tail or not about:
         return []
-    accuracy = Metrics(column="val_seq_acc", epoch=measure.epoch, tail="median", runs=measure.runs)
+    accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
     modes = [Modes.of(accuracy.values(found, runs)["low"].to_numpy()) for _, runs in measure.arms]
     return modes if any(of.learning < of.n for of in modes) else []
 

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..plots import correlations, erasures
 from ..plots.curves import Line, draw_compared, thinned
 from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
@@ -114,11 +113,13 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "distance_correlation", correlations.COLUMNS, min_epochs=10).query("method == 'pearson'")
+    from ..probes.distance_correlation import DRAWN, draw_correlations  # not at the top: it loads torch
+
+    rows = probe_rows(found, "distance_correlation", DRAWN, min_epochs=10).query("method == 'pearson'")
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, GIVEN))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
-    return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
+    return draw_correlations(ours | alone, besides) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -127,14 +128,16 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", erasures.COLUMNS, min_epochs=10)
+    from ..probes.amnesic import DRAWN, draw_erasures
+
+    rows = probe_rows(found, "amnesic", DRAWN, min_epochs=10)
     rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
     whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return erasures.draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
+    return draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -155,7 +158,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
 
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
-DRAWN: Mapping[str, Draw] = {  # those without curves of their own
+DRAW: Mapping[str, Draw] = {  # those without curves of their own
     "fig4": distance_correlation,
     "table3": ablations,
     "appendixA": discontinuity,
@@ -170,5 +173,5 @@ def paper_figures(
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
         with plain_text():
-            figure = (learning_curves if about.curves else DRAWN[about.name])(paper, about, found, by_id)
+            figure = (learning_curves if about.curves else DRAW[about.name])(paper, about, found, by_id)
         yield about, figure

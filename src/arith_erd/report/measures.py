@@ -184,6 +184,10 @@ class EpochsTo(Measure):
     planned: int = 0
     column: str = "val_seq_acc"
 
+    @property
+    def needs(self) -> int:
+        return self.planned
+
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
         rows = found.metrics[found.metrics[self.column] >= self.accuracy]

@@ -38,7 +38,7 @@ def main() -> None:
         table = load_table(options.glob)
         shown = by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
         if options.plot:
-            from ..plots.settings import draw_by_setting  # matplotlib takes a while
+            from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
 
             with replacing(options.plot) as beside:

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims import Result, evaluate, judge, missing, tally
-from arith_erd.report.collect import EXACT, collect
+from arith_erd.report.claims import Result, evaluate, judge, missing
+from arith_erd.report.collect import collect
 from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
-from arith_erd.report.tables import claims_table, estimate_text, notes, ours_text, summary, values_text
+from arith_erd.report.tables import claims_table, estimate_text, notes, ours_text, values_text
 from arith_erd.stats import Mean, contrast, prediction_interval
 
 RUNS = Path("runs")
@@ -69,19 +69,6 @@ def test_verdict_takes_three_seeds_and_of_a_median_five_and_a_ratio_of_three_to_
     assert (ratio.estimate.interval, ratio.verdict, ratio.seeds_needed) == (None, "inconclusive", 4)
 
 
-def test_interval_of_a_median_takes_five_seeds_and_narrows_with_eight(synthetic) -> None:
-    synthetic.run(seeds="0-3", reach=39.0)
-    result = one(synthetic, "table3-add-none")
-    assert (result.estimate.value, result.verdict) == (39, "inconclusive")
-    assert result.cause == "4 seeds, and a verdict takes 5"
-    synthetic.run(seeds="4", reach=25.0)
-    result = one(synthetic, "table3-add-none")
-    assert (result.estimate.interval, result.verdict) == ((25, 39), "inconclusive")
-    synthetic.run(seeds="5-7", reach=40.0)
-    result = one(synthetic, "table3-add-none")
-    assert (result.estimate.interval, result.verdict, result.before) == ((39, 40), "reproduced", "inconclusive")
-
-
 def test_some_seeds_that_do_not_learn_are_counted_and_not_averaged(synthetic) -> None:
     ends = [1.0] * 15 + [0.3] * 5
     reaches = [8.0] * 15 + [None] * 5
@@ -124,30 +111,6 @@ def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> N
     assert "the argument is wrong" in one(synthetic, "table3-add-no_attention").cause
 
 
-def test_layer_that_is_near_the_best_one_counts(synthetic) -> None:
-    run = synthetic.run()
-    path = synthetic.correlations(run.path, range(5))
-    rows = pd.read_csv(path)
-    of = (rows["stack"] == "dec") & (rows["space"] == "value") & (rows["level"] == "out")
-    rows.loc[of & (rows["layer"] == 2), "correlation"] = 0.9
-    rows.loc[of & (rows["layer"] == 3), "correlation"] = 0.89
-    rows.to_csv(path, index=False)
-    result = one(synthetic, "fig4-value-maximum")
-    assert (result.votes, result.before, result.verdict) == ({2: 5}, "differs", "reproduced")
-    assert result.behind.interval == pytest.approx((0.01, 0.01))
-
-
-def test_replica_in_two_packs_counts_once_and_the_exact_length_is_preferred(synthetic) -> None:
-    synthetic.run("split=vs_v", seeds="0-4", reach=None, final=0.93)
-    synthetic.run("split=vs_v", seeds="0", reach=None, final=0.93)
-    synthetic.run("split=vs_v", seeds="0", epochs=150, reach=100.0, final=1.0)
-    result = one(synthetic, "fig3-add-vs_v")
-    assert (result.n, result.estimate.value) == (5, pytest.approx(0.93))
-    synthetic.run(epochs=150, reach=39.0)  # no exact one
-    assert one(synthetic, "fig1-add").n == 5
-    assert one(synthetic, "add-mae").n == 0  # the summary is of epoch 150
-
-
 def test_censored_seed_enters_the_median_as_a_bound(synthetic) -> None:
     synthetic.run(epochs=100, reach=[38.0, 39.0, 40.0, 41.0, None], final=[1.0, 1.0, 1.0, 1.0, 0.8])
     result = one(synthetic, "table3-add-none")
@@ -166,7 +129,7 @@ def test_trial_too_short_is_not_a_censored_seed(synthetic) -> None:
     synthetic.run("task=mul", seeds="0", epochs=100, reach=90.0)  # nor one that got there: that would bias the seeds
     early = one(synthetic, "table3-mul-none")
     assert (early.n, early.verdict) == (0, "not run")
-    assert "was to end at epoch 100" in early.cause
+    assert early.cause.startswith("the longest run of mul has 100 of ")
 
 
 def test_ratio_of_unpaired_seeds_keeps_its_bound(synthetic) -> None:
@@ -180,43 +143,23 @@ def test_ratio_of_unpaired_seeds_keeps_its_bound(synthetic) -> None:
     assert result.verdict == "reproduced"  # the third smallest quotient is above one and a half
 
 
-@pytest.mark.parametrize("options", [{"task.bits": 4}, {"task.prompt_order": "plain"}])
-def test_probe_of_another_task_matches_no_claim(synthetic, options: dict) -> None:
+def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     synthetic.discontinuity()
     good = one(synthetic, "appendixA-cell")
     assert (good.verdict, good.n, good.exact) == ("reproduced", 1, True)
-    synthetic.discontinuity(options=options)
-    departing = one(synthetic, "appendixA-cell")
-    assert departing.verdict == "not run"
-    assert "but one departs in" in departing.cause
+    synthetic.discontinuity(options={"task.bits": 4})
+    assert one(synthetic, "appendixA-cell").verdict == "not run"
 
 
 def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> None:
     paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
-    assert found.problems == {}
     by_id = {result.claim.id: result for result in verdicts}
     assert by_id["appD-after"].verdict == "differs"
     assert ours_text(by_id["examples"]) == "16,384 examples"
     lacking = [result.claim.id for result in verdicts if result.n == 0 and not result.claim.id.startswith("table3-mul")]
-    assert {"fig2-train-4000", "figC6-mul-stable"} < set(lacking)
     assert {paper.command(by_id[name].claim.make, RUNS) for name in lacking} <= set(missing(verdicts, paper, RUNS))
     rows = claims_table(verdicts, found, paper, RUNS)
     assert rows["id"].tolist() == [claim.id for claim in paper.claims]
     assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
-    own = [result.verdict for result in verdicts if result.claim.counted]
-    assert f"Of {len(own)} results: {tally(own)}" in summary(verdicts)
     lines = [line for line in markdown(verdicts, paper, RUNS).splitlines() if line.startswith("| ")]
     assert all(line.count(" | ") == 6 for line in lines)
-
-
-def test_empty_folder_gives_no_verdict_and_every_command(synthetic) -> None:
-    paper = load_paper()
-    verdicts = evaluate(paper, collect(synthetic.root, paper.setup))
-    free = [result for result in verdicts if result.claim.measure.source == EXACT and not result.claim.make]
-    assert {result.verdict for result in free} == {"reproduced"}  # what follows from definitions needs no run
-    waiting = [result for result in verdicts if result not in free]
-    assert {result.verdict for result in waiting if result.claim.compare != "ceiling"} == {"not run"}
-    assert {result.verdict for result in waiting if result.claim.compare == "ceiling"} == {"inconclusive"}
-    assert all(result.cause for result in waiting)
-    commands = missing(verdicts, paper, Path("runs"))
-    assert set(commands) == {paper.command(claim.make, Path("runs")) for claim in paper.claims if claim.make}

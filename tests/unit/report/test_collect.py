@@ -1,7 +1,6 @@
 """Any mix of run directories: each replica once, the unfinished apart, the damaged named and left out."""
 
 import json
-import shutil
 
 import pandas as pd
 import pytest
@@ -16,19 +15,6 @@ def read(runs) -> Collection:
     return collect(runs.root, load_paper().setup)
 
 
-def test_row_a_seed_with_settings_and_final_numbers(synthetic) -> None:
-    synthetic.run("task=mul", "model=nanogpt", seeds="0-1,7", epochs=20, reach=9.0, final=[0.97, 0.98, 0.99])
-    found = read(synthetic)
-    table = found.replicas
-    assert table["seed"].tolist() == [0, 1, 7]
-    assert table["val_seq_acc"].tolist() == [0.97, 0.98, 0.99]
-    assert set(table["task"]) == {"mul"}
-    assert set(table["model"]) == {"nanogpt"}
-    assert table["minutes"].tolist() == pytest.approx([25 * 20 / 60] * 3)  # of one replica, not of the pack
-    assert len(found.metrics) == 3 * 20
-    assert found.problems == {}
-
-
 def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None:
     unfinished = synthetic.run(seeds="0-4", epochs=25, finished=False)
     finished = synthetic.run(seeds="0", epochs=50)
@@ -40,29 +26,11 @@ def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None
     assert (~found.replicas["finished"]).sum() == 4
 
 
-def test_runs_lie_at_any_depth_and_what_lies_inside_one_is_left_alone(synthetic) -> None:
-    run = synthetic.run(seeds="0")
-    deep = synthetic.root / "cluster" / "node7"
-    deep.mkdir(parents=True)
-    shutil.move(run.path, deep)
-    inside = deep / run.name / "wandb" / "offline-run-1" / "files"
-    inside.mkdir(parents=True)
-    (inside / "config.yaml").write_text("task:\n  value: add\n")
-    found = read(synthetic)
-    assert found.replicas["run"].tolist() == [f"cluster/node7/{run.name}"]
-    assert found.problems == {}
-    itself = collect(deep / run.name, load_paper().setup)
-    assert itself.replicas["run"].tolist() == [run.name]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("config.yaml", None, "config.yaml"),
         ("config.yaml", "seed: 0\n", "config.yaml: not that of a run"),
-        ("metrics.csv", "epoch,seed\n1,0\n", "metrics.csv: not the columns"),
         ("metrics.csv", None, "summary.json: not that of a finished run (metrics.csv does not hold"),
-        ("summary.json", "{", "summary.json"),
         ("summary.json", '{"seeds": [{"seed": 0, "val_mae": "none"}]}', "summary.json"),
     ],
 )
@@ -99,7 +67,7 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     assert set(rows.loc[rows["replica"] < 0, "departs"]) == {"reference=erd, seeds=0"}
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"name": "x", "columns": {"nowhere": "text"}}'])
+@pytest.mark.parametrize("text", [None, '{"name": "x", "columns": {"nowhere": "text"}}'])
 def test_probe_without_a_readable_table_or_description_is_named(synthetic, text: str | None) -> None:
     run = synthetic.run(seeds="0")
     synthetic.probe(run.path, "amnesic", pd.DataFrame({"site": ["dec.3"]}))

@@ -44,11 +44,6 @@ def test_panels_name_what_is_logged(dry_run) -> None:
             assert (config["groupAgg"], config["groupArea"], config["aggregate"]) == ("mean", "minmax", True)
 
 
-def test_workspace_groups_seeds_by_task_split_model_and_ablation(dry_run) -> None:
-    keys = [key["name"] for key in dry_run["workspace"]["spec"]["section"]["runSets"][0]["grouping"]]
-    assert keys == ["task.value.name", "split.value.name", "model.value.name", "ablation.value.name"]
-
-
 def test_report_has_the_papers_figures_with_their_captions_numbers_and_runs(dry_run) -> None:
     blocks = dry_run["report"]["spec"]["blocks"]
     headings = [block["children"][0]["text"] for block in blocks if block["type"] == "heading"]

@@ -65,9 +65,3 @@ def test_publishing_writes_tables_and_figures(synthetic, tmp_path: Path) -> None
     results.mkdir()
     main([str(synthetic.root), f"--results={results}"])
     assert {"claims.csv", "claims.md", "runs.csv", "fig1.png", "runs"} <= {path.name for path in results.iterdir()}
-
-
-def test_missing_folder_is_one_line(tmp_path: Path, capsys) -> None:
-    with pytest.raises(SystemExit, match="1"):
-        main([str(tmp_path / "nowhere"), f"--results={tmp_path}"])
-    assert capsys.readouterr().err.count("\n") == 1

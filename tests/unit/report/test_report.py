@@ -13,7 +13,6 @@ from arith_erd.plots.style import canvas, save_png
 from arith_erd.report.__main__ import build, main
 from arith_erd.report.page import MAX_SEEDS
 from arith_erd.report.paper import load_paper
-from tests.browser import CHROMIUM, Browser
 from tests.cards import seed_card, table, whole
 
 
@@ -188,25 +187,6 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
     (runs.parent / "empty").mkdir()
     build(runs.parent / "empty", tmp_path)
     assert not list((tmp_path / "figures").iterdir())
-
-
-SMALL_TEXT = """
-[...document.querySelectorAll("body *")].filter((x) => [...x.childNodes].some((n) => n.nodeType === 3 && n.data.trim())
-    && x.getClientRects().length && parseFloat(getComputedStyle(x).fontSize) < 11).map((x) => x.outerHTML)"""
-CELL = "document.querySelector('.runs td[data-label=validation]').getBoundingClientRect()"
-COLUMNS = "getComputedStyle(document.querySelector('.curves')).gridTemplateColumns.split(' ').length"
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-def test_page_fits_phones_and_desks(small, tmp_path: Path) -> None:
-    with Browser(tmp_path) as browser:
-        for width in (360, 768, 1400):
-            browser.look(width)
-            browser.open((small[1] / "index.html").as_uri())
-            assert browser("document.documentElement.scrollWidth") <= width
-            assert browser(SMALL_TEXT) == []
-            assert browser(f"{CELL}.right") <= width  # the accuracy is in view
-            assert browser(COLUMNS) == {360: 1, 768: 2, 1400: 3}[width]
 
 
 @pytest.mark.parametrize("door", ["arith-report", "-P -m arith_erd.report"])

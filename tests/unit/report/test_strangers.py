@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from arith_erd.config.compose import CONF
 from arith_erd.errors import UserError
-from arith_erd.plots.erasures import COLUMNS
 from arith_erd.plots.sheet import MAX_COLUMNS, MAX_ROWS, Sheet
 from arith_erd.plots.style import svg_of
+from arith_erd.probes.amnesic import DRAWN
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
-from arith_erd.report.figures import DRAWN
+from arith_erd.report.figures import DRAW
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
 from tests.cards import seed_card, table, whole
@@ -51,8 +51,6 @@ TEXTS = [
 
 
 CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
-    "all of it": lambda rows: rows,
-    "one row": lambda rows: rows.iloc[:1],
     "numbers without end": lambda rows: rows.assign(**{rows.columns[-1]: float("inf")}),
     "20,000 places": lambda rows: rows.iloc[[0] * 20_000].assign(**{rows.columns[2]: range(20_000)}),
     "3,000 names": lambda rows: rows.iloc[[0] * 3_000].assign(**{rows.columns[1]: [f"{i}$" for i in range(3_000)]}),
@@ -68,12 +66,12 @@ def correlations() -> pd.DataFrame:
 def erasures() -> pd.DataFrame:
     names = [(0, concept, "dec.3", method) for concept in ("value", "carries") for method in ("inlp", "leace")]
     rows = pd.DataFrame(names, columns=["seed", "concept", "site", "method"])
-    return rows.assign(**{column: 0.5 for column, kind in COLUMNS.items() if kind is float and column != "seed"})
+    return rows.assign(**{column: 0.5 for column, kind in DRAWN.items() if kind is float and column != "seed"})
 
 
 BITS = pd.DataFrame({"task": "add", "input_bits": range(9), "output_bits": range(9), "percent": 10.0})
 PROBES = {"distance_correlation": correlations, "amnesic": erasures}
-PROBES |= {"discontinuity": lambda: BITS, "mechanism": lambda: table(0)}
+PROBES |= {"discontinuity": lambda: BITS}
 
 
 def foreign(world: World, probe: str, rows: pd.DataFrame, name: str = "", **layout: Any) -> None:
@@ -170,7 +168,7 @@ def test_tables_of_any_shape_are_drawn_in_part(world: World, change: str) -> Non
     assert any(cell.startswith("... at most") for cell in cells) == (change in ("20,000 places", "3,000 names"))
     for about in paper.figures:
         if about.name in ("fig4", "appendixA", "appendixD"):
-            figure = DRAWN[about.name](paper, about, found, by_id)
+            figure = DRAW[about.name](paper, about, found, by_id)
             assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
 
 
