@@ -14,8 +14,6 @@ import pandas as pd
 from one_sentence import COUNTED, COUNTS, GRADED, TRANSFORMER, score, with_errors  # beside this file
 from scipy.stats import binomtest
 
-from arith_erd.probes.path_patching import relative_effects
-
 Facts = dict[str, str]
 RESULTS = Path(__file__).parents[1] / "results"
 CARDS = RESULTS / "mechanism-cards.csv"
@@ -446,11 +444,12 @@ def met(networks: pd.DataFrame, criterion: str) -> str:
 
 
 def heads() -> list[list[str]]:
-    """The two strongest heads for bit 6 of each network, beside all of them."""
+    """The two strongest heads for bit 6 of each network, beside all of them; over the whole effect of bit 5."""
     lines = [["network", "head", *(f"bit {i}" for i in range(6))]]
     rows = pd.read_csv(RESULTS / "path-patching.csv").query("bit == 6")
     for network, of_network in rows.groupby("network", sort=False):
-        wide, whole = relative_effects(of_network), of_network.groupby("place")["whole"].first()
+        whole = of_network.groupby("place")["whole"].first()
+        wide = of_network.groupby(["site", "head", "place"], sort=False)["effect"].mean().unstack("place") / whole[5]
         assert len(wide) == 96
         strongest = wide.loc[wide.abs().max(axis=1).nlargest(2).index]
         named = {

@@ -27,7 +27,6 @@ INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
 PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
-
 MOST = 60  # lines of a panel
 
 
