@@ -1,6 +1,5 @@
 """The content of folders of runs, as three kinds of tables: replicas, their metric rows, and rows of probes."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,6 @@ from ..errors import UNREADABLE, excerpt
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
-from ..system.files import read_text
 from .cards import ShownCard
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
@@ -113,16 +111,16 @@ def _read_probe(
 
     None if it is of networks that were still in training: no result of the run.
     """
-    sheet = Sheet.from_json(read_text(path.with_name("probe.json"), 2**18))
+    sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
-    rows = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes)
+    rows = pd.read_csv(path, dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
     if "epoch" in rows:
         return None
     card = path.with_name("card.json")
-    shown = ShownCard.read(read_text(card, 2**22), rows) if card.exists() else None
+    shown = ShownCard.read(card.read_text(encoding="utf-8"), rows) if card.exists() else None
     task = sheet.settings.get("task", {})
     departing = departures(settings(sheet.settings), setup)
     departing += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]

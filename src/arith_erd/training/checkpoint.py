@@ -132,7 +132,6 @@ def continue_shorter(job: Job, module: LitPack, device: torch.device) -> None:
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
-            shorter.require_plain()
             if epochs_in(shorter.checkpoint, module, device) != epochs:
                 continue
             rows = shorter.metrics()

@@ -205,4 +205,4 @@ def test_run_is_finished_only_with_all_its_steps_and_rows(train, runs_dir, monke
         train()
     (run,) = (Run(path) for path in runs_dir.iterdir())
     assert not run.finished
-    assert not run.has_summary
+    assert not run.summary_file.exists()
