@@ -25,14 +25,14 @@ FORBIDDEN = (  # what an experiment of somebody else says, and what the message 
 
 
 def others_experiment(world: World, n: int, random: Random) -> Case:
-    """An experiment of somebody else, alone or as a sweep; its folder is named in one of two ways."""
+    """An experiment of somebody else, as a sweep; its folder is named in one of two ways."""
     text, says = FORBIDDEN[n % len(FORBIDDEN)]
     folder = world.folder / "here" / "own" / "experiment"
     folder.mkdir(parents=True)
     (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
     named = random.choice(("--config-dir={}", "hydra.searchpath=[file://{}]")).format(folder.parent)
     yield Attack(text, says, lines=3)
-    world.type(*random.choice(([], ["-m"])), named, "experiment=theirs")
+    world.type("-m", named, "experiment=theirs")
 
 
 def in_the_current_folder(world: World, n: int, random: Random) -> Case:

@@ -94,7 +94,7 @@ class Run:
             summary = self.summary()
             weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
             return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
-        except (UserError, KeyError, TypeError, ValueError):
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
 
     def skipped(self, keep: Keep = NOTHING, sources: Mapping[str, str] | None = None) -> str:
@@ -179,7 +179,7 @@ class Run:
         """
         try:
             summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError) as error:
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         if not isinstance(summary, dict):
             raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
