@@ -5,7 +5,6 @@ keys as arguments (`build.Factory`): its class refuses what it does not know, an
 that several classes share. The description of a type is what an error calls accepted.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -23,7 +22,6 @@ CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=Tr
 LARGEST_COUNT = 2**31 - 1  # what torch can count to
 LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
 LARGEST_REAL = 1e38  # about what a 32-bit number holds
-BELOW_ONE = math.nextafter(1, 0)
 
 
 def made(read: Callable[[Any], Any]) -> PlainValidator:
@@ -40,7 +38,7 @@ Count = Annotated[int, accepts(f"an integer of at least 1 and at most {LARGEST_C
 Size = Annotated[int, accepts(f"an integer of at least 1 and at most {LARGEST_NETWORK}", ge=1, le=LARGEST_NETWORK)]
 Switch = Annotated[bool, accepts("true or false")]
 Positive = Annotated[float, accepts("a number above 0, at most 1e38", gt=0, le=LARGEST_REAL)]
-Fraction = Annotated[float, accepts("a number from 0 to below 1", ge=0, le=BELOW_ONE)]
+Fraction = Annotated[float, accepts("a number from 0 to below 1", ge=0, lt=1)]
 Name = Annotated[str, accepts(NAMES, pattern=f"^(?:{NAME})$")]
 
 

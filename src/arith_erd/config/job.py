@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 NEEDS = ("task", "split", "subjects")
 
 
-def _folder(key: str) -> PlainValidator:
-    def read(value: Any) -> Path | None:
-        if (value is None and key == "out") or (isinstance(value, str) and value):
-            return None if value is None else Path(value)
-        raise bad_value(key, value, "a folder, or null" if key == "out" else "a folder")
-
-    return made(read)
+Folder = accepts("a folder", strict=None)  # a text becomes a path
 
 
 def _named(key: str, group: Any, *metadata: str) -> Factory:
@@ -50,7 +44,7 @@ def _named(key: str, group: Any, *metadata: str) -> Factory:
 
 def _split(group: Any, info: ValidationInfo) -> Any:
     """The split, after a trial call: any class whose objects can be called passes for a split until then."""
-    if not isinstance(group, dict | list | str | int | float | None):
+    if callable(group):
         return group
     factory, task = _named("split", group), info.data["task"]
     split: Split = factory.build(Split)
@@ -90,7 +84,7 @@ class Common:
     logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
         "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
-    runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
+    runs_dir: Annotated[Path, Folder] = Path("runs")
     item: Any = None  # which job of a sweep is run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -137,25 +131,17 @@ class Job(Common):
     overwrite: Switch = False  # train anew what has been trained; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
-        net = self.model.net.arguments
-        if net.get("d_model", 0) % net.get("num_heads", 1):
-            multiple = f"a multiple of model.net.num_heads={net['num_heads']}"
-            raise bad_value("model.net.d_model", net["d_model"], multiple)
-        scheme, heads = net.get("positions"), net.get("num_heads", 1)
-        own = POSITIONS.get(self.model.net.target)
+        net, task, examples = self.model.net.arguments, self.task, self.data.examples
+        scheme, own = net.get("positions"), POSITIONS.get(self.model.net.target)
         if scheme not in (None, own, "none") and not net.get("positional_encoding", True):
-            raise bad_value(
-                "model.net.positions", scheme, f"{own}, since positional_encoding=false takes positions away"
-            )
-        if scheme == "rope" and net.get("d_model", 0) // heads % 2:
-            raise bad_value("model.net.d_model", net["d_model"], f"an even number for each of {heads} heads, for rope")
-        task = self.task
-        if self.data.examples is None and task.min_bits is not None:
+            accepted = f"{own}, since positional_encoding=false takes positions away"
+            raise bad_value("model.net.positions", scheme, accepted)
+        if examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
-        if self.data.examples is not None and task.listed:
+        if examples is not None and task.listed:
             whole = f"null: all {task.size:,} examples are used, and split.fraction keeps some out"
-            raise bad_value("data.examples", self.data.examples, whole)
-        if self.data.examples is None and not task.listed:
+            raise bad_value("data.examples", examples, whole)
+        if examples is None and not task.listed:
             raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 
     @cached_property
@@ -200,7 +186,7 @@ class ProbeJob(Common):
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None  # the model of a checkpoint with our parameter names
-    out: Annotated[Path | None, _folder("out")]
+    out: Annotated[Path | None, accepts("a folder, or null", strict=None)]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
 

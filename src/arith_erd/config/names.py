@@ -16,13 +16,12 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from ..runs import Run, identity, require_name
+from ..runs import Run, identity, require_name, settings
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 
 LONGEST = 80  # characters of all departures together
-ABSENT = object()
 LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that speak for themselves
     "task": {"bits": "bits", "base": "base", "prompt_order": "prompt_", "completion_order": "completion_"}
     | {"seed": "table", "modulus": "mod", "min_bits": "from"},
@@ -36,8 +35,7 @@ LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; ""
     "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
 SHOWN = {f"{group}.{key}": label for group, labels in LABELS.items() for key, label in labels.items()}
-OPEN = ("task", "split", "model.net", "model.optimizer", "model.scheduler", "model.loss")
-"""Groups whose classes have options of their own."""
+UNSHOWN = ("seed", "task._target_", "split._target_", "model.net._target_")  # said elsewhere in the name, as are names
 
 
 def run_name(resolved: Mapping[str, Any]) -> str:
@@ -67,84 +65,55 @@ def _digest(who: Mapping[str, Any]) -> str:
 
 
 def departures(who: Mapping[str, Any]) -> list[str]:
-    """Where an identity departs from the defaults, as parts of a name: ``["bits4", "lr3e-4", "ep100", "no_fused"]``.
+    """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``.
 
-    Options without a label of their own are shown by their names. Those of our classes are not, apart from a loss's.
+    Options without a label of their own are shown by their names.
     """
-    found = [
-        f"{label}{_text(value)}"
-        for key, label in SHOWN.items()
-        if (value := _at(who, key)) is not ABSENT and value != default(key, who)
-    ]
-    for group in OPEN:
-        options = _at(who, group)
-        for option, value in options.items() if isinstance(options, Mapping) else ():
-            key = f"{group}.{option}"
-            if key in SHOWN or option in ("_target_", "name") or value == (usual := default(key, who)):
-                continue
-            ours = str(options.get("_target_")).startswith("arith_erd.")
-            if not ours or (group == "model.loss" and usual is not ABSENT):
-                found.append(_option(str(option), value))
+    given, usual = settings(who), settings(_usual(who), added=True)
+    found = []
+    for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):
+        option = key.rpartition(".")[2]
+        if option == "name" or key in UNSHOWN or (key in usual and given[key] == usual[key]):
+            continue
+        found.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(option, given[key]))
     while sum(map(len, found)) + len(found) > LONGEST:
         found = [*found[: -1 if found[-1] != "more" else -2], "more"]
     return found
 
 
-def default(key: str, who: Mapping[str, Any]) -> Any:
-    """What the files of ``conf/`` say of a key, beside the other values of an identity; `ABSENT` if they do not.
+def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
+    """What the files of ``conf/`` say for the chosen task, split, model and ablation, and for the same classes.
 
-    Optimizers, schedulers and losses are told apart by their classes. Where no file names the class, or all tasks,
-    splits or networks share a key, the default option's value counts, but there is none for an optimizer's rate.
+    An option that tasks or splits share has the value of the default task or split. A model without a file has those
+    of the default model; an optimizer, a schedule or a loss whose class no file names has none.
     """
-    group, _, option = key.rpartition(".")
-    if group in ("data", "trainer"):
-        return _program(_at(who, "task.name"))[group][option]
-    models, chosen = _options("model"), _program("")["chosen"]
-    model = models.get(_at(who, "model.name"), models[chosen["model"]])
-    if key == "model.gradient_clip":
-        return model["gradient_clip"]
-    if key == "model.scheduler._target_":
-        return None
-    if key in SHOWN and (ablated := _at(_options("ablation").get(_at(who, "ablation.name")), key)) is not ABSENT:
-        return ablated
-    folder = group.removeprefix("model.").replace("net", "model")
-    first = chosen.get(folder)
-    if folder == "model" and _at(who, "model.name") in models:
-        first = who["model"]["name"]
-    if folder == "optimizer":  # the option that a model's file chooses
-        defaults = (model if option == "_target_" else models[chosen["model"]])["defaults"]
-        first = next(name for one in defaults for key, name in one.items() if "/optimizer@" in key)
-    files = sorted(_options(folder).items(), key=lambda file: (file[0] != first, file[0]))
-    groups = [file["net"] if group == "model.net" else file for _, file in files]
-    same = []
-    if folder in ("optimizer", "scheduler", "loss") and option != "_target_":
-        same = [one for one in groups if one.get("_target_") == _at(who, f"{group}._target_")]
-    shared = (key in SHOWN and option != "lr") or group == "model.net"
-    for one in (*same, *groups):
-        value = one.get(option, ABSENT)
-        if follows := re.fullmatch(r"\$\{([\w.]+)\}", str(value)):
-            return _at(who, follows[1])
-        if value is not ABSENT and (shared or one in same):
-            return value
-    return ABSENT
+    train = _load("train")
+    chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}
+    model = _load("model", who["model"]["name"]) or _load("model", chosen["model"])
+    chosen["optimizer"] = next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key)
+    recipe = {}
+    for group in ("optimizer", "scheduler", "loss"):
+        target = (who["model"].get(group) or {}).get("_target_")
+        files = [_load(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
+        own = next((file for file in files if file.get("_target_") == target), {})
+        recipe[group] = own | {"_target_": _load(group, chosen[group]).get("_target_")}
+    usual = {
+        **{group: _load(group, who[group]["name"]) | _load(group, chosen[group]) for group in ("task", "split")},
+        **{group: train[group] for group in ("data", "trainer")},
+        "model": {"net": model["net"], "gradient_clip": model["gradient_clip"], **recipe},
+    }
+    # Interpolations, such as the last epoch of a schedule, refer to values that were given.
+    context = {**who, "epochs": train["epochs"], "usual": usual}
+    whole: Any = OmegaConf.merge(context, {"usual": _load("ablation", who["ablation"]["name"])})
+    resolved: Any = OmegaConf.to_container(whole.usual, resolve=True)
+    return resolved
 
 
 @cache
-def _options(group: str) -> dict[str, dict[str, Any]]:
-    return {path.stem: _load(path) for path in (CONF / group).glob("*.yaml")}
-
-
-@cache
-def _program(task: str) -> dict[str, Any]:
-    """``train.yaml`` for a task, resolved; ``chosen`` holds the option of each group."""
-    file = _load(CONF / "train.yaml")
-    groups = {key: file[key] for key in ("epochs", "trainer", "data")} | {"task": {"name": task}}
-    resolved: Any = OmegaConf.to_container(OmegaConf.create(groups), resolve=True)
-    return resolved | {"chosen": {k: v for one in file["defaults"] if isinstance(one, dict) for k, v in one.items()}}
-
-
-def _load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+def _load(*option: str) -> dict[str, Any]:
+    """The content of a file of ``conf/``, empty if there is none."""
+    path = CONF / f"{'/'.join(option)}.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
 
 
 # Parts of a name
@@ -169,11 +138,3 @@ def _text(value: Any) -> str:
     if name != str(value):
         name = re.sub(r"(?<=[a-z])(?=[A-Z][A-Za-z])", "_", name)
     return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII).lower()
-
-
-def _at(node: Any, key: str) -> Any:
-    for part in key.split("."):
-        if not isinstance(node, Mapping) or part not in node:
-            return ABSENT
-        node = node[part]
-    return node

@@ -23,7 +23,6 @@ from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run, matching
 from ..seeds import format_seeds
-from ..system.files import read_text
 from ..tasks import Task
 from .hooked import Hooked
 
@@ -97,7 +96,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path = PR
 
 def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
     try:
-        saved = json.loads(read_text(folder / CONFIG, 2**18))
+        saved = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)

@@ -150,10 +150,9 @@ class CheckedSweeper(Sweeper):
             return accept(config_name, own, hydra_node)
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
-        """In this process. A job whose last attempt was killed comes last: it cannot keep the others from running."""
+        """In this process."""
         logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
-        killed = [job.job is not None and any(run.killed for run in job.job.runs()) for job in jobs]
-        for number, job in sorted(enumerate(jobs), key=lambda numbered: killed[numbered[0]]):
+        for number, job in enumerate(jobs):
             print(job.title)
             # Not kept in a variable: the frames of a failed job's exception hold a whole model.
             job.end(*self.launcher.launch([job.overrides], number))
@@ -163,15 +162,11 @@ class CheckedSweeper(Sweeper):
     def _run_at_once(self, jobs: list[SweepJob]) -> None:
         """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
         try:
-            try:
-                with signals_caught():
-                    results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
-            except Exception as error:
-                error.add_note(f"{FAILURE}hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}")
-                raise
+            results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
             for job, result in zip(jobs, results, strict=True):
                 job.end(result)
         except Exception as error:
+            error.add_note(f"{FAILURE}hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}")
             print(f"error: {explain(error)[0]}", file=sys.stderr)
             for job in jobs:
                 if job.status != "skipped" and job.finished:

@@ -188,7 +188,6 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
-        run.require_plain()
         epochs = [] if job.epochs is None else chosen_epochs(run, read_run(run).seeds, job.epochs)
         subjects = load_seeds(run.path, *epochs[:1])
         folder = run.probe(job.answer_name(epochs))

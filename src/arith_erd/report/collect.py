@@ -1,6 +1,5 @@
 """The content of folders of runs, as three kinds of tables: replicas, their metric rows, and rows of probes."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,6 @@ from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
-from ..system.files import read_text
 
 OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
 OF_RUN = {"task": "task", "split": "split", "experiment": "key"}  # columns of a probe's rows, and of replicas
@@ -70,7 +68,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
                 read = _read_probe(path, run, runs.members, found.replicas, setup)
                 card = path.with_name("card.json")
                 if read and card.exists():
-                    found.cards.append((Card.from_json(read_text(card, 2**22)), path.with_name("figure.png")))
+                    found.cards.append((Card.from_json(card.read_text(encoding="utf-8")), path.with_name("figure.png")))
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
@@ -116,9 +114,9 @@ def _read_probe(
 
     None if it is of networks that were still in training: no result of the run.
     """
-    sheet = Sheet.from_json(read_text(path.with_name("probe.json"), 2**18))
+    sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
-    rows = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes)
+    rows = pd.read_csv(path, dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
     rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")

@@ -28,7 +28,7 @@ LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, 
 
 def keep(runs: Path, results: Path, *weights: str) -> list[str]:
     """Copy ``weights`` and the light files of every finished run, and of every probe; the names of what was copied."""
-    finished = [run for run in map(Run, sorted(runs.iterdir())) if run.has_summary]
+    finished = [run for run in map(Run, sorted(runs.iterdir())) if run.summary_file.is_file()]
     for run in finished:
         target = results / "runs" / run.name
         _copy(run.path, target, "metrics.csv", "summary.json", *weights)

@@ -15,24 +15,21 @@
 ================================  =====================================================================
 """
 
-import errno
 import glob
 import json
-import math
 import os
 import re
 import shutil
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import UserError, printable
+from ..errors import UserError
 from ..system import lock
-from ..system.files import read_text, remove_partial_files, write_atomically
+from ..system.files import remove_partial_files, write_atomically
 from ..system.machine import commit
 from .epochs import NOTHING, Keep, Row, append_metrics, read_metrics, write_metrics
 
@@ -90,67 +87,32 @@ class Run:
     # State
 
     @property
-    def has_summary(self) -> bool:
-        return self.summary_file.is_file()
-
-    @property
     def finished(self) -> bool:
         """Whether the summary is valid, and the weights of all the seeds that it lists exist."""
         try:
             summary = self.summary()
             weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
             return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
-        except (UserError, OSError, KeyError, TypeError, ValueError, OverflowError):
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
-
-    def require_readable(self) -> None:
-        """Refuse a run whose summary is there and cannot be read: it may be finished, and would be trained again."""
-        try:
-            read_text(self.summary_file)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):  # not there, or no file
-                again = "the same command tries again"
-                raise UserError(f"{self.summary_file}: cannot be read ({error.strerror}); {again}") from error
-        except ValueError:
-            pass  # damaged
-
-    @property
-    def killed(self) -> bool:
-        """Whether the last attempt to train it ended by SIGKILL, as when memory is short."""
-        return (self.path / ".attempt").is_file() and not self.finished
-
-    @contextmanager
-    def attempted(self) -> Iterator[None]:
-        """Keep a file in the directory during the block, so that a later command detects a kill (`killed`)."""
-        mark = self.path / ".attempt"
-        mark.touch()
-        try:
-            yield
-        finally:
-            mark.unlink(missing_ok=True)
 
     def skipped(self, keep: Keep = NOTHING, sources: Mapping[str, str] | None = None) -> str:
         """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``.
 
         ``sources`` are the hashes of trusted packages today (`config.build.sources`).
         """
-        line, now = f"{self.path}: finished already, skipped", commit()
-        with suppress(UserError, KeyError, TypeError, AttributeError):  # a summary of an earlier version
-            summary = self.summary()
-            then = summary["versions"]["commit"]
-            if None not in (then, now) and then != now:
-                old, new = (printable(str(one)[:50]).replace("-dirty", " with changes") for one in (then, now))
-                line += f"; trained at commit {old}, the code is now at {new}"
-            elif then is not None and str(now).endswith("-dirty"):
-                line += "; cannot tell whether the code changed: both had uncommitted changes"
-            seeds = [row["seed"] for row in summary["seeds"]]
-            if keep != NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
-                line += (
-                    f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
-                )
-            before = summary.get("sources", {})
-            if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
-                line += f"; the sources of {', '.join(other)} have changed since"
+        summary, now = self.summary(), commit() or ""
+        then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
+        line = f"{self.path}: finished already, skipped"
+        if then and now and then != now:
+            line += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
+        elif then and now.endswith("-dirty"):
+            line += "; cannot tell whether the code changed: both had uncommitted changes"
+        seeds = [row["seed"] for row in summary["seeds"]]
+        if keep != NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+            line += f"; it kept no weights of {len(missing)} epoch(s): overwrite=true trains it again and keeps them"
+        if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+            line += f"; the sources of {', '.join(other)} have changed since"
         return line
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
@@ -189,25 +151,11 @@ class Run:
             remove_partial_files(folder)
         write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
-    def require_plain(self) -> None:
-        """Refuse a run directory with links or pipes in it, through which writing would reach elsewhere, or wait.
-
-        The run directory itself may be a link, and so may what W&B keeps in ``wandb/``.
-        """
-        for folder, inside, files in os.walk(self.path):
-            for name in (*inside, *files):
-                with suppress(FileNotFoundError):  # renamed by whoever trains this run
-                    mode = os.lstat(os.path.join(folder, name)).st_mode
-                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                        raise UserError(f"{folder}/{name}: a link or a pipe; remove it: expected files and folders")
-            if folder == str(self.path) and "wandb" in inside:
-                inside.remove("wandb")
-
     def config(self) -> dict[str, Any]:
         """The resolved configuration, unchecked; a `UserError` if there is none."""
         try:
-            config = yaml.safe_load(read_text(self.config_file, 2**18))
-        except Exception as error:  # PyYAML's constructors raise anything: !!int "" an IndexError, !!bool x a KeyError
+            config = yaml.safe_load(self.config_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
             raise UserError(f"{self.config_file}: expected a mapping of keys to values")
@@ -224,10 +172,13 @@ class Run:
         append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object."""
+        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object.
+
+        An `OSError` if it is there and cannot be read, since the run may be finished.
+        """
         try:
-            summary = json.loads(read_text(self.summary_file))
-        except (OSError, ValueError, RecursionError) as error:
+            summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         if not isinstance(summary, dict):
             raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
@@ -235,8 +186,9 @@ class Run:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
-        text = json.dumps(_finite({"status": FINISHED, **summary}), indent=2)
-        write_atomically(self.summary_file, f"{text}\n")
+        text = json.dumps({"status": FINISHED, **summary})
+        finite = json.loads(text, parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
+        write_atomically(self.summary_file, f"{json.dumps(finite, indent=2)}\n")
         self.error.unlink(missing_ok=True)
 
 
@@ -244,12 +196,3 @@ def matching(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
     found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has neither NaN nor infinity: null instead."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,17 +7,16 @@ each token of the answer: its accuracy given the right tokens before it. Where e
 """
 
 import csv
-import io
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, bad_value
-from ..system.files import naming, read_text, write_atomically
+from ..system.files import naming, write_atomically
 
 INTEGERS = ("epoch", "seed")
 SLICES = ("slice", "value", "val_seq_acc")
@@ -29,29 +28,23 @@ Row = dict[str, Any]
 def read_metrics(path: Path) -> list[Row]:
     """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
 
-    A `UserError` says if the file cannot be read, lacks columns of `METRICS`, or holds a value that is not a number.
+    A `UserError` says if the file lacks columns of `METRICS`, or holds a value that is not a number.
     """
     try:
-        text = read_text(path)
-        rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))
+        rows = csv.DictReader(_whole_lines(path))
         return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
 
 
 def write_metrics(path: Path, rows: Iterable[Row]) -> None:
     """Replace the file."""
-    lines = [",".join(METRICS), *(_line(row) for row in rows)]
-    write_atomically(path, "\n".join(lines) + "\n")
+    write_atomically(path, _lines([METRICS, *_values(rows)]))
 
 
 def append_metrics(path: Path, rows: Iterable[Row]) -> None:
     """Add the rows of one epoch."""
-    _append(path, map(_line, rows))
+    append_rows(path, _values(rows))
 
 
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
@@ -60,45 +53,40 @@ def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
     Nothing resumes from it: a damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """
     try:
-        text = read_text(path) if path.is_file() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()[1:]  # without a line that a kill cut off
-        kept = [line for line in lines if int(line.partition(",")[0]) <= last]
+        kept = [line for line in _whole_lines(path)[1:] if int(line.partition(",")[0]) <= last]
     except ValueError:
         print(f"{path}: damaged; it begins anew at epoch {last + 1}")
         kept = []
-    header = ",".join((*INTEGERS, *names))
-    write_atomically(path, "\n".join([header, *kept]) + "\n")
+    write_atomically(path, _lines([(*INTEGERS, *names)]) + "".join(f"{line}\n" for line in kept))
 
 
-def append_tokens(path: Path, rows: Iterable[tuple[int, int, str, Sequence[float]]]) -> None:
-    """Add the rows of one epoch: epoch, seed, split, and the accuracies in the order of the tokens."""
-    _append(path, (f"{epoch},{seed},{split},{','.join(map(_short, values))}" for epoch, seed, split, values in rows))
-
-
-def append_slices(path: Path, rows: Iterable[tuple[int, int, str, int, float]]) -> None:
-    """Add the rows of one epoch: epoch, seed, and the validation sequence accuracy of one kind of example."""
-    _append(path, (f"{epoch},{seed},{name},{value},{_short(found)}" for epoch, seed, name, value, found in rows))
-
-
-def _append(path: Path, lines: Iterable[str]) -> None:
-    """Add lines and flush them to the disk, since the next checkpoint relies on them."""
+def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
     with naming(path), path.open("a", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
+        file.write(_lines(rows))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _values(rows: Iterable[Row]) -> Iterator[list[Any]]:
+    return ([row[key] for key in METRICS] for row in rows)
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    """CSV, real numbers with nine digits."""
+    texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)
+    return "".join(f"{','.join(row)}\n" for row in texts)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of a file, without one that a kill cut off; none without the file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
     """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
-
-
-def _line(row: Row) -> str:
-    return ",".join(str(row[key]) if key in INTEGERS else _short(row[key]) for key in METRICS)
-
-
-def _short(value: float) -> str:
-    return f"{value:.9g}"
 
 
 A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 1000, and so on

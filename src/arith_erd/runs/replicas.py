@@ -40,7 +40,6 @@ REPLICA = {  # columns that are always there, with their types
     **dict.fromkeys(NUMBERS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
 }
-ACCURACIES = [name for name in METRICS if name.endswith("_acc")]
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
 _NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.Series(dtype="object"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
@@ -121,23 +120,23 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
         seeds, facts = _of_the_configuration(config)
     except UNREADABLE as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
-    metrics = _metrics(run)
+    metrics = pd.DataFrame(run.metrics(), columns=list(METRICS), dtype="float64")
+    metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
     last = metrics.groupby("seed")["epoch"].max()
     by_seed: dict[int, Row] = {}
-    if run.has_summary:
+    if run.summary_file.exists():
         try:
             summary = run.summary()
-            texts = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
-            of_run: Row = {key: None if value is None else excerpt(str(value)) for key, value in texts.items()}
+            of_run: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+            of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
             of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
             of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
             of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
-            found = {int(row["seed"]): _numbers(row) | of_run for row in summary["seeds"]}
-            if set(found) != set(seeds):
+            if {row["seed"] for row in summary["seeds"]} != set(seeds):
                 raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
             if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
                 raise ValueError("metrics.csv does not hold all its epochs")
-            by_seed = found
+            by_seed = {row["seed"]: _of_a_seed(row) | of_run for row in summary["seeds"]}
         except UNREADABLE as error:
             problems[name] = f"summary.json: not that of a finished run ({excerpt(str(error))})"
     facts |= {"finished": bool(by_seed)}
@@ -160,33 +159,16 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
     }
 
 
-def _numbers(row: Row) -> Row:
-    """The numbers and texts of one seed, a list of names as one text; null means not known.
-
-    Text where a number belongs is refused.
-    """
-    names = {key: value for key, value in row.items() if isinstance(value, list) and {*map(type, value)} <= {str}}
-    row = row | {key: ", ".join(value) for key, value in names.items()}
-    if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
-        raise ValueError("a value of a seed is neither a text, a number nor a list of texts")
-    row = {excerpt(key): value for key, value in row.items() if key not in RESERVED}
-    row = {key: excerpt(value) if isinstance(value, str) else value for key, value in row.items()}
-    return row | {key: math.nan if row[key] is None else float(row[key]) for key in NUMBERS if key in row}
-
-
-def _metrics(run: Run) -> pd.DataFrame:
-    """``metrics.csv`` as a table. Without validation examples, those accuracies are not known and stay NaN."""
-    try:
-        rows = pd.DataFrame(run.metrics(), columns=list(METRICS)).astype(dict.fromkeys(METRICS, "float64"))
-        rows = rows.astype({"epoch": "int64", "seed": "int64"})
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"metrics.csv: {error}") from error
-    known = rows[ACCURACIES].dropna(axis=1, how="all")
-    fine = (rows["epoch"] >= 1) & known.ge(0).all(axis=1) & known.le(1).all(axis=1)
-    if not fine.all():
-        epoch = rows.loc[~fine, "epoch"].iloc[0]
-        raise UserError(f"metrics.csv: epoch {epoch} has an accuracy that is no fraction from 0 to 1")
-    return rows.drop_duplicates(["epoch", "seed"], keep="last")
+def _of_a_seed(row: Row) -> Row:
+    """The numbers and texts of one seed, a list of names as one text; null means not known."""
+    found: Row = {}
+    for key, value in row.items():
+        if key in NUMBERS:
+            found[key] = math.nan if value is None else float(value)
+        elif key not in RESERVED:
+            text = ", ".join(value) if isinstance(value, list) else value
+            found[excerpt(key)] = excerpt(text) if isinstance(text, str) else text
+    return found
 
 
 def _hash(value: Any) -> str:

@@ -1,23 +1,21 @@
 """Runs as one pandas table, a row for each run and seed; and its means over seeds."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from ..errors import UNREADABLE, UserError, excerpt
+from ..errors import UNREADABLE, UserError
 from ..seeds import parse_seeds
 from ..stats import Estimate, Mean
+from ..system import lock
 from .directory import FINISHED, Run
 from .epochs import METRICS, Row
-from .identity import identity
-from .identity import settings as flat
+from .identity import identity, settings
 
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
@@ -30,7 +28,7 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
     ``state``, ``device``, ``age`` (seconds since something was written) and ``path``. Settings that cannot change the
     weights are left out.
 
-    The state is ``finished``, ``training``, ``failed``, ``killed`` or ``stopped``; ``unreadable`` for a damaged folder,
+    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``unreadable`` for a damaged folder,
     which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
 
     >>> import arith_erd as ae
@@ -39,11 +37,10 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
     """
     if isinstance(runs, str | Path):
         inside = os.path.isdir(runs) and not _is_run(runs)
-        names = sorted(name for name in os.listdir(runs) if name[0] != ".") if inside else sorted(glob(str(runs)))
-        paths = [Path(runs, name) if inside else Path(name) for name in names]
+        paths = sorted(Path(runs).iterdir() if inside else map(Path, glob(str(runs))))
     else:
         paths = [*runs]
-    found = [Run(path) for path in paths if _is_run(path)]
+    found = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not found:
         raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
     old = [run.replaced for run in found if _is_run(run.replaced.path)]
@@ -51,8 +48,8 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
-    settings = [key for key in differing(table) if readable[key].map(str).nunique() > 1]
-    columns = ["run", *settings, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
+    shown = [key for key in differing(table) if readable[key].map(str).nunique() > 1]
+    columns = ["run", *shown, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
     return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs"), "Int64"))
 
 
@@ -97,7 +94,7 @@ def percent(accuracy: float, low: float, high: float) -> str:
     return "" if pd.isna(accuracy) else f"{accuracy:.2%}{interval}"
 
 
-def _is_run(path: Any) -> bool:
+def _is_run(path: Path | str) -> bool:
     return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
@@ -107,30 +104,22 @@ def _rows(run: Run) -> list[Row]:
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         config, metrics = run.config(), run.metrics()
-        known = flat({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
-        given = {excerpt(key): _plain(value) for key, value in (flat(identity(config)) | known).items()}
+        known = settings({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
+        given = settings(identity(config)) | known
         given = {key: value for key, value in given.items() if "." in key and not key.endswith("_target_")}
+        given = {key: str(value) if isinstance(value, list) else value for key, value in given.items()}  # to group by
         epochs = max((row["epoch"] for row in metrics), default=0)
-        last = {row["seed"]: row for row in metrics if row["epoch"] == epochs}
-        device = excerpt(str(run.summary().get("device", ""))) if run.finished else None
+        last = {row["seed"]: {name: row[name] for name in RESULTS} for row in metrics if row["epoch"] == epochs}
+        device = run.summary().get("device") if run.finished else None
         facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": device, "state": _state(run)}
-        known = row | given | facts | {"epochs": epochs}
-        results = {seed: {name: last[seed][name] for name in RESULTS} for seed in last}
-        return [known | {"seed": seed} | results.get(seed, {}) for seed in results or parse_seeds(config["seed"])]
+        of_run = row | given | facts | {"epochs": epochs}
+        return [of_run | {"seed": seed} | last.get(seed, {}) for seed in last or parse_seeds(config["seed"])]
     return [row]
-
-
-def _plain(value: Any) -> Any:
-    """A setting that pandas can group by: text for lists."""
-    return value if value is None or isinstance(value, bool | int | float) else excerpt(str(value))
 
 
 def _state(run: Run) -> str:
     if run.finished:
         return FINISHED
-    with suppress(OSError), (run.path / ".lock").open() as file:  # the file is only read
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "training"
-    return "failed" if run.error.is_file() else "killed" if run.killed else "stopped"
+    if lock.is_held(run.path):
+        return "training"
+    return "failed" if run.error.is_file() else "stopped"

@@ -1,10 +1,9 @@
-"""Atomic writes; reads of regular files only."""
+"""Atomic writes."""
 
 import contextlib
 import errno
 import os
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,30 +23,6 @@ def require_writable(key: str, folder: Path | str) -> None:
     except OSError as error:
         accepted = f"cannot be written ({error.strerror}); expected a folder to write to"
         raise UserError(f"{key}={folder}: {accepted}") from error
-
-
-def own_folder(path: Path) -> Path:
-    """``path`` if nobody but this user can write there; it is made if need be. Else a new temporary folder.
-
-    In a shared temporary folder another user may be first to make a folder, or a link, of a name that can be guessed.
-    """
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    status = path.lstat()
-    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
-        return path
-    return Path(tempfile.mkdtemp(prefix=f"{path.name}-"))
-
-
-def read_text(path: Path, largest: int = 2**30) -> str:
-    """The text of a regular file of at most ``largest`` bytes: reading a pipe would wait, and a device has no end.
-
-    A file that is missing, not regular or too large raises an `OSError`, one that is no text a `UnicodeDecodeError`.
-    """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
-        raise OSError(errno.EINVAL, "not a regular file, or larger than any that is read", str(path))
-    return path.read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -148,9 +148,7 @@ def _in_main_thread() -> bool:
 def _exit_immediately() -> None:
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.raise_signal(signal.SIGINT)
-    os._exit(128 + signal.SIGINT)  # the first process of a container is not ended by a signal
+    os._exit(128 + signal.SIGINT)
 
 
 def requeue(number: signal.Signals) -> None:
@@ -161,27 +159,19 @@ def requeue(number: signal.Signals) -> None:
     # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-    if job is None or not (number == signal.SIGUSR1 or (number == signal.SIGTERM and _preempted(job))):
+    if job is None or number not in (signal.SIGUSR1, signal.SIGTERM):
         return
     signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
     try:
+        if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
+            said = _scontrol("show", "job", "--oneliner", job)
+            if "JobState=RUNNING" not in said or not re.search(r"PreemptTime=\d", said):
+                return
         _scontrol("requeue", job)
         print(f"Slurm job {job}: requeued", flush=True)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        again = "submit it again to continue"
-        print(f"Slurm job {job}: not requeued ({said.strip()}); {again}", file=sys.stderr, flush=True)
-
-
-def _preempted(job: str) -> bool:
-    """Whether Slurm is preempting a job: then it is RUNNING still, while a cancelled job is COMPLETING."""
-    try:
-        said = _scontrol("show", "job", "--oneliner", job)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return "JobState=RUNNING" in said and re.search(r"PreemptTime=\d", said) is not None
+        print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
 
 
 def _scontrol(*arguments: str) -> str:
-    command = ["scontrol", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=1).stdout
+    return subprocess.run(["scontrol", *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=1).stdout

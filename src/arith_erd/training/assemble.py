@@ -1,9 +1,7 @@
 """From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
 
 import logging
-import os
 import warnings
-from pathlib import Path
 
 import lightning as L
 import torch
@@ -14,7 +12,6 @@ from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError, bad_value
 from ..losses import Loss
-from ..system.files import own_folder
 from ..system.machine import settle_products
 from .checkpoint import CheckpointFile
 from .compiling import wants_compile
@@ -33,10 +30,6 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     data = data or table_data(job)
     compile = not data.loss.exchanges() and wants_compile(job, device, data.steps_per_epoch)
     if compile:
-        if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:  # code is loaded from there; by default its name can be guessed
-            from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(Path(default_cache_dir())))
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
     begin_loss(job, pack, data)

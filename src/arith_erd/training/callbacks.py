@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import NOTHING, Keep, Row, Run
-from ..runs.epochs import SLICES, append_slices, append_tokens, begin_rows
+from ..runs.epochs import SLICES, append_rows, begin_rows
 from .checkpoint import position
 from .finish import save_weights
 
@@ -68,9 +68,9 @@ class KeepRows(L.Callback):
             fault = f"epoch {epoch} ends without an evaluation; delete last.ckpt to start again"
             raise UserError(f"{self.run.path}: {fault}")
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
-        append_tokens(self.run.tokens_file, pl_module.tokens)
+        append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
         if pl_module.slices:
-            append_slices(self.run.slices_file, pl_module.slices)
+            append_rows(self.run.slices_file, pl_module.slices)
         self.run.append_metrics(rows)
         of_seed = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
         for _epoch, seed, name, value, accuracy in pl_module.slices:

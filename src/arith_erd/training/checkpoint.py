@@ -123,7 +123,6 @@ def continue_shorter(job: Job, module: LitPack) -> None:
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
-            shorter.require_plain()
             if epochs_in(shorter.checkpoint, module) != epochs:
                 continue
             require_rows(shorter, epochs, job.seeds)

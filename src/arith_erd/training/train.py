@@ -62,7 +62,6 @@ def train_pack(job: Job) -> None:
     run = job.run
     # Assemble: every refusal comes before anything is written.
     require_writable("runs_dir", job.runs_dir)
-    run.require_plain()
     logger = job.logger.build(Logger)
     rows = KeepRows(run, logger, job.task.answer_names, job.checkpoint.keep)
     stop_at = job.trainer.stop_at
@@ -76,11 +75,10 @@ def train_pack(job: Job) -> None:
         module = assemble(job, device, data)
     code = sources(job.resolved)  # before training: they may be edited meanwhile
 
-    with lock.holding(run.path), run.attempted(), errors_kept(run), memory_errors_explained(job, device):
+    with lock.holding(run.path), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
             print(run.skipped(job.checkpoint.keep, code))
             return
-        run.require_readable()
 
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt

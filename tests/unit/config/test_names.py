@@ -44,9 +44,9 @@ STEP, VALUE = "torch.optim.lr_scheduler.StepLR", "arith_erd.losses.CrossEntropyA
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
-        ({"model.optimizer._target_": "torch.optim.Adafactor"}, "adafactor-lr1e-4-eps1e-9-fused"),
+        ({"model.optimizer._target_": "torch.optim.Adafactor"}, "adafactor-lr1e-4-betas0.9+0.98-wd0-eps"),
         ({"model.scheduler": {"_target_": STEP, "interval": "epoch", "step_size": 5, "gamma": 0.5}}, "step_lr-step_"),
-        ({"model.scheduler": {"_target_": "mine.Rate", "max_lr": 1e-4, "gamma": 2}}, "rate-gamma2"),
+        ({"model.scheduler": {"_target_": "mine.Rate", "max_lr": 1e-4, "gamma": 2}}, "rate-max_lr1e-4-gamma2"),
         ({"model.loss": {"_target_": VALUE, "site": "dec.1", "weight": 0.5}}, "cross_entropy_and_value-weight0.5"),
         ({"split._target_": "mine.Band", "split.distance": 3, "split.kind": "near"}, "distance3-kind_near"),
         ({"model.net._target_": "mine.Net", "model.net.window": [2, 3]}, "window_2+3"),

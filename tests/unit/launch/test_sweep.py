@@ -18,7 +18,7 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import CheckedSweeper
-from arith_erd.runs import METRICS, Run
+from arith_erd.runs import METRICS
 from arith_erd.stats import mean_interval
 from arith_erd.system.boundary import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
@@ -233,25 +233,6 @@ def test_answers_that_would_overwrite_one_another_are_refused(
     assert bool(ran) != bool(folder)
     refused = re.search(r"out=\S+: expected a folder for each job, .*; (\S+) would get", capsys.readouterr().err)
     assert (refused[1] if refused else "") == folder
-
-
-def test_job_that_is_killed_each_time_does_not_keep_the_others_from_running(command, tmp_path):
-    """The second command takes it last, and is killed when the others have finished."""
-
-    def out_of_memory(job: TrainJob) -> None:
-        job.run.path.mkdir(parents=True, exist_ok=True)
-        with job.run.attempted():
-            if job.seeds == (0,):
-                os.kill(os.getpid(), signal.SIGKILL)
-            finish(job)
-
-    for finished in (0, 2):
-        child = os.fork()
-        if child == 0:
-            command(out_of_memory, "-m", "seed=0,1,2")
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        assert sum(Run(path).finished for path in (tmp_path / "runs").iterdir()) == finished
 
 
 def test_failed_job_leaves_no_model_alive(command):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from arith_erd.config import build
 from arith_erd.config.compose import compose
-from arith_erd.config.names import run_name
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Keep, Run, epochs_to
 from arith_erd.system import lock
@@ -48,12 +47,6 @@ def test_metrics_come_back(tmp_path_factory, first, second):
     assert len(run.metrics()) == len(first)
 
 
-def test_columns_are_those_of_the_design():
-    assert ",".join(METRICS) == (
-        "epoch,seed,train_loss,train_token_acc,train_seq_acc,val_token_acc,val_seq_acc,seconds"
-    )
-
-
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(METRICS) + "\none,0,0,0,0,0,0,0\n"])
 def test_rows_with_other_columns_are_refused(text, tmp_path):
     (tmp_path / "metrics.csv").write_text(text)
@@ -87,14 +80,7 @@ def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_
     assert not run.finished
 
 
-def test_configuration_comes_back(tmp_path, config):
-    run = Run(tmp_path / "run")
-    run.create(config)
-    assert run.config() == config
-    assert run_name(run.config()) == run_name(config)
-
-
-@pytest.mark.parametrize("text", [None, "- 1\n- 2\n", "a: [", "\udcff"])
+@pytest.mark.parametrize("text", [None, "- 1\n- 2\n", "a: ["])
 def test_folder_that_is_not_a_run_is_refused(text, tmp_path):
     if text is not None:
         (tmp_path / "config.yaml").write_bytes(text.encode(errors="surrogateescape"))
@@ -167,7 +153,6 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
     ("then", "now", "said"),
     [
         ("aaa", "aaa", ""),
-        ("aaa", None, ""),
         (None, "aaa-dirty", ""),
         ("aaa", "bbb", "; trained at commit aaa, the code is now at bbb"),
         ("aaa", "aaa-dirty", "; trained at commit aaa, the code is now at aaa with changes"),
@@ -197,8 +182,6 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch)
     assert "sources" not in run.skipped(sources=build.sources(config))
     (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
     assert run.skipped(sources=build.sources(config)).endswith("; the sources of mine have changed since")
-    run.finish({"seeds": [], "versions": {"commit": None}})
-    assert "sources" not in run.skipped(sources=before)  # nothing is known of older runs
 
 
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):

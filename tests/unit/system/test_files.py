@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.system.files import own_folder, replacing, require_writable, write_atomically
+from arith_erd.system.files import replacing, require_writable, write_atomically
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -56,15 +56,3 @@ def test_folder_that_cannot_be_created_is_refused(inside, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"^out=.*file.*: cannot be written .*; expected a folder"):
         require_writable("out", f"{tmp_path}/file{inside}")
-
-
-def test_folder_of_compiled_code_is_ours_alone(tmp_path):
-    ours = own_folder(tmp_path / "cache")
-    assert ours == own_folder(ours) == tmp_path / "cache"
-    (tmp_path / "link").symlink_to(ours)
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    for name in ("link", "open"):
-        other = own_folder(tmp_path / name)
-        assert other.name.startswith(f"{name}-")
-        assert other.stat().st_mode & 0o077 == 0

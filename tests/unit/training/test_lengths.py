@@ -75,7 +75,6 @@ def test_options_that_do_not_fit_are_one_line(train):
     for options, message in {
         "split=vs_v": r"^split=vs_v: expected random or length, for operands of several lengths$",
         "loss=cross_entropy_and_value model.loss.site=dec.1": r"^model\.loss: task=add has operands of several lengths",
-        "model.net.positions=rope model.net.d_model=6": r"^model\.net\.d_model=6: expected an even number for each",
         "ablation=no_positional_encoding model.net.positions=rope": r"^model\.net\.positions=rope: expected learned,",
     }.items():
         with pytest.raises(UserError, match=message):

@@ -121,7 +121,7 @@ def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train):
     run = train("checkpoint.keep_last=false")
     before = {path: path.read_bytes() for path in run.path.rglob("*.*") if path.name != "error.txt"}
     fails = failing(Path, "read_text", OSError(errno.EMFILE, "Too many files"), lambda path: path == run.summary_file)
-    with fails, pytest.raises(UserError, match=r"summary\.json: cannot be read \(Too many files\); the same command"):
+    with fails, pytest.raises(OSError, match="Too many files"):
         train("checkpoint.keep_last=false")
     assert {path: path.read_bytes() for path in before} == before
 
@@ -158,4 +158,4 @@ def test_run_is_finished_only_with_all_its_rows(train, runs_dir, monkeypatch, ro
         train()
     (run,) = (Run(path) for path in runs_dir.iterdir())
     assert not run.finished
-    assert not run.has_summary
+    assert not run.summary_file.exists()
