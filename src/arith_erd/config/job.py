@@ -133,6 +133,11 @@ class Job(Common):
     def __post_init__(self) -> None:
         net, task, examples = self.model.net.arguments, self.task, self.data.examples
         scheme, own = net.get("positions"), POSITIONS.get(self.model.net.target)
+        channels, heads = net.get("d_model", 0), net.get("num_heads", 1)
+        if channels % heads:
+            raise bad_value("model.net.d_model", channels, f"a multiple of model.net.num_heads={heads}")
+        if scheme == "rope" and channels // heads % 2:
+            raise bad_value("model.net.d_model", channels, f"an even number for each of {heads} heads, for rope")
         if scheme not in (None, own, "none") and not net.get("positional_encoding", True):
             accepted = f"{own}, since positional_encoding=false takes positions away"
             raise bad_value("model.net.positions", scheme, accepted)

@@ -128,6 +128,8 @@ class Rotary(nn.Module):
 
     def __init__(self, length: int, head_size: int) -> None:
         super().__init__()
+        if head_size % 2:
+            raise ValueError(f"positions=rope: needs an even number of channels a head, not {head_size}")
         angle = torch.arange(length)[:, None] / 10000.0 ** (torch.arange(0, head_size, 2) / head_size)
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)

@@ -1,4 +1,4 @@
-"""``arith-runs [GLOB]`` lists runs and how far each has got, or their accuracy by a setting: a table or CSV."""
+"""``arith-runs [GLOB]`` lists runs and how far each has got, or their accuracy by a setting: a table, CSV or JSON."""
 
 import argparse
 import sys
@@ -26,7 +26,9 @@ def main() -> None:
         "--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length"
     )
     parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
-    parser.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
+    form.add_argument("--json", action="store_true", help="print JSON, likewise")
     options = parser.parse_args()
     with one_line_errors():
         if options.plot and (not options.by or options.plot.suffix != ".png"):
@@ -39,7 +41,9 @@ def main() -> None:
 
             with replacing(options.plot) as beside:
                 save_png(draw_by_setting(shown), beside)
-        if options.csv:
+        if options.json:
+            print(shown.to_json(orient="records", indent=2))
+        elif options.csv:
             print(shown.to_csv(index=False), end="")
         else:
             readable = means_for_people(shown) if options.by else for_people(shown)

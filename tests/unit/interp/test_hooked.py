@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
+from arith_erd.interp.sites import residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import InDirections
@@ -210,3 +211,12 @@ def test_predictions_and_accuracy() -> None:
     assert model.predict([3, 3, 7], [5, 4, 7]).tolist() == [10, 7, 14]
     assert model.accuracy() == 1 - 1 / 64
     assert model.accuracy(TASK.examples([3, 3], [4, 5])) == 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_stream_of_another_run_gives_its_logits(kind: str) -> None:
+    model = hooked(kind)
+    last = residual_stream(model.sites)[-1]
+    logits, other = model.run_with_cache(OTHER, [last])
+    assert equal(model.run(CLEAN, [Interchange(last, None).of(other)]), logits)
+    assert not equal(model.run(CLEAN), logits)

@@ -96,3 +96,11 @@ def test_training_without_a_key_is_refused():
 def test_masks_equal_those_of_the_published_results():
     assert key(0, 0, 0).tolist() == [-1220369160, -385783097]
     assert "".join("01"[x] for x in kept(key(3, 700, 5), count=16).astype(int)) == "1001000001100000"
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+@pytest.mark.parametrize("lag", [1, 2, 3, 15, 64, 120, 512, 960, 4096])
+def test_neighbours_are_independent(p, lag):
+    for place in PLACES[::5]:
+        mask = kept(place, p)
+        assert chi_square(mask[:-lag], mask[lag:]) < 25

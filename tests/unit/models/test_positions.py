@@ -7,7 +7,7 @@ import torch
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
-from arith_erd.models.positions import PLACED, Rotary
+from arith_erd.models.positions import PLACED, Rotary, Shift
 from arith_erd.tasks import POSITIONS, Add
 
 SIZE = {"d_model": 16, "num_heads": 2, "num_layers": 2}
@@ -116,3 +116,15 @@ def test_schemes_that_lack_something_say_so():
         NanoGPT(7, 4, **SIZE, positions="fixed")
     with pytest.raises(ValueError, match="operands of one length"):
         Transformer(9, 5, **SIZE, layout=LENGTHS.layout)
+
+
+def test_shifts_are_drawn_for_each_example_and_step_and_only_in_training():
+    shift, largest = Shift(), torch.full((4000, 1), 4)
+    shift.key = torch.tensor([1, 2], dtype=torch.int32)
+    drawn = shift.train()(largest)
+    assert torch.equal(drawn, shift(largest))
+    assert drawn.unique().tolist() == [0, 1, 2, 3, 4]
+    assert torch.bincount(drawn.flatten()).float().std() < 80  # of 800 each: three standard deviations
+    shift.key = torch.tensor([3, 2], dtype=torch.int32)
+    assert not torch.equal(drawn, shift(largest))
+    assert not shift.eval()(largest).any()

@@ -163,3 +163,16 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
     lines = [line for line in markdown(verdicts, paper, RUNS).splitlines() if line.startswith("| ")]
     assert all(line.count(" | ") == 6 for line in lines)
+
+
+def test_interval_of_a_median_takes_five_seeds_and_narrows_with_eight(synthetic) -> None:
+    synthetic.run(seeds="0-3", reach=39.0)
+    result = one(synthetic, "table3-add-none")
+    assert (result.estimate.value, result.verdict) == (39, "inconclusive")
+    assert result.cause == "4 seeds, and a verdict takes 5"
+    synthetic.run(seeds="4", reach=25.0)
+    result = one(synthetic, "table3-add-none")
+    assert (result.estimate.interval, result.verdict) == ((25, 39), "inconclusive")
+    synthetic.run(seeds="5-7", reach=40.0)
+    result = one(synthetic, "table3-add-none")
+    assert (result.estimate.interval, result.verdict, result.before) == ((39, 40), "reproduced", "inconclusive")

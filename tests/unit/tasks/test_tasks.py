@@ -199,3 +199,11 @@ def test_column_sums_leave_the_digits_of_the_product(task):
     variables = task.variables()
     columns = variables["column_sum"](task.examples().operands)
     assert (sums == columns + variables["carry"](columns)).all()
+
+
+@pytest.mark.parametrize("task_class", PAPERS)
+def test_every_row_of_the_papers_tables(task_class):
+    task = task_class(7)
+    pairs = itertools.product(range(2**7), repeat=2)
+    assert rows(task, task.examples()) == [expected_row(task, a, b) for a, b in pairs]
+    assert task.vocab_size == 5

@@ -21,11 +21,13 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
 from arith_erd.training.assemble import assemble, table_data
+from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
 from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
 from arith_erd.training.train import train_pack
+from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import TINY
 
 CPU = torch.device("cpu")
@@ -316,3 +318,12 @@ def test_network_or_loss_that_would_train_wrongly_is_refused_in_one_line(name, t
     kind = "net" if base is Good else "loss"
     with pytest.raises(UserError, match=rf"^model\.{kind}\._target_={__name__}\.{name}: {message}"):
         assembled("seed=0-2", **{kind: name})
+
+
+def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, capsys):
+    recipe = ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value")
+    overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *recipe)
+    power_cut(train, KeepRows, 2, True, *overrides)
+    resumed = train(*overrides)
+    assert "resuming from epoch 2" in capsys.readouterr().out
+    assert_same(resumed, train_in(tmp_path / "whole", *overrides))
