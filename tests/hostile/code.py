@@ -1,4 +1,4 @@
-"""Cause 1: what comes from others runs no code: run directories, weights; and no file trusts."""
+"""Cause 1: what comes from others runs no code and configures no program: experiments, run directories, weights."""
 
 import os
 import pickle
@@ -14,25 +14,39 @@ from arith_erd.tasks import Add
 
 from .world import Attack, Case, World, process
 
-FORBIDDEN = (  # what an experiment of somebody else says, and what the message names
-    ('hydra: {sweeper: {params: {trust: "[json]"}}}', ""),
-    ('hydra: {sweeper: {params: {"++trust": "[json]"}}}', ""),
+HYDRA = (  # what an experiment of somebody else says, and what the message names
+    ("hydra: {callbacks: {x: {_target_: pathlib.Path.touch, self: CANARY}}}", "hydra.callbacks"),
+    ("hydra: {job_logging: {handlers: {f: {(): pathlib.Path.touch, self: CANARY}}}}", "hydra.job_logging"),
+    ("hydra: {job: {chdir: true, env_set: {PATH: CANARY}}, run: {dir: CANARY}}", "hydra.job"),
+    ("hydra: {launcher: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.launcher"),
+    ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
+    ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
+    ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
+    ('hydra: {sweeper: {params: {"++trust": "[json]"}}}', "hydra.sweeper.params.++trust"),
+    ('hydra: {sweeper: {params: {"trust@x": "[json]"}}}', "hydra.sweeper.params.trust@x"),
+    ('hydra: {sweeper: {params: {"task@hydra.callbacks": add}}}', "hydra.callbacks"),
+    ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', ""),
     ('hydra: {sweeper: {params: {seed: "0 trust=[json]"}}}', ""),
+    ('hydra: {overrides: {task: ["trust=[json]"]}}', "hydra.overrides"),
+    ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
+    ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
+    ("defaults: [{override /hydra/launcher: submitit_slurm}]", ""),
     ("trust: [json]", "trust"),
     ("overwrite: true", "overwrite"),
     ("task: {_target_: os.system, command: touch CANARY}", "task"),
+    ("hydra: CANARY", "sets hydra"),
 )
 
 
 def others_experiment(world: World, n: int, random: Random) -> Case:
-    """An experiment of somebody else, as a sweep; its folder is named in one of two ways."""
-    text, says = FORBIDDEN[n % len(FORBIDDEN)]
+    """An experiment of somebody else, alone or as a sweep; its folder is named in one of two ways."""
+    text, says = HYDRA[n % len(HYDRA)]
     folder = world.folder / "here" / "own" / "experiment"
     folder.mkdir(parents=True)
     (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
     named = random.choice(("--config-dir={}", "hydra.searchpath=[file://{}]")).format(folder.parent)
     yield Attack(text, says, lines=3)
-    world.type("-m", named, "experiment=theirs")
+    world.type(*random.choice(([], ["-m"])), named, "experiment=theirs")
 
 
 def in_the_current_folder(world: World, n: int, random: Random) -> Case:
@@ -78,7 +92,8 @@ def others_class(world: World, n: int, random: Random) -> Case:
     place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
     world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
     world.configure(place, {"name": "x", **node})
-    stays_text = place == "model.optimizer" and node["_target_"] == ADD  # loading makes no optimizer
+    ours = node["_target_"].startswith("arith_erd.")
+    stays_text = place == "model.optimizer" and ours  # loading makes no optimizer
     yield Attack(f"{name} in {place}", None if stays_text else "")
     world.load()
 

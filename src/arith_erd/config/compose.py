@@ -17,6 +17,7 @@ from yaml import YAMLError
 from ..errors import UserError, bad_value
 from .build import trust
 from .explain import GROUPS, PRESETS, RECIPE, explain
+from .guard import guarded
 from .job import Job, ProbeJob
 from .names import CONF as CONF
 from .read import leaves, read_job, read_probe_job
@@ -120,7 +121,7 @@ def hydra_over_conf() -> Iterator[None]:
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        with guarded(), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             yield
     finally:
         GlobalHydra.instance().hydra = before

@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ..config.compose import CONF, ConfigName, accept, refusals
+from ..config.guard import guarded
 from ..errors import UserError
 from ..system.boundary import program as whole_program
 from ..system.signals import signals_caught
@@ -58,7 +59,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                     return None
 
             with whole_program():
-                with refusals(config_name, typed):
+                with guarded(), refusals(config_name, typed):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 if raised:
                     raise raised[0]

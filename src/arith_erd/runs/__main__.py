@@ -100,7 +100,7 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     names = listed["run"].str.ljust(listed["run"].str.len().max())
     shown = percents.rename(columns={"val_seq_acc": "accuracy"}).assign(age=listed["age"].map(age))
     shown.insert(0, "epochs", epochs)
-    return shown.join(listed[["state", "device"]].fillna("")).assign(run=names)
+    return shown.join(listed[["state", "device"]].astype(object).fillna("")).assign(run=names)
 
 
 def age(seconds: float) -> str:

@@ -32,7 +32,7 @@ def read_metrics(path: Path) -> list[Row]:
     """
     try:
         rows = csv.DictReader(_whole_lines(path))
-        return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
+        return [{key: (_count if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
 
@@ -66,6 +66,12 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
         file.write(_lines(rows))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _count(text: str) -> int:
+    if len(text) > 18:  # tables of all runs hold 64 bits
+        raise ValueError(text)
+    return int(text)
 
 
 def _values(rows: Iterable[Row]) -> Iterator[list[Any]]:

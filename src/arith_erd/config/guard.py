@@ -1,0 +1,70 @@
+"""Which of Hydra's own settings files may change.
+
+Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
+logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..errors import UserError, first_line
+from .names import CONF
+
+OURS = ("train", "probe", "program")
+"""Files of ``conf/`` that may configure Hydra, beside those in ``conf/hydra/`` and in installed packages."""
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
+
+    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. A
+    `UserError` names the file and the key. Since no file sets ``hydra.mode``, Hydra need not compose twice to learn it.
+    """
+    load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
+
+    def checked(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+        try:
+            loaded = load(loader, default, repo)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
+        path, in_a_package = default.config_path, not loaded.path.startswith("file://")
+        ours = (path in OURS or path.startswith("hydra/")) and ".." not in path.split("/")
+        if not in_a_package and not (ours and loaded.path == f"file://{CONF}"):
+            for key in _hydra_keys(loaded.config):
+                raise UserError(
+                    f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
+                    "other keys of hydra on the command line"
+                )
+        return loaded
+
+    def mode_typed(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        typed = any(override.startswith("hydra.mode") for override in overrides)
+        return mode(self, config_name, overrides) if typed else None
+
+    with (
+        mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked),
+        mock.patch.object(Hydra, "get_mode", mode_typed),
+    ):
+        yield
+
+
+def _hydra_keys(config: Any) -> list[str]:
+    """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
+    plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
+    node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
+    for fine in (r"sweeper", r"params", r"(?![+~]*(hydra|trust|overwrite)\b).*"):
+        if not isinstance(node, dict):
+            return [path]
+        if found := [f"{path}.{key}" for key in node if not re.fullmatch(fine, str(key), re.DOTALL)]:
+            return found
+        node, path = node.get(fine, {}), f"{path}.{fine}"
+    return []
