@@ -211,7 +211,7 @@ def facts(found: pd.DataFrame) -> dict[str, str]:
         "methods_carries": str((one["algorithm"] == "carries").sum()),
         "methods_majority": f"{most:.0%}",
         "methods_beyond": f"{len(beyond)} of {len(METHODS)}",
-        "methods_beyond_named": ", ".join(beyond) or "none",
+        "methods_beyond_named": "; ".join(beyond) or "none",
         "methods_hours": f"{found['seconds'].sum() / 3600:.1f}",
     } | {f"methods_fooled_{name}": str(fooled[name]) for name in ("distances", "INLP", "LEACE")}
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import mechanism_numbers  # beside this file
+import methods
 import numpy as np
 import pandas as pd
 from mechanism_numbers import Facts, markdown, span
@@ -27,8 +28,8 @@ from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-PAGES = ("README.md", "docs/paper/article.md",
-         *(f"docs/found/{name}.md" for name in ("index", "amnesic", "mechanism", "length", "appendix")))  # fmt: skip
+FOUND = ("index", "amnesic", "mechanism", "methods", "length", "appendix")
+PAGES = ("README.md", "docs/paper/article.md", *(f"docs/found/{name}.md" for name in FOUND))
 MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
 LEARNT = 0.95
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
@@ -285,9 +286,13 @@ def learning_order() -> Facts:
     return found
 
 
+def of_methods() -> Facts:
+    return methods.facts(methods.published(RESULTS / "methods.csv"))
+
+
 FACTS: tuple[Callable[[], Facts], ...] = (
     of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, learning_order,
-    mechanism_numbers.facts,
+    mechanism_numbers.facts, of_methods,
 )  # fmt: skip
 
 
@@ -350,7 +355,8 @@ def baselines() -> str:
 def tables() -> Facts:
     """Every generated table of the pages, by the name of its marks."""
     found = {"amnesic": erasures(), "positions": positions(), "lengths": lengths(), "baselines": baselines()}
-    return verdicts() | found | mechanism_numbers.tables()
+    scored = methods.table(methods.published(RESULTS / "methods.csv"))
+    return verdicts() | found | mechanism_numbers.tables() | {"methods": scored}
 
 
 def renewed(text: str, found: Facts, generated: Facts) -> str:
