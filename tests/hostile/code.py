@@ -73,6 +73,7 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
         "os, ours": {"_target_": "arith_erd.system.files.os.mkdir", "path": path},
         "a function, ours": {"_target_": "arith_erd.system.files.write_atomically", "path": path, "text": ""},
         "trust, ours": {"_target_": "arith_erd.config.build.trust", "_args_": ["os"]},
+        "a class of ours that writes": {"_target_": "arith_erd.system.boundary.LastingStream", "stream": path},
         "an optimizer's module": {"_target_": "torch.optim.optimizer.torch.hub.load", "repo_or_dir": "evil/evil"},
         "torch starts programs": {"_target_": ELASTIC, **program},
         "torch writes files": {"_target_": "torch.PyTorchFileWriter", "_args_": [path]},
@@ -92,8 +93,7 @@ def others_class(world: World, n: int, random: Random) -> Case:
     place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
     world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
     world.configure(place, {"name": "x", **node})
-    ours = node["_target_"].startswith("arith_erd.")
-    stays_text = place == "model.optimizer" and ours  # loading makes no optimizer
+    stays_text = place == "model.optimizer" and node["_target_"] == ADD  # loading makes no optimizer
     yield Attack(f"{name} in {place}", None if stays_text else "")
     world.load()
 

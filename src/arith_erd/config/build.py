@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,12 +38,16 @@ def trust(*packages: str) -> None:
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
-        found = None
-        with suppress(ModuleNotFoundError):  # of the package around it
-            found = importlib.util.find_spec(package)
+        try:
+            found = importlib.util.find_spec(package)  # imports the packages around it, not the package
+        except Exception as error:
+            if not _says_absent(error, package):
+                raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
+            found = None
         if found is None:
-            accepted = "a package that Python finds: installed, here, or in a folder of PYTHONPATH"
-            raise bad_value("trust", package, accepted)
+            raise bad_value(
+                "trust", package, "a package that Python finds: installed, here, or in a folder of PYTHONPATH"
+            )
     _trusted.update(packages)
 
 
@@ -55,7 +60,7 @@ def sources(config: Mapping[str, Any]) -> dict[str, str]:
     """A hash of the ``.py`` files of each trusted package that a configuration names in a ``_target_``."""
     digests = {}
     targets = [str(target) for target in _targets(config)]
-    for package in (one for one in sorted(_trusted) if any(_within(target, [one]) for target in targets)):
+    for package in (one for one in sorted(_trusted) if any(target.startswith(f"{one}.") for target in targets)):
         with suppress(ImportError, ValueError, AttributeError, OSError):  # a notebook has no file
             spec: Any = importlib.util.find_spec(package)
             folders = spec.submodule_search_locations or ()
@@ -65,8 +70,17 @@ def sources(config: Mapping[str, Any]) -> dict[str, str]:
     return digests
 
 
+def _says_absent(error: BaseException, module: str) -> bool:
+    """Whether an import failed because the module itself is missing, or a package around it."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+
+
 def _within(name: str, packages: Iterable[str]) -> bool:
     return f"{name}.".startswith(tuple(f"{package}." for package in packages))
+
+
+def _allowed(name: str) -> bool:
+    return _within(name, (*PACKAGES, *_trusted))
 
 
 def _expected(target: Any = "") -> str:
@@ -121,8 +135,7 @@ class Factory:
     def of(cls, key: str, target: Any) -> "Factory":
         """The factory of a dotted name, the value of ``key``, without arguments; refused as in `read`."""
         module, _, _ = str(target).rpartition(".")
-        dotted = all(part.isidentifier() for part in str(target).split("."))
-        if not dotted or not _within(module, (*PACKAGES, *_trusted)):
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(target), re.ASCII) or not _allowed(module):
             raise bad_value(key, target, _expected(target))
         return cls(str(target), key=key)
 
@@ -155,15 +168,23 @@ class Factory:
         It is defined in an allowed package, a function in one that the command line trusts; re-exports are refused.
         """
         module, _, name = self.target.rpartition(".")
-        with self.blamed():
-            found = given = getattr(importlib.import_module(module), name)
-        trusted = _within(found_in := str(getattr(found, "__module__", "")), _trusted)
-        if inspect.isfunction(found) and trusted:
+        try:
+            found = getattr(importlib.import_module(module), name, None)
+        except Preempted:
+            raise
+        except (Exception, SystemExit) as error:  # a module may raise anything
+            if not _says_absent(error, module):
+                raise self.fault(f"importing {module} fails with {first_line(error)}") from error
+            found = None
+        if found is None:
+            raise self.fault(f"expected {_expected()}, but there is none of that name")
+        given = found
+        if inspect.isfunction(found) and _allowed(found.__module__) and not _within(found.__module__, PACKAGES):
             with self.blamed():
                 given = inspect.signature(found, eval_str=True).return_annotation
             if given is inspect.Signature.empty:
                 raise self.fault(f"expected a function that says what it makes, as def {name}(..) -> {kind.__name__}")
-        if not isinstance(given, type) or not (trusted or _within(found_in, PACKAGES)):
+        if not isinstance(given, type) or not _allowed(found.__module__):
             raise self.fault(f"expected {_expected()}")
         if not issubclass(given, kind):
             raise self.fault(f"expected a {kind.__name__}")

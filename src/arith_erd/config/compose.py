@@ -1,10 +1,10 @@
 """From ``conf/`` to a `Job`: Hydra composes, `read` checks and builds. Loads no torch."""
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal, overload
 
 import hydra
@@ -12,22 +12,17 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
-from ..errors import UserError, bad_value
-from .build import trust
+from ..errors import UserError, bad_value, no_such_key
 from .explain import GROUPS, PRESETS, RECIPE, explain
-from .guard import guarded
+from .guard import guarded, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
 from .read import leaves, read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
-REALS = {
-    *("lr", "eps", "betas", "weight_decay", "momentum", "alpha", "gradient_clip", "dropout", "label_smoothing"),
-    *("weight", "strict", "gamma", "max_lr", "pct_start", "final_div_factor", "fraction", "stop_at"),
-}
-"""Options that are real numbers, wherever they are: 1 and 1.0 are one run."""
+REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
+PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
 
 
 @overload
@@ -51,7 +46,7 @@ def refusals(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+    except (HydraException, ValueError) as error:
         raise UserError(explain(error, lambda: _keys_beside(config_name, overrides))) from error
 
 
@@ -71,48 +66,41 @@ def accept(
     ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``; None for the arguments of
     this process. A job that could not be run raises a `UserError`.
     """
+    choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
+    for group, option in choices.items():
+        if option and (".." in str(option).split("/") or str(option).startswith("/")):
+            raise bad_value(group, option, f"one of the files in conf/{group}/")
+    inside = any(choices.get(group) not in PLAIN for group in PRESETS)  # most only choose options and seeds
     for key, _, value in (override.partition("=") for override in overrides):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
-    _fit_to_model(composed, hydra_node.runtime.choices)
+        inside = inside or "." in key or key.startswith(("+", "~"))
+    defaults: Mapping[str, Any] = {}
+    if inside:
+        # Look for options where this composition did.
+        search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
+        known = _composed(config_name, *search, *(f"{key}={choices[key]}" for key in GROUPS if choices.get(key)))
+        defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
+        _drop_sizes(composed, choices, defaults)
+        _require_known_keys(composed, choices, defaults)
+    _write_reals(composed, defaults)
+    _require_whole_recipe(composed, choices)
     config = resolve(composed)
-    for key in ("trust", "overwrite"):  # the one runs code, the other deletes a run
-        words = sys.argv[1:] if typed is None else typed
-        if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in words):
-            raise bad_value(key, config[key], "on the command line, not in a file")
-    _trust(config.pop("trust"))
+    trust_typed(config.pop("trust"), typed)
+    if config.get("overwrite") and not typed_words("overwrite", typed):  # it deletes a run
+        raise bad_value("overwrite", config["overwrite"], "on the command line, not in a file")
     if config_name == "probe":
         return read_probe_job(config, overrides)
     return read_job(config, config.pop("overwrite"))
 
 
-def _trust(packages: Any) -> None:
-    """Allow the classes of packages that were typed, also those in the current folder, after installed ones."""
-    if not isinstance(packages, list):
-        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
-    if packages and not sys.flags.safe_path and os.getcwd() not in sys.path:  # as `arith-train` has it
-        sys.path.append(os.getcwd())
-    trust(*packages)
-
-
 def resolve(composed: DictConfig) -> dict[str, Any]:
     """A composed configuration as plain dictionaries, interpolations resolved."""
     try:
-        plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        return _plain(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
-    return {str(key): _with_reals(str(key), value) for key, value in plain.items()}
-
-
-def _with_reals(key: str, value: Any) -> Any:
-    """1 -> 1.0 and -0.0 -> 0.0 at keys of `REALS`; what is too large for a real number stays as it is."""
-    if isinstance(value, dict):
-        return {k: _with_reals(k, child) for k, child in value.items()}
-    if isinstance(value, list):
-        return [_with_reals(key, item) for item in value]
-    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    return value + 0.0 if number and key in REALS else value
 
 
 @contextmanager
@@ -127,33 +115,90 @@ def hydra_over_conf() -> Iterator[None]:
         GlobalHydra.instance().hydra = before
 
 
+@cache
+def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
+    """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
+    whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+    found = dict(leaves(_plain(whole)))
+    return {k: value for k, value in found.items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")}
+
+
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
     """Every key that could have been typed beside these overrides."""
     option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
-    options = [override for override in overrides if re.fullmatch(option, override)]
     with hydra_over_conf():
-        whole: Any = OmegaConf.to_container(hydra.compose(config_name, options, return_hydra_config=True))
-    return {*dict(leaves(whole)), *RECIPE}  # groups that are no key of their own
+        known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
+    return {*known, *RECIPE}  # groups that are no key of their own
 
 
-def _fit_to_model(composed: DictConfig, choices: Mapping[str, Any]) -> None:
-    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads; refuse such an ablation."""
-    own = _network("model", choices)
-    for preset in ("scale", "ablation") if "_target_" in own else ():
-        for key, value in _network(preset, choices).items():
-            if key in own or composed.model.net.get(key) != value:
-                continue
-            if preset == "ablation":
-                sets = f"ablation={choices[preset]}: sets model.net.{key}={value}"
-                raise UserError(f"{sets}, which model={choices['model']} does not have")
-            with open_dict(composed):
-                del composed.model.net[key]
+def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
+    plain: Any = OmegaConf.to_container(composed, resolve=resolve, throw_on_missing=resolve)
+    return {str(key): value for key, value in plain.items()}
 
 
-def _network(group: str, choices: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the file of the chosen option, wherever Hydra finds it, says of the network."""
+def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
+    net = OmegaConf.select(composed, "model.net")
+    for key, value in leaves(_option("scale", choices.get("scale")) or {}):
+        option = key.removeprefix("model.net.")
+        if option != key and key not in known and net.get(option) == value:
+            with open_dict(net):
+                del net[option]
+
+
+def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
+    given = dict(leaves(_plain(composed)))
+    own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
+    for key, value in given.items():
+        if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
+            continue
+        ablation = choices.get("ablation")
+        if key in dict(leaves(_option("ablation", ablation) or {})):
+            raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
+        raise no_such_key(key, known)
+    there = {*given, *(group[:-1] for group in own if any(key.startswith(group) for key in given))}
+    if missing := sorted(known.keys() - there):
+        raise UserError(f"{missing[0]}: missing; expected a value for it")
+
+
+def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
+    """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
+    for key, value in leaves(_plain(composed)):
+        default = defaults.get(key)
+        reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
+        if (reals or key in REALS) and repr(real := _as_real(value)) != repr(value):
+            OmegaConf.update(composed, key, real)
+
+
+def _as_real(value: Any) -> Any:
+    """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
+    if isinstance(value, list):
+        return [_as_real(x) for x in value]
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return value + 0.0 if number else value
+
+
+def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> None:
+    """Refuse an optimizer, a scheduler or a loss whose keys come from two files: half of each would be trained with."""
+    model = _plain(composed).get("model") or {}
+    for group in RECIPE if choices.get("model") else ():
+        option, typed = choices.get(group), model.get(group)
+        file = _option(group, option) if option else None
+        if file is None or not isinstance(typed, dict | None):
+            continue  # not chosen, inherited from another file, or refused later
+        chosen = file.get(group, file)
+        if (typed and typed.keys()) != (chosen and chosen.keys()):
+            raise UserError(
+                f"{group}={option}: model={choices['model']} sets model.{group} itself; expected its file in "
+                f"conf/model/ to choose instead: override /{group}@_global_.{group}: {option}"
+            )
+
+
+def _option(group: str, name: Any) -> Any:
+    """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
     for source in GlobalHydra.instance().config_loader().get_sources():
-        if source.is_config(f"{group}/{choices.get(group)}"):
-            config: Any = OmegaConf.to_container(source.load_config(f"{group}/{choices[group]}").config)
-            return config.get("model", config).get("net", {})
-    return {}
+        if source.is_config(f"{group}/{name}"):
+            config = source.load_config(f"{group}/{name}").config
+            return None if "defaults" in config else OmegaConf.to_container(config)
+    return None

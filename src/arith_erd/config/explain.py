@@ -46,7 +46,8 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
         key = misspelt[1]
         if key in GROUPS:
             return f"{key}={{...}}: expected one of its options, as in the files of conf/{key}/"
-        keys = {k for k in known() if k.startswith("hydra.") == key.startswith("hydra.")}
+        in_launcher = key.startswith("hydra.launcher.")
+        keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
         if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
             return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
         return str(no_such_key(key, keys))
@@ -56,8 +57,13 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
 
 def _unread(override: str) -> str:
     key, equals, value = override.partition("=")
-    quoted = f'; brackets and quotes come in pairs, other special characters in quotes: "{key}={as_text(value)}"'
-    return f"{override}: expected KEY=VALUE, as task=add{quoted if equals else ''}"
+    if not equals:
+        return f"{override}: expected KEY=VALUE, as task=add"
+    if value.startswith(("'", '"')) or any(
+        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
+    ):
+        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
+    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
 
 
 def as_text(value: str) -> str:

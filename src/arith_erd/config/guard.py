@@ -1,21 +1,25 @@
-"""Which of Hydra's own settings files may change.
+"""Which of Hydra's own settings files may change, and which packages the command line trusts.
 
 Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
 logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.
 """
 
+import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import UserError, first_line
+from ..errors import UserError, bad_value, first_line
+from .build import trust
 from .names import CONF
 
 OURS = ("train", "probe", "program")
@@ -68,3 +72,24 @@ def _hydra_keys(config: Any) -> list[str]:
             return found
         node, path = node.get(fine, {}), f"{path}.{fine}"
     return []
+
+
+def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
+    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if all were typed.
+
+    Packages of the current folder are found too, after installed ones: ``arith-train`` does not look there by itself.
+    ``typed`` is the command line; None for the arguments of this process.
+    """
+    if not isinstance(packages, list):
+        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
+    values = [OverridesParser.create().parse_override(word).value() for word in typed_words("trust", typed)]
+    if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
+        raise bad_value("trust", packages, "on the command line, not in a file")
+    if packages and not sys.flags.safe_path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    trust(*packages)
+
+
+def typed_words(key: str, typed: Sequence[str] | None = None) -> list[str]:
+    """What was typed for a key, ``["trust=[json]"]`` (None: in the arguments of this process)."""
+    return [word for word in (sys.argv[1:] if typed is None else typed) if re.match(rf"\+*{key}=", word)]

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 NEEDS = ("task", "split", "subjects")
 
 
-Folder = accepts("a folder", strict=None)  # a text becomes a path
+def _folder(key: str) -> PlainValidator:
+    def read(value: Any) -> Path | None:
+        if (value is None and key == "out") or (isinstance(value, str) and value):
+            return None if value is None else Path(value)
+        raise bad_value(key, value, "a folder, or null" if key == "out" else "a folder")
+
+    return made(read)
 
 
 def _named(key: str, group: Any, *metadata: str) -> Factory:
@@ -84,7 +90,7 @@ class Common:
     logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
         "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
-    runs_dir: Annotated[Path, Folder] = Path("runs")
+    runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
     item: Any = None  # which job of a sweep is run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -191,7 +197,7 @@ class ProbeJob(Common):
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None  # the model of a checkpoint with our parameter names
-    out: Annotated[Path | None, accepts("a folder, or null", strict=None)]
+    out: Annotated[Path | None, _folder("out")]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
 

@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserError, bad_value, refused
+from ..errors import UserError, bad_value, no_such_key, refused
 from ..runs import Run
 from .job import Common, Job, ProbeJob
 
+OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
 TYPED = ("trust", "overwrite")  # for one command; never read from a run
 Kind = TypeVar("Kind", bound=Common)
 
@@ -39,6 +40,14 @@ def read_run(run: Run) -> Job:
 
 
 def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
+    for key, value in leaves(config):
+        if isinstance(value, str) and not value.isprintable():
+            raise bad_value(key, value, "text without control characters")
+    fields: Mapping[str, Any] = vars(kind)["__pydantic_fields__"]
+    known = [name for name in fields if name not in OURS]
+    for key in config:
+        if key not in known:
+            raise no_such_key(str(key), known)
     if isinstance(config.get("epochs"), int):
         accepted = f"a length for each task; for this run trainer.max_epochs={config['epochs']}"
         raise bad_value("epochs", config["epochs"], accepted)
@@ -46,7 +55,7 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
-        raise refused(error, given, vars(kind)["__pydantic_fields__"]) from error
+        raise refused(error, given, fields) from error
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:

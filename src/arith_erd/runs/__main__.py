@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, printable
 from ..system.boundary import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
@@ -31,8 +31,10 @@ def main() -> None:
     form.add_argument("--json", action="store_true", help="print JSON, likewise")
     options = parser.parse_args()
     with one_line_errors():
-        if options.plot and (not options.by or options.plot.suffix != ".png"):
-            raise bad_value("--plot", options.plot, "a file that ends in .png, and --by KEY to draw it against")
+        if options.plot and not options.by:
+            raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
+        if options.plot and options.plot.suffix != ".png":
+            raise bad_value("--plot", options.plot, "a file that ends in .png")
         table = load_table(options.glob)
         shown = by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
         if options.plot:
@@ -46,18 +48,20 @@ def main() -> None:
         elif options.csv:
             print(shown.to_csv(index=False), end="")
         else:
-            readable = means_for_people(shown) if options.by else for_people(shown)
-            print(readable.to_string(index=False, justify="left"))
+            print(text(means_for_people(shown) if options.by else for_people(shown)))
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last."""
+    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last.
+
+    Sorting by ``accuracy`` means ``val_seq_acc``.
+    """
     of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
     how = dict.fromkeys([*COLUMNS, *differing(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
-    listed = of_run.agg(how)
-    if sort not in listed:
-        raise bad_value("--sort", sort, f"one of {', '.join(listed)}")
-    return listed.sort_values([sort, "run"], ascending=[not reverse, True], ignore_index=True)
+    listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort
+    if column not in listed:
+        raise bad_value("--sort", sort, f"one of {', '.join((*listed, 'accuracy'))}")
+    return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
 def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -95,12 +99,25 @@ def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
 
 def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     """The list for people. Names are last: they are long, and a terminal may wrap them."""
-    percents = listed[["val_seq_acc", "worst"]].map(lambda x: "" if pd.isna(x) else f"{x:.2%}")
-    epochs = [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()]
-    names = listed["run"].str.ljust(listed["run"].str.len().max())
-    shown = percents.rename(columns={"val_seq_acc": "accuracy"}).assign(age=listed["age"].map(age))
-    shown.insert(0, "epochs", epochs)
-    return shown.join(listed[["state", "device"]].astype(object).fillna("")).assign(run=names)
+    return pd.DataFrame(
+        {
+            "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
+            "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
+            "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
+            "age": listed["age"].map(age),
+            "state": listed["state"],
+            "device": listed["device"].fillna("").str[:40],
+            "run": listed["run"].map(printable),
+        }
+    )
+
+
+def text(shown: pd.DataFrame) -> str:
+    """A table in which the texts at the end are to the left."""
+    for column in shown.columns.intersection(["state", "device", "run"]):
+        shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
+    lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def age(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The boundary of a program: every exception leaves as one line.
+"""The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing.
 
 Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
@@ -13,13 +13,15 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 """
 
 import contextlib
+import io
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from typing import IO, Any
 
-from ..errors import UserError, first_line, printable
+from ..errors import UserError, excerpt, first_line, printable
 from .lock import InUseError
 from .signals import signals_caught
 
@@ -37,14 +39,17 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, UserError):
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}; files that were complete before are intact", FAILED
-    seen, failure = (_notes(error, start) for start in ("see ", FAILURE))
-    if not seen:
-        with tempfile.NamedTemporaryFile("w", prefix="arith_erd-error-", suffix=".txt", delete=False) as file:
-            traceback.print_exception(error, file=file)
-        seen = [file.name]
+        safe = "files that were complete before are intact"
+        return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
+    noted, failure = (_notes(error, start) for start in ("see ", FAILURE))
+    where = noted[-1] if noted else "no file"
+    with contextlib.suppress(OSError):
+        if not noted:
+            descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                traceback.print_exception(error, file=file)
     whose, status = (failure[-1], FAILED) if failure else ("internal error", INTERNAL)
-    return f"{whose}: {printable(first_line(error))}; the traceback is in {seen[-1]}", status
+    return f"{whose}: {printable(first_line(error))}; the traceback is in {where}", status
 
 
 def _notes(error: Exception, start: str) -> list[str]:
@@ -61,14 +66,55 @@ def program() -> Iterator[None]:
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """Exit with a line on standard error if the block raises. `SystemExit`, a stop on a signal included, passes."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:  # who read the output has ended, as ``head`` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-        raise SystemExit(FAILED) from None
-    except Exception as error:
-        line, status = explain(error)
-        print(f"error: {line}", file=sys.stderr)
-        raise SystemExit(status) from None
+    with lasting_output():
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        except Exception as error:
+            line, status = explain(error)
+            print(f"error: {line}", file=sys.stderr)
+            raise SystemExit(status) from None
+
+
+@contextlib.contextmanager
+def lasting_output() -> Iterator[None]:
+    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
+        sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdout, sys.stderr = before
+
+
+class LastingStream:
+    """A text stream whose writes do not fail: after the first `OSError` they go nowhere."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        with self._failing_silently():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._failing_silently():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _failing_silently(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # the descriptor points elsewhere then, for what is still buffered, and for the flush at exit
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -9,6 +9,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.config import build
+from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
 from arith_erd.errors import UserError
 
@@ -23,6 +24,7 @@ def compositions(monkeypatch):
         return real(loader, config_name, overrides, *others, **named)
 
     monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
+    compose_module._composed.cache_clear()
     return made
 
 

@@ -23,7 +23,7 @@ NUMBER = ("0", "-1", "1e300", "null", "true", "fast", "inf", "nan", "[0.001]", "
 FRACTION = ("-0.1", "1e300", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
 SWITCH = ("null", "1", "0", "maybe", "yes_please", "[true]", "''")
 WORD = ("null", "1", "Reverse", "''", "[plain]", "true")
-FOLDER = ("null", "3", "true", "[runs]")
+FOLDER = ("''", "null", "3", "true", "[runs]")
 SEEDS = ("4-0", "-1", "[0,0]", "[]", "1.5", "null", "'0-4,2'", "''", "true", "zero", "0-", "-", "0-4-7", "[a]", "inf")
 BETAS = ("null", "0.9", "[0.9]", "[0.9,1]", "[0.9,high]", "[0.9,-0.1]", "[0.9,0.98,0.99]", "[0.9,nan]", "[true,0.98]")
 NET, ADAM = "model.net", "model.optimizer"
@@ -54,7 +54,7 @@ VALUES = {
 OTHERS = (
     *("task=subtract", "task=null", "task=Add", "split=vs_x", "model=gpt5", "ablation=no_brain", "logger=mlflow"),
     *("experiment=fig99", "model=nanogpt ablation=squeezed_encoder", "model=nanogpt model.net.encoder=false"),
-    *("task=random_output task.seed=-1", "task=random_output task.seed=1.5"),
+    *("model.net.d_model=36", "task=random_output task.seed=-1", "task=random_output task.seed=1.5"),
     *("task=random_output task.seed=null", "task.seed=0", "split=vs_t split.fraction=0.5", "optimizer=sgdd"),
     *("optimizer=null", "optimizer=sgd model.optimizer.betas=[0,0]", "scheduler=cosine"),
     *("scheduler=step model.scheduler.interval=day", "model.scheduler=3"),
@@ -64,8 +64,8 @@ OTHERS = (
     *("loss=cross_entropy_and_value model.loss.target=''", "overwrite=1", "trust=3", "trust=[a/b]"),
     *("logger=wandb logger.mode=on", "logger=wandb logger.mode=null", "logger=wandb logger.timeout=0"),
     *("logger=wandb logger.timeout=soon", "logger=wandb logger.timeout=inf", "logger=wandb logger.artifacts=maybe"),
-    *("logger.mode=online", "trainer.epochs=3", "lr=1"),
-    *("optimizer=sgd model.optimizer.momentum=5", "+seeds=3", "epochs.sub=3", "~seed"),
+    *("logger.mode=online", "trainer.epochs=3", "lr=1", "+model.net.dropuot=0"),
+    *("optimizer=sgd model.optimizer.momentum=5", "+seeds=3", "epochs.sub=3", "~seed", "~task.bits"),
     *("~trainer.stop_at", "~data", "trainer.max_epochs=${epochs.sub}", "trainer.max_epochs=${nowhere}"),
     *("trainer.max_epochs=${trainer.max_epochs}", "seed=${oc.env:NO_SUCH_VARIABLE}", "trainer.max_epochs=???"),
     *("seed={a:1}",),
@@ -73,6 +73,8 @@ OTHERS = (
 
 # Where the message names something else.
 NAMING = (
+    ("model.net.num_heads=3", "model.net.d_model"),
+    ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
     ("shceduler=step", "did you mean scheduler"),
     ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
     ("task._target_=my_package.tasks.Gcd", "trust=[my_package]"),
@@ -125,7 +127,7 @@ def test_any_wrong_value_is_refused_by_its_key(typed, key):
 @pytest.mark.parametrize(
     ("override", "accepted"),
     [
-        *((override, "a folder") for override in ("out=3", "runs_dir=null")),
+        *((override, "a folder") for override in ("out=''", "out=3", "runs_dir=null")),
         *((override, "a ") for override in ("probe.name=../x", "probe.needs=[world]", "probe.needs=task")),
         ("epoch=never", "all, or distinct epochs"),
         ("run=3", "a run directory, a glob of them in quotes, or null"),
@@ -156,6 +158,7 @@ def test_good_values_are_accepted(override, config):
 # Keys
 
 
+@pytest.mark.parametrize("plus", ["", "+"])
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
@@ -168,22 +171,26 @@ def test_good_values_are_accepted(override, config):
         *(("taks", "task"), ("modle", "model"), ("spilt", "split")),
     ],
 )
-def test_unknown_keys_are_refused_with_a_hint(key, hint):
+def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
     with pytest.raises(UserError, match=rf"{key}: no such key; .*({hint})"):
-        compose("train", [f"{key}=3"])
+        compose("train", [f"{plus}{key}=3"])
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("model.schedule", {"_target_": "torch.optim.lr_scheduler.StepLR"}),
         ("model.label_smoothing", 0.1),
+        ("trainer.gradient_clip", 1.0),
         ("ablation.note", "mine"),
+        ("ablation.3", "mine"),
+        ("resolved", {}),
         ("typed", ["trust=[evil]"]),
     ],
 )
 def test_unread_keys_in_files_are_refused(key, value, config):
     *path, name = key.split(".")
-    reduce(getitem, path, config)[name] = value
+    reduce(getitem, path, config)[int(name) if name.isdigit() else name] = value
     with pytest.raises(UserError, match=rf"^{re.escape(key)}: no such key; (did you mean|expected one of) "):
         read_job(config)
 
@@ -199,12 +206,13 @@ def test_missing_key_is_named(key, config):
 # Overrides that Hydra cannot read
 
 
-@pytest.mark.parametrize("path", ["a=b", "a,b", "it's", "a'b\\"])
+@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\"])
 def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
-    hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
-    assert compose("train", [hint[1]]).runs_dir == Path(path)
+    if "in pairs" not in str(raised.value):
+        hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
+        assert compose("train", [hint[1]]).runs_dir == Path(path)
 
 
 TEXTS = (
@@ -232,7 +240,7 @@ def test_group_takes_one_option(key):
 
 @pytest.mark.parametrize("typed", ["task", "seed=[0,1", "seed='0", "task=add="])
 def test_override_that_cannot_be_read_is_named_in_one_line(typed):
-    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected KEY=VALUE"):
+    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected (KEY=VALUE|brackets and quotes in pairs|\")"):
         compose("train", [typed])
 
 
@@ -290,10 +298,10 @@ def package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("broken.A", r"^group\._target_=somebody\.broken\.A: SyntaxError: invalid"),
+        ("broken.A", r"^group\._target_=somebody\.broken\.A: importing .* fails with SyntaxError: invalid"),
         ("needy.A", r"^group\._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
-        ("empty.A", r"^group\._target_=somebody\.empty\.A: AttributeError: .*no attribute 'A'$"),
-        ("absent.A", r"^group\._target_=somebody\.absent\.A: ModuleNotFoundError: .*'somebody.absent'$"),
+        ("empty.A", r"^group\._target_=somebody\.empty\.A: .*there is none of that name$"),
+        ("absent.A", r"^group\._target_=somebody\.absent\.A: .*there is none of that name$"),
     ],
 )
 def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):

@@ -1,8 +1,7 @@
 """``arith-runs``: what runs there are; a damaged folder is one line of the list, and ends nothing."""
 
-import io
+import json
 
-import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
@@ -56,9 +55,10 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
 
 
 def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
-    assert list_runs(str(folder), "val_seq_acc", reverse=True)["run"].to_list()[:2] == ["done", "stopped"]
+    for heading in ("val_seq_acc", "accuracy"):
+        assert list_runs(str(folder), heading, reverse=True)["run"].to_list()[:2] == ["done", "stopped"]
     assert list_runs(str(folder))["run"].to_list() == ["bad", "done", "failed", "odd", "stopped", "worse"]
-    with pytest.raises(UserError, match=r"^--sort=loss: expected one of run, state, .*age$"):
+    with pytest.raises(UserError, match=r"^--sort=loss: expected one of run, state, .*accuracy$"):
         list_runs(str(folder), "loss")
 
 
@@ -75,7 +75,7 @@ def test_run_that_is_being_replaced_is_listed_beside_the_new_one(folder, config)
     assert sorted(zip(found["state"], found["val_seq_acc"], strict=True)) == [("replaced", 0.75), ("stopped", 0.125)]
 
 
-@pytest.mark.parametrize("form", [[], ["--csv"]])
+@pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
 def test_list_is_printed_with_whole_names(folder, form, config, monkeypatch, capsys):
     long = f"add-random-transformer-none-{'x' * 90}-seed0-4-1f0c2d3e"
     begun(folder, long, config, seed0=0.75)
@@ -85,6 +85,8 @@ def test_list_is_printed_with_whole_names(folder, form, config, monkeypatch, cap
     out = capsys.readouterr().out
     assert long in out
     assert out.endswith("\n")
+    if form == ["--json"]:
+        assert {run["run"]: run["val_seq_acc"] for run in json.loads(out)}["done"] == 0.75
     if not form:
         lines = out.splitlines()
         assert lines[0].split() == ["epochs", "accuracy", "worst", "age", "state", "device", "run"]
@@ -121,10 +123,10 @@ def test_table_has_a_row_for_each_seed_and_a_column_for_each_setting_that_differ
 
 def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_seeds(swept, monkeypatch, capsys):
     drawn = swept / "by.png"
-    monkeypatch.setattr("sys.argv", ["runs", f"{swept}/*", "--by", "split.fraction", "--csv", "--plot", str(drawn)])
+    monkeypatch.setattr("sys.argv", ["runs", f"{swept}/*", "--by", "split.fraction", "--json", "--plot", str(drawn)])
     main()
     said = capsys.readouterr()
-    few, many = pd.read_csv(io.StringIO(said.out)).to_dict("records")
+    few, many = json.loads(said.out)
     low, high = mean_interval([0.9, 1.0, 0.8])
     assert few["accuracy"] == pytest.approx(0.9)
     assert (few["low"], few["high"]) == pytest.approx((low, min(high, 1.0)))
@@ -137,7 +139,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     ("typed", "message"),
     [
         ("--by task", "--by=task: expected a setting that differs between these runs: split.fraction"),
-        ("--plot x.png", "--plot=x.png: expected a file that ends in .png, and --by KEY"),
+        ("--plot x.png", "--plot=x.png: expected --by KEY too"),
         ("--by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
     ],
 )
@@ -173,9 +175,9 @@ def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypa
     other = begun(tmp_path, "other", config, seed7=1.0)
     other.weights(7).touch()
     other.finish({"seeds": [{"seed": 7}], "device": "a card"})
-    monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--csv"])
+    monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--json"])
     main()
-    (row,) = pd.read_csv(io.StringIO(capsys.readouterr().out)).to_dict("records")
+    (row,) = json.loads(capsys.readouterr().out)
     assert (row["length"], row["seeds"], row["accuracy"]) == (3, 2, (0.5 + 0.375) / 2)
     monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/other", "--by", "length"])
     with pytest.raises(SystemExit):

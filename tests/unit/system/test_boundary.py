@@ -1,6 +1,37 @@
-"""What a program says at its end."""
+"""A program goes on without its standard output, whatever has become of it."""
+
+import subprocess
+import sys
+
+import pytest
 
 from arith_erd.system.boundary import FAILED, FAILURE, INTERNAL, explain
+
+PRINTS = """
+import sys
+from arith_erd.system.boundary import program
+with program():
+    print("\u00fc" * 10, flush=True)
+    print("\u00fc", file=sys.stderr)
+    open(sys.argv[1], "w").write("done")
+"""
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", "| true"])
+def test_output_that_is_closed_or_full_ends_nothing(redirected, tmp_path):
+    command = f'"$1" -c "$2" "$3" {redirected}'
+    arguments = ["sh", "-c", command, "sh", sys.executable, PRINTS, str(tmp_path / "file")]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert "Traceback" not in result.stdout + result.stderr
+    assert result.returncode == 0
+    assert (tmp_path / "file").read_text() == "done"
+
+
+def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
+    arguments = [sys.executable, "-c", PRINTS, str(tmp_path / "file")]
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": ""}
+    result = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
+    assert (result.stdout, result.stderr) == ("\\xfc" * 10 + "\n", "\\xfc\n")
 
 
 def test_error_of_own_code_is_a_failure_that_names_the_code():
