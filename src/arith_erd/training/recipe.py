@@ -41,6 +41,10 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
+    for name, module in other.named_modules():
+        if isinstance(module, torch.nn.RNNBase):
+            accepted = "expected a layer of arith_erd.models.recurrent, as in model=lstm"
+            raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.blamed():  # vmap refuses random numbers
         logits, activation = pack.trial(prompt, completion)
     expected = (*completion.shape, job.task.vocab_size)

@@ -277,6 +277,12 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     "OtherShape": (Good, "forward", lambda self, *tokens: Good.forward(self, *tokens)[:, 1:], LOGITS),
     "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), "RuntimeError: vmap: called random operation"),
     "OwnGain": (Good, "more", drawn, "draws or changes its buffer gain; expected parameters for what is not constant"),
+    "Recurrent": (
+        Good,
+        "more",
+        lambda self: setattr(self, "memory", nn.LSTM(4, 4)),
+        r"memory is an nn\.LSTM, which vmap cannot batch; expected a layer of arith_erd\.models\.recurrent",
+    ),
     "Tied": (Good, "more", tied, r"also keeps mix\.weight; expected parameters under one name each"),
     "Mean": (CrossEntropy, "forward", lambda *t: own(*t).mean(), r"gives a tensor of shape \(\); expected \(3,\)"),
     "OfEachExample": (
