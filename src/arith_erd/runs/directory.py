@@ -178,7 +178,7 @@ class Run:
         """
         try:
             summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         if not isinstance(summary, dict):
             raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
