@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from ..plots import correlations, erasures
 from ..plots.curves import Line, draw_compared, thinned
 from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
@@ -113,13 +114,11 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    from ..probes.distance_correlation import DRAWN, draw_correlations  # not at the top: it loads torch
-
-    rows = probe_rows(found, "distance_correlation", DRAWN, min_epochs=10).query("method == 'pearson'")
+    rows = probe_rows(found, "distance_correlation", correlations.DRAWN, min_epochs=10).query("method == 'pearson'")
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, GIVEN))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
-    return draw_correlations(ours | alone, besides) if ours or alone else None
+    return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -128,16 +127,14 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    from ..probes.amnesic import DRAWN, draw_erasures
-
-    rows = probe_rows(found, "amnesic", DRAWN, min_epochs=10)
+    rows = probe_rows(found, "amnesic", erasures.DRAWN, min_epochs=10)
     rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
     whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
+    return erasures.draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

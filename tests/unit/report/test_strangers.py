@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from arith_erd.config.compose import CONF
 from arith_erd.errors import UserError
+from arith_erd.plots.erasures import DRAWN
 from arith_erd.plots.sheet import MAX_COLUMNS, MAX_ROWS, Sheet
 from arith_erd.plots.style import svg_of
-from arith_erd.probes.amnesic import DRAWN
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
