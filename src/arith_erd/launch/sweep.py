@@ -115,6 +115,8 @@ class CheckedSweeper(Sweeper):
         items = [argument.removeprefix("item=") for argument in arguments if argument.startswith("item=")]
         typed = [argument for argument in arguments if not argument.startswith("item=")]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
+        if not jobs:  # of a glob that matches nothing
+            raise UserError(f"{' '.join(typed)}: gives no job; expected one value or more for each key")
         item = items[-1] if items else self.config.get("item")
         if item in (None, "null"):
             return jobs
