@@ -20,9 +20,10 @@ import torch
 from matplotlib.figure import Figure
 
 import arith_erd as ae
+from arith_erd.interp.das import SearchConfig
 from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, WRITTEN, Method, judged, scored
-from arith_erd.interp.search import Search, SearchConfig
+from arith_erd.interp.search import Search
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure
 from arith_erd.mechanism.verdict import decide

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .config.compose import compose as compose
     from .interp.causal_model import CausalModel as CausalModel
     from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
+    from .interp.das import fit_das as fit_das
     from .interp.erasure import leace as leace
     from .interp.hooked import Hooked as Hooked
     from .interp.interchange import interchange_accuracy as interchange_accuracy
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .interp.loading import load_run as load_run
     from .interp.scoring import score_method as score_method
     from .interp.scoring import zoo as zoo
-    from .interp.search import fit_das as fit_das
     from .models import GRU as GRU
     from .models import LSTM as LSTM
     from .models import MLP as MLP
@@ -61,7 +61,7 @@ _HOMES = {
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
     "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
     "interp.scoring": ("score_method", "zoo"),
-    "interp.search": ("fit_das",),
+    "interp.das": ("fit_das",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
     "probes.ask": ("probe",),
     "probes.probe": ("Probe",),

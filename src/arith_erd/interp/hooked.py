@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..bits import UNUSED, Array
+from ..bits import Array
 from ..errors import UserError
-from ..models.decoding import greedy, shift_right
+from ..models.decoding import greedy, shift_right, whole_answers
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
@@ -99,8 +99,7 @@ class Hooked:
         """The share of examples, by default of all, whose answer is right in every token."""
         examples = self.task.examples() if examples is None else examples
         completion = torch.as_tensor(examples.completion)
-        right = (self.run(examples).argmax(-1).cpu() == completion) | (completion == UNUSED)
-        return float(right.all(-1).double().mean())
+        return float(whole_answers(self.run(examples).argmax(-1).cpu(), completion).double().mean())
 
     def show(self) -> "Page":
         """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""

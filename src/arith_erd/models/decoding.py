@@ -48,5 +48,10 @@ def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: in
     return _unused_stay(result, completion)
 
 
+def whole_answers(predicted: Tensor, completion: Tensor) -> Tensor:
+    """Which answers (..., N) are right in all tokens that they use: (..., N, m), completions (N, m)."""
+    return ((predicted == completion) | (completion == UNUSED)).all(dim=-1)
+
+
 def _unused_stay(predicted: Tensor, completion: Tensor) -> Tensor:
     return predicted.where(completion != UNUSED, completion)

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from ..errors import UserError, bad_value
 from ..interp.causal_model import Hypothesis, hypothesis
 from ..interp.counterfactuals import distinct, require_distinct
+from ..interp.das import SearchConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit
-from ..interp.search import ANGLES, Search, SearchConfig
+from ..interp.search import ANGLES, Search
 from ..interp.sites import chosen_sites
 from ..plots.course import Course
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
@@ -53,7 +54,7 @@ class Subspaces(Probe):
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
-        train, validation, test, steps, random: see `interp.search.SearchConfig`.
+        train, validation, test, steps, random: see `interp.das.SearchConfig`.
 
     Raises:
         UserError: for a site, position, variable or rank that is not there, or a variable whose interchange changes

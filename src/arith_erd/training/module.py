@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from ..bits import UNUSED
 from ..errors import UserError
-from ..models.decoding import shift_right
+from ..models.decoding import shift_right, whole_answers
 from ..runs import Row
 from ..system.boundary import FAILURE
 from .data import Batch
@@ -33,11 +33,6 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     of_all = hits.sum(dim=(1, 2)).double() / used.sum()  # (R,)
     whole = whole_answers(predicted, completion).double().mean(dim=1)  # (R,)
     return torch.cat([of_all[:, None], whole[:, None], of_tokens], dim=1)
-
-
-def whole_answers(predicted: Tensor, completion: Tensor) -> Tensor:
-    """Which answers (R, N) are right in all tokens that they use."""
-    return ((predicted == completion) | (completion == UNUSED)).all(dim=-1)
 
 
 class Predictions(Metric):

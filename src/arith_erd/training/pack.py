@@ -19,8 +19,7 @@ from torch.func import stack_module_state, vmap
 from ..errors import bad_value
 from ..interp.hooks import reading
 from ..interp.sites import layers, owned
-from ..losses import CrossEntropy, Loss
-from ..losses.loss import ANSWER
+from ..losses import ANSWER, CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, position_axis

@@ -11,9 +11,9 @@ from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset, families
+from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import effects, interchange_accuracy
-from arith_erd.interp.search import fit_das
 from arith_erd.models import Transformer
 from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections

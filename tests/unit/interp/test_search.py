@@ -10,6 +10,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
+from arith_erd.interp.das import SearchConfig, fit_das
 from arith_erd.interp.dose import centroids, doses, reading, slope
 from arith_erd.interp.erasure import SPREAD, whiten
 from arith_erd.interp.hooked import Hooked
@@ -19,8 +20,6 @@ from arith_erd.interp.search import (
     DECOYS,
     STORED_AT,
     Search,
-    SearchConfig,
-    fit_das,
     overlap,
     random_subspaces,
     sign_flipped,
