@@ -5,7 +5,7 @@ loads no network and no torch.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
@@ -55,13 +55,15 @@ class Bit(_Frozen):
     """Bit t of the answer, t = ``position``: the steps that it follows (`STEERED`).
 
     ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
-    None where they were not measured.
+    None where they were not measured. ``as_own`` is the share of answers after random prefixes that one's own causal
+    model expects.
     """
 
     position: Annotated[int, Field(ge=0)]
     follows_prefix: Share | None
     needs_prefix: Share | None
     follows: tuple[Text, ...]
+    as_own: Share | None = None
 
 
 class NetworkCard(_Frozen):
@@ -80,11 +82,18 @@ class NetworkCard(_Frozen):
     bits: tuple[Bit, ...]
 
     def sentences(self) -> list[str]:
-        """The card in plain English; the first three lines are verdict, prefixes and steering."""
+        """The card in plain English: verdict, prefixes, steering, one's own causal model if there is one; reasons."""
+        return [*self.summary(), *self.reasons]
+
+    def summary(self) -> list[str]:
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
-        return [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}.", *self.reasons]
+        shares = [bit.as_own for bit in self.bits if bit.as_own is not None]
+        lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
+        if shares:
+            lines.append(f"Your causal model: it expects {_percent(shares)} of the answers after random prefixes.")
+        return lines
 
     def _verdict(self) -> str:
         if self.distance is None:
@@ -164,9 +173,9 @@ class Card(_Frozen):
         return pd.DataFrame([one.row() for one in self.seeds])
 
     def summary(self) -> list[str]:
-        """Verdict, prefixes and steering of each network, a line each."""
+        """Verdict, prefixes, steering and one's own causal model of each network, a line each."""
         several = len(self.seeds) > 1
-        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.sentences()[:3]]
+        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
 
     def notes(self) -> list[str]:
         """The summary, the reasons for the verdict, and whether it was checked on known networks."""
@@ -192,6 +201,7 @@ def make_card(model: "Hooked", found: "Measured", verdict: "Verdict", calibrated
             follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
             needs_prefix=number(found.components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if found.components[name][t] >= EFFECT),  # False for NaN
+            as_own=number(found.components["own"][t]),
         )
         for t in range(1, model.task.width)
     ]
@@ -221,8 +231,12 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
     changed = {t: share for t, share in measured.items() if share >= FOLLOWED}
     if not changed:
         return "no bit" if measured else "not measured"
-    ends = dict.fromkeys(f"{100 * end(changed.values()):.0f}" for end in (min, max))
-    return f"{_numbered(list(changed))} in {' to '.join(ends)}% of the answers"
+    return f"{_numbered(list(changed))} in {_percent(changed.values())} of the answers"
+
+
+def _percent(shares: Collection[float]) -> str:
+    """The least and the largest share, as ``25 to 50%``."""
+    return " to ".join(dict.fromkeys(f"{100 * end(shares):.0f}" for end in (min, max))) + "%"
 
 
 def _numbered(positions: Sequence[int]) -> str:

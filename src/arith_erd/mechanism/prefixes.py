@@ -17,12 +17,15 @@ from torch import Tensor
 
 from ..bits import ONE, ZERO, Array, from_digits
 from ..errors import UserError, bad_value
-from ..interp.causal_model import CausalModel
+from ..interp.causal_model import CausalModel, Hypothesis, hypothesis
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
 from ..tasks import Examples, Task
 
 BATCH = 256
+PREFIX = "prefix"
+OWN = "own"
+"""What one's own causal model is called among the hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def distance(sample: Sample, prefix: Array) -> np.ndarray:
     return (from_digits(sample.values["answer"][:, :t]) - from_digits(prefix)) / 2.0**t
 
 
-def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
+def hypotheses(sample: Sample, prefix: Array, own: CausalModel | None = None) -> dict[str, Array]:
     """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
 
     ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
@@ -124,7 +127,8 @@ def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
 
     Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
     the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
-    round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix.
+    round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix. ``own`` is what a
+    causal model of one's own gives.
     """
     t = prefix.shape[1]
     answer, off = sample.values["answer"], distance(sample, prefix)
@@ -137,7 +141,26 @@ def hypotheses(sample: Sample, prefix: Array) -> dict[str, Array]:
         expected["local_carry"] = xor[:, t] ^ (a[:, t - 1] + b[:, t - 1] + 1 - prefix[:, t - 1] >= 2)
         expected["graded_carry"] = np.where(tie, -1, xor[:, t] ^ (number > 0.5))
         expected["local_remainder"] = np.where(tie, -1, total % 2)
+    if own is not None:
+        expected[OWN] = after_prefix(own, sample.examples, prefix)
     return expected
+
+
+def after_prefix(model: CausalModel, examples: Examples, prefix: Array) -> Array:
+    """Bit t (N,) of a causal model's answers after the prefixes (N, t)."""
+    values = model.values(examples, {PREFIX: from_digits(prefix)})
+    return model.answers(values)[:, prefix.shape[1]]
+
+
+def with_prefix(task: Task, given: Hypothesis, key: str) -> CausalModel | None:
+    """The causal model that a key gives, None for None; a `UserError` if no ``prefix`` can be set in it."""
+    if given is None:
+        return None
+    model = hypothesis(task, given, key)
+    if not np.array_equal(model.table.get(PREFIX, []), model.examples.answer):
+        accepted = f"a causal model with the variable {PREFIX}, the number that the answer's tokens spell"
+        raise bad_value(key, given, accepted)
+    return model
 
 
 def no_ties(expected: Mapping[str, Array]) -> Array:

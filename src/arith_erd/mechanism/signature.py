@@ -6,7 +6,8 @@
 
 Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
 inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
-``ties``, prefixes that the agreements leave out; and the agreements with a tie as one half (``_of_all``). `POST_HOC`
+``ties``, prefixes that the agreements leave out; the agreements with a tie as one half (``_of_all``); and ``own``, the
+agreement after random prefixes with a causal model of one's own. `POST_HOC`
 algorithms were written after trained networks had been seen: they are no candidates for the verdict.
 
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
@@ -26,7 +27,7 @@ from ..interp.hooked import Hooked
 from ..tasks import Add
 from .card import Row
 from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer
-from .prefixes import Sample, agreement, hypotheses, no_ties, read_prefixes, strata
+from .prefixes import OWN, Sample, agreement, hypotheses, no_ties, read_prefixes, strata
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
@@ -73,15 +74,18 @@ class Measured:
         yield from self.steering
 
 
-def measure(model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0) -> Measured:
+def measure(
+    model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, own: CausalModel | None = None
+) -> Measured:
     """The signature of a network; only additions are steered.
 
-    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions.
+    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions. ``own`` is a
+    causal model of `prefixes.with_prefix`.
     """
     task = model.task
     sample = Sample.some(CausalModel(task), pairs, np.random.default_rng(seed))
-    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE)}
-    for (name, t), shares in _after_prefixes(model, sample, seed).items():
+    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE, OWN)}
+    for (name, t), shares in _after_prefixes(model, sample, seed, own).items():
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
     accuracy = model.accuracy(sample.examples)
@@ -101,7 +105,9 @@ def told_apart(component: str, width: int) -> range:
     return range(2 if component == "carry" else 0, width - 2)
 
 
-def _after_prefixes(model: Hooked, sample: Sample, seed: int) -> dict[tuple[str, int], list[Array]]:
+def _after_prefixes(
+    model: Hooked, sample: Sample, seed: int, own: CausalModel | None
+) -> dict[tuple[str, int], list[Array]]:
     """Component and bit -> for each reading, whether answers change or agree."""
     clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
     found: dict[tuple[str, int], list[Array]] = defaultdict(list)
@@ -113,7 +119,7 @@ def _after_prefixes(model: Hooked, sample: Sample, seed: int) -> dict[tuple[str,
             for stratum, inside in strata(sample, t).items():
                 found[f"flip_{stratum}", t].append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
-            of_prefix = hypotheses(sample, reading.prefix)
+            of_prefix = hypotheses(sample, reading.prefix, own)
             found["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
                 found[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from ..errors import UserError
+from ..interp.causal_model import Hypothesis
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import NEAR, UNCALIBRATED, Card, NetworkCard, make_card
-from ..mechanism.prefixes import require_binary
+from ..mechanism.prefixes import OWN, require_binary, with_prefix
 from ..mechanism.signature import expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
 from ..plots.course import Course
@@ -29,6 +30,7 @@ QUESTIONS = {
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
 }
+OWN_QUESTION = {OWN: "Random prefixes: answers\nthat your model predicts"}
 OVER_TRAINING = {
     ("accuracy", ""): "right",
     ("signature", "carry"): "follow an inverted carry",
@@ -45,6 +47,10 @@ class Mechanism(Probe):
     that the tests cannot decide. Two more are reported, ``graded_carry`` and ``local_remainder``: they were written
     after trained networks had been seen, so the verdict cannot name them.
 
+    A causal model of one's own can be compared with the answers after random prefixes, if it has the variable
+    ``prefix`` (`interp.algorithms`); ``own`` is the share that it expects, where no known algorithm ties. The verdict
+    cannot name it. What its other variables do is asked by `Dose`, `Interchange` and `Subspaces`.
+
     The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
     carry? A shifted sum?
 
@@ -55,9 +61,11 @@ class Mechanism(Probe):
     Args:
         pairs: number of examples that get wrong prefixes.
         moved: number of examples that are steered; as many others give the directions.
+        causal_model: `interp.causal_model.hypothesis`, one's own; None for none.
 
     Raises:
-        UserError: for another task or order, a network without the sites, or too few examples.
+        UserError: for another task or order, a network without the sites, too few examples, or a causal model
+            without ``prefix``.
     """
 
     columns = ("seed", "test", "component", "site", "position", "value")
@@ -69,6 +77,7 @@ class Mechanism(Probe):
         pairs: Enough = 1024,
         moved: Enough = 512,
         seed: Natural = 0,
+        causal_model: Hypothesis = None,
     ) -> None:
         task = subjects[0].task
         if not isinstance(task, Add | Mul):
@@ -78,13 +87,14 @@ class Mechanism(Probe):
             check_sites(subject.sites, ["dec.embed", "dec.1"], "sites= of Hooked")
         self.subjects = subjects
         self.pairs, self.moved, self.seed = pairs, moved, seed
+        self.own = with_prefix(task, causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.cards: list[NetworkCard] = []
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.cards = []
         for subject in self.subjects:
-            found = measure(subject, self.pairs, self.moved, self.seed)
+            found = measure(subject, self.pairs, self.moved, self.seed, self.own)
             verdict = decide(found, self.expected)
             calibrated = is_calibrated(subject.network, subject.task)
             self.cards.append(make_card(subject, found, verdict, calibrated))
@@ -129,13 +139,14 @@ class Mechanism(Probe):
         figure = canvas(13, 0.4 + sum(heights))
         figure.suptitle(card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for i, (ax, component) in enumerate(zip(above.subplots(1, len(QUESTIONS)), QUESTIONS, strict=True)):
+        questions = QUESTIONS | (OWN_QUESTION if self.own else {})
+        for i, (ax, component) in enumerate(zip(above.subplots(1, len(questions)), questions, strict=True)):
             of_component = shares[shares["component"] == component].groupby(["line", "bit"])["value"].mean()
             table = of_component.unstack("bit").reindex(index=lines, columns=bits).to_numpy(dtype=float)
             heat_map(ax, table, [] if i else lines, list(map(str, bits)), Normalize(0, 1.3), numbers="z.1f")
             ax.axhline(len(names) - 0.5, color=INK, linewidth=1.2)
             ax.set_xlabel("bit of the answer", fontsize=9)
-            headline(ax, QUESTIONS[component])
+            headline(ax, questions[component])
         for part in below:
             _draw_distances(part.subplots(), distances, card.post_hoc())
         return figure

@@ -5,9 +5,12 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
+from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
+from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
+from arith_erd.mechanism.signature import measure
 from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
@@ -29,7 +32,7 @@ def untrained(task: Task, num_layers: int = 1) -> Hooked:
 
 
 def test_card_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, causal_model=PrefixCarry)
     rows = measured(probe)
     assert Card.from_json(probe.files()["card.json"]) == probe.card
     assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
@@ -37,7 +40,8 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert card.accuracy == 1
     assert {name for bit in card.bits for name in bit.follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
-    verdict, prefix, steering = probe.summary()
+    verdict, prefix, steering, own = probe.summary()
+    assert own == "Your causal model: it expects 100% of the answers after random prefixes."
     assert verdict.startswith("Verdict: the network computes as prefix_carry: the distance is 0.")
     assert (prefix[:7], steering[:9]) == ("Prefix:", "Steering:")
     assert f"seed 7: {verdict}\nseed 7: {prefix}\n" in probe.files()["notes.txt"]
@@ -49,6 +53,13 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert distances.min() == rows["value"].iloc[0]
     page = tabulate(rows, probe.sheet("mechanism", rows))
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
+
+
+def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answers() -> None:
+    found = measure(load_references("prefix_carry", [7], Add())[0], pairs=64, steered=8, own=LocalRemainder(Add()))
+    own, computed = (found.components[name][2:] for name in ("own", "local_carry"))
+    assert (computed == 1).all()
+    assert (own < 0.95).all()
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
@@ -64,3 +75,5 @@ def test_another_task_and_too_few_pairs_are_refused() -> None:
         Mechanism([Hooked(NanoGPT(7, 4), task=RandomOutput(3))])
     with pytest.raises(UserError, match=r"^probe\.pairs=8: expected an integer of at least 64"):
         Mechanism(load_references("erd", [0], Add()), pairs=8)
+    with pytest.raises(UserError, match=r"^probe\.causal_model=.*: expected a causal model with the variable prefix"):
+        Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
