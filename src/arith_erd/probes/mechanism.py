@@ -136,10 +136,10 @@ class Mechanism(Probe):
         shares = pd.concat([part for part in (measured, ideal) if len(part)])
         lines, bits = [*names.values(), *ideal["line"].unique()], range(1, int(max(1, signature["bit"].max())) + 1)
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
-        figure = canvas(13, 0.4 + sum(heights))
+        questions = QUESTIONS | (OWN_QUESTION if self.own else {})
+        figure = canvas(2.6 * len(questions), 0.4 + sum(heights))
         figure.suptitle(card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        questions = QUESTIONS | (OWN_QUESTION if self.own else {})
         for i, (ax, component) in enumerate(zip(above.subplots(1, len(questions)), questions, strict=True)):
             of_component = shares[shares["component"] == component].groupby(["line", "bit"])["value"].mean()
             table = of_component.unstack("bit").reindex(index=lines, columns=bits).to_numpy(dtype=float)
