@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1000  # characters of a message
 EXCERPT = 200
+MUCH = 0.15  # a suggestion this much less alike than the best one is not made
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -65,7 +66,6 @@ def _accepted(error: Mapping[str, Any]) -> str:
         "string_type": "a name",
         "is_instance_of": "a list",
         "sequence_str": "a list",
-        "unexpected_keyword_argument": "no such key",
     }
     return words.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
@@ -80,6 +80,8 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
     candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
     close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
+    alike = {k: difflib.SequenceMatcher(None, k, key).ratio() for k in close}
+    close = [k for k in close if alike[k] > alike[close[0]] - MUCH]
     last = key.split(".")[-1]
     close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
     siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])

@@ -61,7 +61,7 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
 def accept(
     config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
 ) -> Job | ProbeJob:
-    """The job of a configuration that Hydra has composed, without Hydra's own node, and of that node.
+    """Check a configuration that Hydra has composed and make a job of it; it lacks the ``hydra`` node, given beside it.
 
     ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``; None for the arguments of
     this process. A job that could not be run raises a `UserError`.

@@ -142,10 +142,19 @@ class CausalModel:
                 (direct if variable in shared else further).update(parents)
         return tuple(name for name in self.variables if name in direct - {variable} | (further - below))
 
-    @property
+    def __repr__(self) -> str:
+        return f"CausalModel({self.task.name}: {', '.join(self.variables)} -> {self.output})"
+
+    @cached_property
     def adds(self) -> bool:
-        """Whether bit t of the answer is a_t xor b_t xor the carry into t."""
-        return {"xor", "carry"} <= {*self.variables}
+        """Whether bit t of the answer is a_t xor b_t xor the carry into t, two variables of these names."""
+        if self.task.base != 2 or self.task.operands != 2 or not {"xor", "carry"} <= {*self.variables}:
+            return False
+        table = self.table
+        first, second = (table[root] for root in self.roots)
+        if not np.array_equal(first ^ second, table["xor"]) or table["carry"].shape != first.shape:
+            return False
+        return np.array_equal(table["xor"] ^ table["carry"], table["answer"])
 
     @cached_property
     def value(self) -> str:
@@ -191,18 +200,19 @@ class CausalModel:
         if wrong.any():
             first = int(wrong.argmax())
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = f"{self.output} is {from_digits(given[first], task.base)} for {at}"
-            raise UserError(f"causal model of {task.name}: {received}; expected {examples.answer[first]}")
+            received = f"{self.output}, taken as the answer, is {from_digits(given[first], task.base)} for {at}"
+            accepted = f"{examples.answer[first]}, or another output="
+            raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
 
 
 Hypothesis = str | Callable[[Task], CausalModel] | None
 
 
 def hypothesis(task: Task, given: Hypothesis, key: str) -> CausalModel:
-    """The causal model of a task that a key gives: one's own, or the task's own for None.
+    """The causal model that the option ``key`` names; None stands for the task's own.
 
     Args:
-        given: what makes it of the task: a function, a class, or the dotted name of either in a trusted package.
+        given: a function of the task, a class, or the dotted name of either in a trusted package.
 
     Raises:
         UserError: with the key, for a name that is not allowed, or something else than a causal model of the task.

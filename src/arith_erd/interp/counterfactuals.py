@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array
-from ..errors import UserError, require_integer
+from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 
@@ -60,7 +60,8 @@ def distinct(
 ) -> list[str]:
     """The variables whose interchange changes some answer, one of each group that always predict the same.
 
-    It is the value, such as ``sum``, or else the first: the sum predicts at digit t what the sum mod 2^(t+1) does.
+    Of each group it is the variable that equals the whole answer, such as ``sum``, or else the first one. At digit t
+    ``sum`` and ``sum_mod`` always predict the same, for example.
 
     Args:
         among: variables of the model; None for all.
@@ -97,20 +98,24 @@ def require_distinct(
         raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinct(model))}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CounterfactualDataset:
     """n pairs of runs, ``base`` and ``source`` (n,), of one family, drawn with ``seed`` from the rows in ``pool``.
 
-    ``position`` is the digit t at which the family holds, None for all.
+    ``digit`` is the digit t of the answer, counted from the lowest, at which the family holds; None for all.
     """
 
     model: CausalModel
     base: Array
     source: Array
     family: Family = Family()
-    position: int | None = None
+    digit: int | None = None
     pool: Array | None = None
     seed: int = 0
+
+    def __repr__(self) -> str:
+        where = "" if self.digit is None else f" at digit {self.digit}"
+        return f"CounterfactualDataset({len(self)} pairs, {self.family}{where})"
 
     @classmethod
     def sample(
@@ -119,39 +124,39 @@ class CounterfactualDataset:
         vary: str | Sequence[str] = (),
         keep: str | Sequence[str] = (),
         n: int = 1000,
-        position: int | None = None,
+        digit: int | None = None,
         seed: int = 0,
         pool: Array | None = None,
     ) -> "CounterfactualDataset":
         """Draw n pairs of a family; the bases are uniform over the operands that have a source.
 
         >>> from arith_erd.tasks import Add
-        >>> data = CounterfactualDataset.sample(CausalModel(Add(3)), vary="carry", keep=["xor"], n=50, position=2)
+        >>> data = CounterfactualDataset.sample(CausalModel(Add(3)), vary="carry", keep=["xor"], n=50, digit=2)
         >>> bool((data.base_examples.answer != data.source_examples.answer).all())
         True
 
         Args:
             vary, keep: variables of the model in which base and source differ, and which they share.
-            position: the digit t where this holds; None: ``keep`` at every digit, ``vary`` at one or more.
+            digit: of the answer, from the lowest, where this holds; None: ``keep`` at all, ``vary`` at one or more.
             pool: ascending rows to draw from; None for all.
 
         Raises:
             UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
         """
         require_integer("n", n, 1)
-        if position is not None:
-            require_integer("position", position, 0, model.task.width - 1)
-        family = Family(_listed(vary), _listed(keep), position is None)
+        if digit is not None:
+            require_integer("digit", digit, 0, model.task.width - 1)
+        family = Family(_listed(vary), _listed(keep), digit is None)
         rng = np.random.default_rng(seed)
         rows = np.arange(model.task.size) if pool is None else np.asarray(pool)
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
-        source = sources(model, family, position or 0, base, rng, rows)
+        source = sources(model, family, digit or 0, base, rng, rows)
         found = np.flatnonzero(source >= 0)
         if not len(found):
-            where = "at every digit" if position is None else f"at position {position}"
+            where = "at every digit" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no two operands differ and agree like this {where}; keep or vary others")
         found = np.resize(found, n)  # repeated where bases with a source are rare
-        return cls(model, base[found], source[found], family, position, pool, seed)
+        return cls(model, base[found], source[found], family, digit, pool, seed)
 
     def __len__(self) -> int:
         return len(self.base)
@@ -165,30 +170,34 @@ class CounterfactualDataset:
         return self.model.examples[self.source]
 
     def expected(self, variable: str) -> Array:
-        """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``position``."""
-        return self.model.interchange(self.base_examples, self.source_examples, variable, self.position)
+        """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``digit``."""
+        return self.model.interchange(self.base_examples, self.source_examples, variable, self.digit)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
-        """Parts that share no operand, of the given shares of the dataset's size, with sum 1.
+        """Parts that share no operand, of the given shares of the dataset's size. The shares add up to 1.
 
         Each value an operand can have goes to one part, and pairs of the same family are drawn from there anew, since
         hardly any of these would stay within one part.
 
         Raises:
-            UserError: if a part has too few operands for the family.
+            UserError: for other shares, or if a part has too few operands for the family.
         """
+        if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-6:
+            raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
         pools = operand_pools(self.model.task, shares, rng)
         pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
-        arguments = (self.model, self.family.vary, self.family.keep)
-        return tuple(
-            self.sample(*arguments, n, self.position, self.seed + i, pool)
-            for i, (n, pool) in enumerate(zip(np.diff([0, *ends]).tolist(), pools, strict=True))
-        )
+        arguments, parts = (self.model, self.family.vary, self.family.keep), []
+        for i, (n, pool, share) in enumerate(zip(np.diff([0, *ends]).tolist(), pools, shares, strict=True)):
+            try:
+                parts.append(self.sample(*arguments, n, self.digit, self.seed + i, pool))
+            except UserError as error:
+                raise UserError(f"a share of {share:g} leaves {len(pool)} examples, too few: {error}") from error
+        return tuple(parts)
 
 
 def balanced_pairs(
@@ -198,15 +207,15 @@ def balanced_pairs(
 
     ``read`` are the digits that count. A single one is predicted with only this column of the variable interchanged.
     """
-    position = read[0] if len(read) == 1 else None
+    digit = read[0] if len(read) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
     wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
-        predicted = CounterfactualDataset(model, base, candidate, position=position).expected(variable)
+        predicted = CounterfactualDataset(model, base, candidate, digit=digit).expected(variable)
         fits = (predicted != model.table["answer"][base])[:, read].any(axis=1) == wanted
         source[fits] = candidate[fits]
-    return CounterfactualDataset(model, base, source, Family(vary=(variable,)), position, pool)
+    return CounterfactualDataset(model, base, source, Family(vary=(variable,)), digit, pool)
 
 
 def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:

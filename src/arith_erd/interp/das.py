@@ -18,7 +18,16 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import SPREAD, Whitened, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import Trials, answer_tokens, at_position, chosen_variable, digit, finite_cache, tokens_read
+from .interchange import (
+    Trials,
+    answer_tokens,
+    at_position,
+    chosen_variable,
+    digit,
+    finite_cache,
+    require_same_task,
+    tokens_read,
+)
 from .interventions import Position, Subspace
 
 
@@ -51,13 +60,15 @@ def fit_das(
     """The subspace whose interchange acts most like that of a variable. `search.Search` measures controls beside it.
 
     Args:
-        train: pairs to learn from, in ``steps`` of ``batch`` pairs, and by which the best of several starts is chosen.
+        train: pairs to learn from, in ``steps`` of at least ``batch`` pairs (of all, if there are fewer), and by which
+            the best of several starts is chosen.
         position: None for all positions of the site together.
         variable: of the causal model; by default the one that the pairs vary.
 
     Raises:
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
     """
+    require_same_task(model, causal_model, train)
     train = replace(train, model=causal_model)
     variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
@@ -99,7 +110,7 @@ class Alignment:
     def fit(
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
-        """Search from several starts. The subspace, maybe a start, that is best on the validation pairs."""
+        """The best subspace on the validation pairs, of searches from several starts and of the starts themselves."""
         parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
         starts = self.starts(variable, rank)
@@ -131,7 +142,7 @@ class Alignment:
 
 
 def align(
-    batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int = 60, lr: float = 0.05, seed: int = 0
+    batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int, lr: float = 0.05, seed: int = 0
 ) -> Subspace:
     """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
 

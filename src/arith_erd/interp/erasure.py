@@ -191,6 +191,7 @@ def _whitened(x: Tensor | Whitened) -> Whitened:
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of z that vary."""
     z = torch.as_tensor(z).to(x.white)
+    z = z[:, None] if z.dim() == 1 else z
     if z.dim() != 2 or len(z) != len(x.white):
         raise ValueError(f"concept of shape {tuple(z.shape)}: expected ({len(x.white)}, k)")
     z = z[:, (z != z[:1]).any(dim=0)]

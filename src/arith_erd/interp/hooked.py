@@ -4,6 +4,7 @@ Forward hooks do all of it, so the networks know nothing of interventions and an
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ..bits import Array
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..models.decoding import greedy, shift_right, whole_answers
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import Resumed, gradients, intervening, reading, split
+from .hooks import Resumed, gradients, intervening, reading, require_layout, split
 from .interventions import Intervention
 from .sites import check_sites, owned
 
@@ -42,8 +43,10 @@ class Hooked:
     (torch.Size([2, 8, 5]), torch.Size([2, 15, 64]), torch.Size([2, 8, 64]))
 
     Args:
-        network: any module; one with ``sites()`` needs no ``sites``. It is put into evaluation mode.
-        sites: name -> submodule whose output is read and replaced. Positions are axis 1 of the output.
+        network: any module that gives logits (N, m, V) when called with a prompt (N, P) and decoder inputs (N, m), the
+            tokens ``<start> r_0 .. r_(m-2)``. It is put into evaluation mode.
+        sites: name -> submodule of the network whose output is read and replaced: examples on axis 0, positions on axis
+            1. By default ``network.sites()``.
         task: that the network answers; needed for `Examples`, names of positions and `predict`.
         name, seed: of the run, or of the file that the weights came from, and of the replica.
         split: which examples were held out; None if it is not known.
@@ -68,7 +71,13 @@ class Hooked:
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} names no sites; give sites={{name: module}}")
         self.network: Any = network.eval()
-        self.sites: dict[str, nn.Module] = dict(network.sites() if sites is None else sites)  # type: ignore[operator]
+        found = network.sites() if sites is None else sites  # type: ignore[operator]
+        if not isinstance(found, Mapping):
+            raise bad_value("sites", found, "{name: submodule}")
+        inside = {id(module) for module in network.modules()}
+        if outside := [site for site, module in found.items() if id(module) not in inside]:
+            raise UserError(f"sites: {outside[0]} is not a submodule of {type(network).__name__}")
+        self.sites: dict[str, nn.Module] = dict(found)
         self._task = task
         self.name = name or type(network).__name__
         self.seed, self.epoch = seed, epoch
@@ -154,10 +163,10 @@ class Hooked:
 
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt.
         """
-        if isinstance(position, int):
+        if isinstance(position, Integral):  # numpy's too
             if position < 0:
                 raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
-            return position
+            return int(position)
         prompt, answer = self.task.prompt_names, self.task.answer_names
         if site.startswith("enc."):
             prompt, answer = [], prompt
@@ -203,6 +212,7 @@ class Hooked:
             with reading(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
                 logits.append(self.network(*tensors))
             for site, output in outputs.items():
+                require_layout(site, output, tensors)
                 own = output.shape[1] if prompt_too else owned(site, output.shape[1], tensors)
                 parts[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}

@@ -69,6 +69,7 @@ def intervening(
 def _changing(model: "Hooked", one: Intervention, batch: Batch, inputs: Sequence[Tensor]) -> Hook:
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         x = _by_position(module, output)
+        require_layout(one.site, x, inputs)
         own = owned(one.site, x.shape[1], inputs)
         lead = x.shape[1] - own
         at = None if one.position is None else model.index(one.site, one.position)
@@ -87,7 +88,14 @@ def _changing(model: "Hooked", one: Intervention, batch: Batch, inputs: Sequence
 def _by_position(module: nn.Module, output: Any) -> Tensor:
     """What a module gives, or the first of what it gives, with positions on axis 1."""
     x: Tensor = output if isinstance(output, Tensor) else output[0]
-    return x.movedim(position_axis(module), 1)
+    return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
+
+
+def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
+    """Refuse, with a `UserError`, an output that has no axis of positions, or not the examples on axis 0."""
+    if x.dim() < 3 or len(x) != len(inputs[0]):
+        accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1, and channels"
+        raise UserError(f"site {site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
 class Resumed:

@@ -46,7 +46,7 @@ def interchange_accuracy(
     data: CounterfactualDataset,
     intervention: Interchange | None = None,
     *,
-    sites: Sequence[str] = (),
+    sites: str | Sequence[str] = (),
     variable: str | None = None,
 ) -> pd.DataFrame:
     """How often the answers after an interchange are those that a causal model predicts.
@@ -60,12 +60,18 @@ def interchange_accuracy(
 
     Returns:
         ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
-        among those that should change and those that should not; ``no_intervention``: the same accuracy without one;
-        ``alike``: other variables that predict the same, which the data cannot tell apart.
+        among those that should change and those that should not, or one of them where there are no others;
+        ``no_intervention``: the same accuracy without one; ``alike``: other variables that predict the same, which the
+        data cannot tell apart.
 
     Raises:
-        UserError: for a site, position or variable that is not there, or an interchange that changes no answer.
+        UserError: for a site, position or variable that is not there, an interchange that changes no answer, or a
+            causal model or data of another task.
     """
+    require_same_task(model, causal_model, data)
+    if (intervention is None) == (not sites):
+        raise UserError("interchange_accuracy: expected either an intervention or sites")
+    sites = [sites] if isinstance(sites, str) else sites
     data = replace(data, model=causal_model)
     variable = chosen_variable(data, variable)
     predicted = data.expected(variable)
@@ -74,8 +80,8 @@ def interchange_accuracy(
     rows = []
     for site, source in cache.items():
         places: list[Position] = [*range(source.shape[1]), None]
-        if data.position is not None and len(tokens_read(model, site, 0, source)) == 1:
-            places = [digit(model.task, data.position), None]
+        if data.digit is not None and len(tokens_read(model, site, 0, source)) == 1:
+            places = [digit(model.task, data.digit), None]
         for position in [intervention.position] if intervention else places:
             trials = Trials(model, data, site, position, variable, source)
             tokens = trials.tokens(intervention.subspace if intervention else None)
@@ -94,6 +100,17 @@ def interchange_accuracy(
                 }
             )
     return pd.DataFrame(rows)
+
+
+def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
+    """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
+    network, *others = (
+        f"{task.name}, {task.bits} digits in base {task.base}, {task.completion_order} order"
+        for task in (model.task, causal_model.task, data.model.task)
+    )
+    for what, other in zip(("causal model", "data"), others, strict=True):
+        if other != network:
+            raise UserError(f"{what} of {other}: expected the network's task, {network}")
 
 
 def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
@@ -184,7 +201,7 @@ def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tens
     if position is not None:
         at = model.index(site, position)
         if not 0 <= at < x.shape[1]:
-            raise UserError(f"position {position}: {site} has the positions 0 to {x.shape[1] - 1}")
+            raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, those of {site} itself")
         x = x[:, at]
     return x.flatten(1)
 

@@ -21,11 +21,14 @@ from torch import Tensor
 Position = int | str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subspace:
     """Orthonormal directions (d, r) of an activation, of one position (d = C) or of all concatenated (d = k * C)."""
 
     directions: Tensor
+
+    def __repr__(self) -> str:
+        return f"Subspace(rank {self.rank} of {len(self.directions)})"
 
     @property
     def rank(self) -> int:
@@ -59,7 +62,7 @@ class Batch:
         return value.to(x)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Intervention:
     """A change of what a site gives, at a position or at all that the site owns."""
 
@@ -71,7 +74,7 @@ class Intervention:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replace(Intervention):
     """The value in place of what the site gives."""
 
@@ -81,7 +84,7 @@ class Replace(Intervention):
         return batch.of(self.value, x).expand_as(x)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steer(Intervention):
     """The value added to what the site gives."""
 
@@ -91,7 +94,7 @@ class Steer(Intervention):
         return x + batch.of(self.value, x)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Interchange(Intervention):
     """An interchange intervention: the part in a subspace, or the whole, comes from another run (Geiger et al., 2021).
 
@@ -114,7 +117,7 @@ class Interchange(Intervention):
         return self.subspace.exchange(x.flatten(1), source.flatten(1)).view_as(x)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Erase(Intervention):
     """The eraser's result, on the concatenated positions: (N, k * C) -> (N, k * C); see `interp.erasure`."""
 

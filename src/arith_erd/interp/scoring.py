@@ -1,7 +1,8 @@
 """Networks whose algorithm is known, and how often a method names it.
 
-Two algorithms are as fine as every method can tell: ``sum``, where the sum is formed as one number and the digits are
-read from it (the paper's ERD), and ``carries``, where the digits are formed from carries and no sum is used.
+Only two algorithms are told apart, since not every method can tell more: ``sum``, where the sum is formed as one number
+and the digits are read from it (the paper's ERD), and ``carries``, where the digits are formed from carries and no sum
+is used.
 """
 
 import time

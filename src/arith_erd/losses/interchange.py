@@ -39,7 +39,7 @@ class InterchangeTraining(CrossEntropy):
         weight: of the mean over the variables of their cross-entropies.
         strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
             taken at all positions, and the answer must stay the base's.
-        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
     """
 
     def __init__(

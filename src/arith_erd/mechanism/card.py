@@ -27,7 +27,7 @@ RIGHT = 0.95
 EFFECT = 0.5
 """Smallest informedness of a step that counts as an effect."""
 FOLLOWED = 0.01
-"""Share of answers that wrong prefixes have to change before a bit counts as one that follows its prefix."""
+"""A bit follows its prefix if random prefixes change at least this share of its answers."""
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
@@ -55,7 +55,7 @@ class Bit(_Frozen):
     """Bit t of the answer, t = ``position``: the steps that it follows (`STEERED`).
 
     ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
-    None where they were not measured. ``as_own`` is the share of answers after random prefixes that one's own causal
+    None where they were not measured. ``as_own`` is the share of answers after random prefixes that the user's causal
     model expects.
     """
 
@@ -82,7 +82,7 @@ class NetworkCard(_Frozen):
     bits: tuple[Bit, ...]
 
     def sentences(self) -> list[str]:
-        """The card in plain English: verdict, prefixes, steering, one's own causal model if there is one; reasons."""
+        """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one; reasons."""
         return [*self.summary(), *self.reasons]
 
     def summary(self) -> list[str]:
@@ -173,7 +173,7 @@ class Card(_Frozen):
         return pd.DataFrame([one.row() for one in self.seeds])
 
     def summary(self) -> list[str]:
-        """Verdict, prefixes, steering and one's own causal model of each network, a line each."""
+        """Verdict, prefixes, steering and the user's causal model of each network, a line each."""
         several = len(self.seeds) > 1
         return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
 

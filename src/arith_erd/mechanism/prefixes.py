@@ -25,7 +25,7 @@ from ..tasks import Examples, Task
 BATCH = 256
 PREFIX = "prefix"
 OWN = "own"
-"""What one's own causal model is called among the hypotheses."""
+"""What a user's causal model is called among the hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def hypotheses(sample: Sample, prefix: Array, own: CausalModel | None = None) ->
     Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
     the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
     round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix. ``own`` is what a
-    causal model of one's own gives.
+    user's causal model gives.
     """
     t = prefix.shape[1]
     answer, off = sample.values["answer"], distance(sample, prefix)

@@ -7,7 +7,7 @@
 Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
 inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
 ``ties``, prefixes that the agreements leave out; the agreements with a tie as one half (``_of_all``); and ``own``, the
-agreement after random prefixes with a causal model of one's own. `POST_HOC`
+agreement after random prefixes with a user's causal model. `POST_HOC`
 algorithms were written after trained networks had been seen: they are no candidates for the verdict.
 
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is

@@ -5,8 +5,10 @@ one teacher-forced forward pass gives the exact autoregressive sequence accuracy
 decoded, and only where the wrong answer itself is of interest.
 """
 
+from functools import partial
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..bits import START, UNUSED
 from .network import Network
@@ -19,28 +21,31 @@ def shift_right(completion: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def greedy(network: Network, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
-    """Append the likeliest token ``length`` times: prompts (N, P) -> tokens (N, length)."""
+def greedy(network: nn.Module, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
+    """Append the likeliest token ``length`` times: prompts (N, P) -> tokens (N, length).
+
+    A `Network` encodes each prompt once; any other module runs as a whole for each token.
+    """
     batches = []
     for part in prompt.split(batch_size):
-        memory = network.encode(part)
+        step = partial(network.decode, network.encode(part)) if isinstance(network, Network) else partial(network, part)
         answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
-        for _ in range(length):
-            token = network.decode(memory, answer)[:, -1].argmax(dim=-1, keepdim=True)
+        for t in range(length):
+            token = step(answer)[:, t].argmax(dim=-1, keepdim=True)
             answer = torch.cat([answer, token], dim=-1)
         batches.append(answer[:, 1:])
     return torch.cat(batches)
 
 
 @torch.no_grad()
-def forced(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+def forced(network: nn.Module, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
     """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m). Unused tokens stay."""
     parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
     return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
-def answers(network: Network, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+def answers(network: nn.Module, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
     """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
     failed = (forced(network, prompt, completion, batch_size) != completion).any(dim=-1)

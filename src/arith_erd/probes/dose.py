@@ -38,7 +38,7 @@ class Dose(Probe):
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta.
-        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.

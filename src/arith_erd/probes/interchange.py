@@ -28,7 +28,7 @@ class Interchange(Probe):
     nothing. High ``iia_token``, in the encoder: the prompt's token.
 
     Args:
-        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
         variable: of the causal model, a name or a list; None for all that predict different answers.
         sample: number of runs that are intervened on, the same everywhere.
 

@@ -47,7 +47,7 @@ class Mechanism(Probe):
     that the tests cannot decide. Two more are reported, ``graded_carry`` and ``local_remainder``: they were written
     after trained networks had been seen, so the verdict cannot name them.
 
-    A causal model of one's own can be compared with the answers after random prefixes, if it has the variable
+    A causal model of yours can be compared with the answers after random prefixes, if it has the variable
     ``prefix`` (`interp.algorithms`); ``own`` is the share that it expects, where no known algorithm ties. The verdict
     cannot name it. What its other variables do is asked by `Dose`, `Interchange` and `Subspaces`.
 
@@ -61,7 +61,7 @@ class Mechanism(Probe):
     Args:
         pairs: number of examples that get wrong prefixes.
         moved: number of examples that are steered; as many others give the directions.
-        causal_model: `interp.causal_model.hypothesis`, one's own; None for none.
+        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for none.
 
     Raises:
         UserError: for another task or order, a network without the sites, too few examples, or a causal model

@@ -1,6 +1,7 @@
 """The interface of a probe: rows of measurements, their table and their figure."""
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
@@ -10,11 +11,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import refused
+from ..errors import no_such_key, refused
 from ..plots.course import Course
 from ..plots.sheet import Sheet, tabulate
 from ..tasks import Examples, Task
 
+GIVEN = ("task", "split", "subjects")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -98,6 +100,10 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
         try:
             _validated(make)(*arguments, **options)
         except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["type"] == "unexpected_keyword_argument":
+                names = [name for name in inspect.signature(make).parameters if name not in ("self", *GIVEN)]
+                raise no_such_key(f"probe.{first['loc'][0]}", [f"probe.{name}" for name in names]) from None
             raise refused(error, options, prefix="probe") from None
 
     return construct

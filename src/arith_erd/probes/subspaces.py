@@ -50,7 +50,7 @@ class Subspaces(Probe):
 
     Args:
         site: one, a list of them, or ``all`` layers; None for the middle layer of the decoder.
-        causal_model: `interp.causal_model.hypothesis`, one's own; None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.

@@ -138,7 +138,7 @@ def _estimate(result: Result, found: Collection) -> Estimate:
     if claim.compare == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if modes := _modes(claim, found):
-        # Of one above another, what is left of the costs is their sign: a cost is training minus validation.
+        # For a claim that one cost exceeds another only the sign matters: a cost is training minus validation.
         result.modes, signs = modes, [1.0] if len(modes) == 1 else [-weight for weight in weights]
         return Estimate.of_shares([(sign, of.learning, of.n) for sign, of in zip(signs, modes, strict=True)])
     reach = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
@@ -195,7 +195,7 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
 
 
 def _seeds_needed(result: Result) -> int | None:
-    """The fewest seeds that decide, were further ones like these; None from too few of them, or if no number would."""
+    """How many seeds would give a verdict if new ones resembled these; None if there are too few, or none would do."""
     if result.n < result.least or not result.estimate or result.claim.compare == "ceiling":
         return None
     for n in (n for n in SEEDS_TRIED if n > result.n):

@@ -39,7 +39,7 @@ class Measure(Closed):
     over: Runs | None = None
     more_than: Runs | None = None
     source: ClassVar[str] = OURS
-    shortest: ClassVar[bool] = False  # whether of replicas that differ only in length the shortest counts
+    shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
     lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough
 
     @property

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .. import bits as bit
 from ..bits import MAX_BASE, OPERATOR, ORDERS, UNUSED, ZERO, Array, Order, reorder
-from ..errors import UserError, bad_value, require_integer
+from ..errors import UserError, bad_value, excerpt, require_integer
 from .examples import Examples, Layout
 
 ROWS = 2**20  # every table that is listed whole has fewer
@@ -185,7 +185,7 @@ class Task(ABC):
         return not anew or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
-        """The given operands, each (N,), or the whole table: all ``size`` rows, the first operand slowest.
+        """The given operands, each (N,) or a number, or the whole table: all ``size`` rows, the first operand slowest.
 
         In place of a table that is not `listed`, `SAMPLE` examples of it.
 
@@ -194,14 +194,19 @@ class Task(ABC):
 
         Raises:
             ValueError: for another number of operands than the task has.
-            UserError: if the task's answers are no integers that ``width`` digits hold.
+            UserError: for operands that are not integers of the task, or if its answers are no integers that ``width``
+                digits hold.
         """
         if not operands and not self.listed:
             return self.sample(SAMPLE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.operands, -1))
         if len(columns) != self.operands:
             raise ValueError(f"{self.name} takes {self.operands} operands, received {len(columns)}")
-        table = np.stack([np.asarray(x, dtype=np.int64) for x in columns], axis=1)
+        given = [np.atleast_1d(x) for x in columns]
+        for name, x, limit in zip(self.operand_names, given, self.shape, strict=True):
+            if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
+                raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
+        table = np.stack(np.broadcast_arrays(*given), axis=1).astype(np.int64)
         answer = np.asarray(self.answer(*table.T))
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
             accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digits} hold"

@@ -114,7 +114,7 @@ class LitPack(L.LightningModule):
         return losses.sum()
 
     def _note_own_code(self, error: Exception) -> None:
-        """Say that a network or a loss of one's own failed, so that it is not taken for a fault of ours."""
+        """Say that a user's network or loss failed, so that it is not taken for a fault of ours."""
         kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
         if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
             error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")

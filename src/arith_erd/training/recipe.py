@@ -1,6 +1,6 @@
 """The recipe of a replica, its loss, optimizer and schedule: made, and tried before the run starts.
 
-A network, a loss or an optimizer of one's own may be wrong in a pack without raising anything. A pack has one optimizer
+A user's network, loss or optimizer may be wrong in a pack without raising anything. A pack has one optimizer
 for the stacks of all replicas' parameters, which must work on every number by itself, as Adam does. Adafactor, which
 divides by norms of whole tensors, would let replicas influence each other.
 """

@@ -74,7 +74,10 @@ def total(a, b):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum is 4 for a=3, b=0; expected 3$"),
+        (
+            {"sum": lambda a, b: a + b + (a == 3)},
+            r"^causal model of add: sum, taken as the answer, is 4 for a=3, b=0",
+        ),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands, sum$"),
         ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"a circle: "),
         (
@@ -137,8 +140,8 @@ def test_sources_are_uniform_over_the_family() -> None:
 
 
 def test_impossible_families_are_refused_with_what_was_asked() -> None:
-    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no two operands .* at position 0"):
-        CounterfactualDataset.sample(ADD, "carry", "xor", 50, position=0)  # no carry enters bit 0
+    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no two operands .* at digit 0"):
+        CounterfactualDataset.sample(ADD, "carry", "xor", 50, digit=0)  # no carry enters bit 0
     with pytest.raises(UserError, match=r"^vary=sum keep=xor,carry: no two operands"):
         CounterfactualDataset.sample(ADD, "sum", ["xor", "carry"])
 
@@ -148,11 +151,15 @@ def operands_of(data: CounterfactualDataset) -> set[int]:
 
 
 def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
-    data = CounterfactualDataset.sample(ADD, "carry", "xor", 300, position=2)
+    data = CounterfactualDataset.sample(ADD, "carry", "xor", 300, digit=2)
     train, test, last = data.split((0.5, 0.25, 0.25))
     assert [len(part) for part in (train, test, last)] == [150, 75, 75]
     assert not operands_of(train) & operands_of(test) | operands_of(train) & operands_of(last)
     assert not operands_of(test) & operands_of(last)
     assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
+    with pytest.raises(UserError, match=r"^shares=\(0\.8,\): expected shares above 0 that add up to 1"):
+        data.split((0.8,))
+    with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 0 examples, too few"):
+        data.split((0.98, 0.02))
     pools = operand_pools(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]

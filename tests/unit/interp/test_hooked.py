@@ -190,6 +190,21 @@ def test_any_module_can_be_hooked() -> None:
         model.predict([1], [2])
 
 
+def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
+    network = Plain()
+    with pytest.raises(UserError, match=r"^sites=block: expected \{name: submodule\}"):
+        Hooked(network, sites="block")
+    with pytest.raises(UserError, match=r"^sites: h is not a submodule of Plain"):
+        Hooked(network, sites={"h": Plain().block})
+    tokens = torch.randint(8, (5, 4))
+    network.block.register_forward_hook(lambda module, given, output: (output[0].transpose(0, 1), output[1]))
+    network.head.register_forward_hook(lambda module, given, output: output[0])
+    model = Hooked(network, sites={"block": network.block, "head": network.head})
+    for site, shape in (("block", r"\(4, 5, 6\)"), ("head", r"\(5, 8\)")):
+        with pytest.raises(UserError, match=rf"^site {site}: its output has the shape {shape}; expected 5 examples"):
+            model.run_with_cache([tokens], [site])
+
+
 def test_unknown_sites_are_refused_with_those_there_are() -> None:
     model = hooked("transformer")
     for call in (

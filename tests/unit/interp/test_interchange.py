@@ -85,6 +85,13 @@ def mine() -> tuple[ae.Hooked, ae.CausalModel]:
     return model, ae.CausalModel(Double(), VARIABLES, output="total")
 
 
+def test_network_of_ones_own_decodes_the_answers_that_teacher_forcing_gives(mine) -> None:
+    model, _ = mine
+    examples = model.task.examples()
+    assert (model.predict(*examples.operands.T) == examples.answer).all()
+    assert model.predict(1, [0, 2]).tolist() == model.task.examples(1, [0, 2]).answer.tolist()
+
+
 def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     """The second snippet of the public API, as somebody types it."""
     model, adder = mine
@@ -104,7 +111,7 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hook
 
 def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     model, adder = mine
-    kept = CounterfactualDataset.sample(adder, vary="carry", keep="own_sum", n=100, position=2)
+    kept = CounterfactualDataset.sample(adder, vary="carry", keep="own_sum", n=100, digit=2)
     rows = interchange_accuracy(model, adder, kept, sites=["h"])
     assert rows["position"].tolist() == [1, "all"]  # digit 2 is the second of the answer
     assert rows["alike"].iloc[0] == "total"
@@ -117,8 +124,23 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, kept, "h", 1, rank=7)
     with pytest.raises(UserError, match=r"^site h9: this model has"):
         interchange_accuracy(model, adder, kept, sites=["h9"])
-    with pytest.raises(UserError, match=r"^position 20: h has the positions 0 to 3"):
+    with pytest.raises(UserError, match=r"^position 20: expected one from 0 to 3, those of h itself"):
         interchange_accuracy(model, adder, kept, ae.Interchange("h", 20), variable="carry")
+    for sites, intervention in (((), None), ("h", ae.Interchange("h", np.int64(1)))):
+        with pytest.raises(UserError, match=r"^interchange_accuracy: expected either an intervention or sites"):
+            interchange_accuracy(model, adder, kept, intervention, sites=sites)
+    with pytest.raises(UserError, match=r"^causal model of add, 5 digits in base 2, .* expected the network's task, "):
+        interchange_accuracy(model, CausalModel(Add(5)), kept, sites="h")
+    with pytest.raises(UserError, match=r"^data of add, 5 digits"):
+        fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
+
+
+def test_positions_may_be_numpys_and_sites_one_name(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
+    model, adder = mine
+    data = CounterfactualDataset.sample(adder, vary="carry", n=50)
+    by_number = interchange_accuracy(model, adder, data, ae.Interchange("h", np.int64(1)))
+    row = interchange_accuracy(model, adder, data, sites="h").iloc[[1]].reset_index(drop=True)
+    assert by_number.equals(row.astype(by_number.dtypes))
 
 
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:

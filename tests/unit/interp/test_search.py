@@ -146,7 +146,7 @@ def variant(name: str) -> Reference:
 )
 def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes) -> None:
     model, adder = Hooked(variant(name).network, task=Add()), CausalModel(Add())
-    train, test = CounterfactualDataset.sample(adder, n=512, position=position).split((0.75, 0.25))
+    train, test = CounterfactualDataset.sample(adder, n=512, digit=position).split((0.75, 0.25))
     space = fit_das(model, adder, train, "dec.3", position, variable, steps=steps)
     found = interchange_accuracy(model, adder, test, Interchange("dec.3", position, space), variable=variable)
     assert (found["accuracy"].item() > 0.98) == passes

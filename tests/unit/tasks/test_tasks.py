@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -136,6 +137,13 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
     """Else the network would learn other answers than those that probes look for."""
     with pytest.raises(UserError, match=rf"^task=square: answers {received}; expected integers from 0 to"):
         task.examples()
+
+
+@pytest.mark.parametrize(("a", "b", "accepted"), [([8], [1], "0 to 7"), (3, -1, "0 to 7"), ([3.5], [1], "0 to 7")])
+def test_operands_that_the_task_does_not_have_are_refused(a, b, accepted):
+    name, value = ("b", [b]) if b == -1 else ("a", a)
+    with pytest.raises(UserError, match=rf"^{name}={re.escape(str(value))}: expected integers from {accepted}"):
+        Add(3).examples(a, b)
 
 
 @given(tasks_with_operands())
