@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.das import SearchConfig
@@ -178,18 +179,15 @@ def confusion(found: pd.DataFrame) -> Figure:
 
 def table(found: pd.DataFrame) -> str:
     """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
-    lines = [
-        "| method | right | written by hand | trained | compute by the sum | by carries |",
-        "| --- |" + " --- |" * 5,
-    ]
+    lines = [["method", "right", "written by hand", "trained", "compute by the sum", "by carries"]]
     for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
         written = of_method["network"].isin(WRITTEN)
         parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
         hits, n = int(of_method["right"].sum()), len(of_method)
         low, high = clopper_pearson(hits, n)
         shares = [f"{int(of_method['right'][part].sum())} of {int(part.sum())}" for part in parts]
-        lines.append(f"| {name} | {hits} of {n} [{low:.0%}, {high:.0%}] | {' | '.join(shares)} |")
-    return "\n".join(lines)
+        lines.append([str(name), f"{hits} of {n} [{low:.0%}, {high:.0%}]", *shares])
+    return markdown(*lines)
 
 
 def published(path: Path) -> pd.DataFrame:

@@ -50,22 +50,6 @@ def reorder(digits: Array, order: Order) -> Array:
     return digits if order == "reverse" else digits[..., ::-1]
 
 
-def encode_completion(answer: npt.ArrayLike, width: int, order: Order, base: int = 2) -> Array:
-    """Answers (N,) -> completion tokens (N, width)."""
-    return reorder(to_digits(answer, width, base), order) + ZERO
-
-
-def decode_completion(tokens: npt.ArrayLike, order: Order, base: int = 2) -> Array:
-    """Completion tokens (..., width) -> integers (...,).
-
-    A model may answer with a token that is not a digit. Such a token counts as wrong where tokens are compared. Here,
-    where a number is needed, it counts as 0.
-    """
-    digits = np.asarray(tokens, dtype=np.int64) - ZERO
-    is_digit = (digits >= 0) & (digits < base)
-    return from_digits(reorder(np.where(is_digit, digits, 0), order), base)
-
-
 def render(tokens: Array, operator: str = "+") -> list[str]:
     """Token rows (N, T) -> N strings over ``. s + 0 1 .. 9 a .. f`` with the task's own operator sign."""
     symbols = np.array([".", "s", operator, *DIGITS])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arith_erd.errors import LONGEST, UserError, bad_value, first_line, require_integer
+from arith_erd.errors import LONGEST, UserError, first_line, require_integer
 
 
 def test_message_is_one_line_without_control_characters() -> None:
@@ -16,19 +16,10 @@ def test_long_message_keeps_its_beginning_and_end() -> None:
     assert text.endswith(" last")
 
 
-def test_bad_value_names_key_value_and_what_is_accepted() -> None:
-    assert str(bad_value("task.bits", 1, "an integer")) == "task.bits=1: expected an integer"
-
-
 @pytest.mark.parametrize("value", [1, 10, True, 2.0, "3", None])
 def test_integers_out_of_range_and_other_types_are_refused(value: object) -> None:
     with pytest.raises(UserError, match="expected an integer from 2 to 9"):
         require_integer("task.bits", value, 2, 9)
-
-
-@pytest.mark.parametrize(("low", "high"), [(3, 3), (0, None)])
-def test_integers_in_range_are_accepted(low: int, high: int | None) -> None:
-    require_integer("key", 3, low, high)
 
 
 def test_first_line_names_the_type_of_other_errors_only() -> None:

@@ -1,7 +1,7 @@
 """Intervals over seeds: what they are, what they cover, and when there is none."""
 
-import importlib.util
 import math
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -115,10 +115,7 @@ def test_no_interval_leaves_what_its_measure_can_take() -> None:
 
 def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
     """Two standard errors of 700 samples are 2%; ``docs/verdicts.md`` has 10,000 samples."""
-    spec = importlib.util.spec_from_file_location("coverage_of_intervals", root / "benchmarks" / "coverage.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = module.coverage(samples=700, seeds=5)
+    found = runpy.run_path(str(root / "benchmarks" / "coverage.py"))["coverage"](samples=700, seeds=5)
     assert {what for what, _ in found} >= {"mean of five more", "median", "share that learns", "difference of shares"}
     for key, share in found.items():
         assert share >= 0.92 - 0.02, key

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from ..bits import START, UNUSED
 from .network import Network
 
+BATCH = 256
+
 
 def shift_right(completion: Tensor) -> Tensor:
     """Completion ``r_0 .. r_{m-1}`` (..., m) -> decoder input ``<start> r_0 .. r_{m-2}`` (..., m)."""
@@ -21,13 +23,13 @@ def shift_right(completion: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def greedy(network: nn.Module, prompt: Tensor, length: int, batch_size: int = 256) -> Tensor:
+def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
     """Append the likeliest token ``length`` times: prompts (N, P) -> tokens (N, length).
 
     A `Network` encodes each prompt once; any other module runs as a whole for each token.
     """
     batches = []
-    for part in prompt.split(batch_size):
+    for part in prompt.split(BATCH):
         step = partial(network.decode, network.encode(part)) if isinstance(network, Network) else partial(network, part)
         answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
         for t in range(length):
@@ -38,18 +40,18 @@ def greedy(network: nn.Module, prompt: Tensor, length: int, batch_size: int = 25
 
 
 @torch.no_grad()
-def forced(network: nn.Module, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+def forced(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m). Unused tokens stay."""
-    parts = zip(prompt.split(batch_size), completion.split(batch_size), strict=True)
+    parts = zip(prompt.split(BATCH), completion.split(BATCH), strict=True)
     return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
-def answers(network: nn.Module, prompt: Tensor, completion: Tensor, batch_size: int = 256) -> Tensor:
+def answers(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
-    failed = (forced(network, prompt, completion, batch_size) != completion).any(dim=-1)
-    result[failed] = greedy(network, prompt[failed], completion.shape[-1], batch_size)
+    failed = (forced(network, prompt, completion) != completion).any(dim=-1)
+    result[failed] = greedy(network, prompt[failed], completion.shape[-1])
     return _unused_stay(result, completion)
 
 

@@ -1,15 +1,13 @@
 """The paper beside ours, from run directories: ``arith-report runs/``."""
 
 import argparse
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserError
 from ..plots.style import save_png, svg_of
 from ..system.boundary import one_line_errors
-from ..system.files import naming, require_writable
+from ..system.files import replacing, require_writable, write_atomically
 from . import claims, page, tables
 from .collect import Collection, collect
 from .figures import paper_figures
@@ -40,30 +38,27 @@ def build(
     paper, named = load_paper(claimed), named or folders[0]
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)
+    drawn = {about.name: figure for about, figure in paper_figures(paper, found, results)}
+    svgs = {name: svg_of(figure, name) if figure else None for name, figure in drawn.items()}
+    texts = {
+        "claims.md": page.markdown(results, paper, named),
+        "claims.csv": tables.spreadsheet(tables.claims_table(results, found, paper, named)),
+        "runs.csv": tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"),
+        "index.html": page.render(paper, found, results, svgs, named, out),
+    }
+    texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    with naming(out), tempfile.TemporaryDirectory(prefix=".report-", dir=out) as private:  # several may run at once
-        new, svgs = Path(private), dict.fromkeys(about.name for about in paper.figures)
-        (new / "figures").mkdir()
-        for about, figure in paper_figures(paper, found, results):
-            if figure is not None:
-                path = new / "figures" / f"{about.name}.svg"
-                svgs[about.name] = svg = svg_of(figure, about.name)  # the same for the same data
-                path.write_text(svg, encoding="utf-8")
-                figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-                save_png(figure, path.with_suffix(".png"))
-        texts = {
-            "claims.md": page.markdown(results, paper, named),
-            "claims.csv": tables.spreadsheet(tables.claims_table(results, found, paper, named)),
-            "runs.csv": tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"),
-            "index.html": page.render(paper, found, results, svgs, named, out),
-        }
-        for name, text in texts.items():
-            (new / name).write_text(text, encoding="utf-8")
-        for name in svgs:
-            for suffix in (".png", ".svg"):  # an earlier report may have left one
-                (out / "figures" / f"{name}{suffix}").unlink(missing_ok=True)
-        for file in sorted(new.rglob("*.*")):
-            os.replace(file, out / file.relative_to(new))
+    for name, text in texts.items():
+        write_atomically(out / name, text)
+    for name, figure in drawn.items():
+        png = out / "figures" / f"{name}.png"
+        if figure is None:  # an earlier report may have left one
+            png.unlink(missing_ok=True)
+            png.with_suffix(".svg").unlink(missing_ok=True)
+            continue
+        figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
+        with replacing(png) as beside:
+            save_png(figure, beside)
     return found, results
 
 

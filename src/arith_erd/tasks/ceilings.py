@@ -1,6 +1,7 @@
 """What a network without a component can get right at most, whatever it learns: table 3's cells without epochs."""
 
 import numpy as np
+import pandas as pd
 
 from ..bits import Array
 
@@ -25,9 +26,8 @@ def ceiling(prompt: Array, completion: Array, ablation: str) -> float:
         prompt, completion: tokens (N, P) and (N, m).
         ablation: by its name in ``conf/ablation/``.
     """
-    _, group = np.unique(seen(prompt, ablation), axis=0, return_inverse=True)
-    answers, answer = np.unique(completion, axis=0, return_inverse=True)
-    pairs, counts = np.unique(group.ravel() * len(answers) + answer.ravel(), return_counts=True)
-    best = np.zeros(int(group.max()) + 1, dtype=np.int64)
-    np.maximum.at(best, pairs // len(answers), counts)
-    return float(best.sum() / len(prompt))
+    visible, answer = (
+        np.unique(tokens, axis=0, return_inverse=True)[1].ravel() for tokens in (seen(prompt, ablation), completion)
+    )
+    counts = pd.Series(answer).groupby(visible).value_counts()
+    return float(counts.groupby(level=0).max().sum() / len(prompt))

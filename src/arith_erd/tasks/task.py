@@ -239,7 +239,7 @@ class Task(ABC):
 
     def completion(self, operands: Array, answer: Array) -> Array:
         """Operands (N, k) and their answers (N,) -> the tokens (N, m) that `answer_names` names."""
-        return bit.encode_completion(answer, self.width, self.completion_order, self.base)
+        return reorder(bit.to_digits(answer, self.width, self.base), self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
         """Up to ``count`` different examples: of each length an equal share, at least one, or all that there are."""
@@ -268,8 +268,13 @@ class Task(ABC):
         return longest
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
-        """Completion tokens (..., m) -> the integers (...,) that they encode."""
-        return bit.decode_completion(np.asarray(tokens)[..., self.answer_positions], "reverse", self.base)
+        """Completion tokens (..., m) -> the integers (...,) that they encode.
+
+        A model may answer with a token that is not a digit. Such a token counts as wrong where tokens are compared.
+        Here, where a number is needed, it counts as 0.
+        """
+        digits = np.asarray(tokens, dtype=np.int64)[..., self.answer_positions] - ZERO  # the lowest first
+        return bit.from_digits(np.where((digits >= 0) & (digits < self.base), digits, 0), self.base)
 
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example.

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import encode_completion
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
 from arith_erd.probes.errors import Errors, truncated_binomial
@@ -40,7 +39,7 @@ class Parrot(Network):
 
 
 def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None, seed: int = 0) -> Hooked:
-    completion = encode_completion(answer, task.width, task.completion_order, task.base)
+    completion = task.completion(task.examples().operands, answer)
     return Hooked(Parrot(task, completion), {}, name="parrot", seed=seed, task=task, split=split)
 
 

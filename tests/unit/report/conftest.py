@@ -1,7 +1,7 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
@@ -33,27 +33,6 @@ TOKEN_CURVE, VALUE_CURVE = (0.96, 0.82, 0.61, 0.74, 0.8, 0.96), (0.25, 0.74, 0.8
 @cache
 def _composed(*overrides: str) -> dict[str, Any]:
     return compose("train", overrides).resolved
-
-
-def configuration(*overrides: str) -> dict[str, Any]:
-    """What ``train.py`` would make of ``task=mul``, ``ablation=one_head`` or ``task.prompt_order=plain``; Hydra would
-    take a quarter of a second for each."""
-    config = copy.deepcopy(_composed())
-    for override in overrides:
-        key, value = override.split("=")
-        if "." in key:
-            put(config, key, value)
-            continue
-        if key == "model":  # with the optimiser that its file chooses
-            config["model"] = copy.deepcopy(_composed(override)["model"])
-            continue
-        option = yaml.safe_load((CONF / key / f"{value}.yaml").read_text())
-        if key == "ablation":
-            config["ablation"] = option["ablation"]
-            config["model"]["net"] |= option.get("model", {}).get("net", {})
-        else:
-            config[key] = option
-    return config
 
 
 def put(config: dict[str, Any], key: str, value: Any) -> None:
@@ -97,7 +76,7 @@ class Synthetic:
         ``summary`` extra values of every seed.
         """
         numbers = parse_seeds(seeds)
-        config = configuration(*overrides)
+        config = copy.deepcopy(_composed(*overrides))
         config |= {"seed": seeds, "runs_dir": str(self.root)}
         config["trainer"]["max_epochs"] = epochs if finished else 2 * epochs
         for key, value in (settings or {}).items():
@@ -164,24 +143,17 @@ class Synthetic:
 
     def erasures(self, folder: Path, seeds: Sequence[int], name: str = "amnesic") -> Path:
         rows = pd.DataFrame({"seed": [*seeds]}).merge(pd.DataFrame({"concept": ["value", "carries"]}), how="cross")
-        rows = rows.merge(pd.DataFrame({"method": ["inlp", "mean_projection", "leace"]}), how="cross")
-        rows = rows.assign(site="dec.3", iterations=2, rank=1, variance_removed=0.1, seq_acc_before=1.0)
+        rows = rows.assign(site="dec.3").merge(pd.DataFrame({"method": ["inlp", "mean_projection", "leace"]}), "cross")
+        rows = rows.assign(iterations=2, rank=1, variance_removed=0.1, seq_acc_before=1.0)
         rows = rows.assign(probe_error_before=0.27, probe_error_after=0.4, baseline_operand_bits=0.0)
         after = ["seq_acc_after", "seq_acc_after_unseen"]
         after += [f"control_{kind}_{which}" for kind in ("rank", "variance") for which in ("mean", "min")]
         return self.probe(folder, name, rows.assign(**dict.fromkeys(after, 0.9)))
 
-    def discontinuity(self, task: str = "add", options: dict[str, Any] | None = None, published: float = 27.88) -> None:
-        """``probe=discontinuity`` of a task, which needs no run; ``published`` is the cell that the paper prints."""
-        rows = pd.DataFrame({"task": task, "input_bits": [1, 2, 3], "output_bits": [3, 3, 3], "percent": 10.0})
-        rows.loc[1, "percent"] = published
-        self.probe(self.root, f"discontinuity-{task}", rows, options)
-
-
-@pytest.fixture(scope="session")
-def configuration_of() -> Callable[..., dict[str, Any]]:
-    """``configuration_of("task=mul")``: a configuration of one's own."""
-    return configuration
+    def discontinuity(self, task: str = "add", options: dict[str, Any] | None = None) -> Path:
+        """``probe=discontinuity`` of a task, which needs no run; the cell in the middle is as the paper prints it."""
+        rows = pd.DataFrame({"task": task, "input_bits": [1, 2, 3], "output_bits": 3, "percent": [10.0, 27.88, 10.0]})
+        return self.probe(self.root, f"discontinuity-{task}", rows, options)
 
 
 @pytest.fixture(scope="session")

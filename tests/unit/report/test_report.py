@@ -30,7 +30,6 @@ def test_everything_is_written(whole_report) -> None:
         assert f'data-verdict="{verdict}" aria-pressed="false">{verdict}<span>{number}</span>' in page
         assert page.count(f' data-verdict="{verdict}">') == number
     claims = pd.read_csv(out / "claims.csv")
-    assert claims["id"].tolist() == [result.claim.id for result in results]
     of_runs = claims[(claims["measured_on"] == "our runs") & (claims["verdict"] == "reproduced")]
     assert of_runs[["low", "high", "method", "device", "torch", "commit"]].notna().all().all()
 
@@ -189,13 +188,11 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
     assert not list((tmp_path / "figures").iterdir())
 
 
-@pytest.mark.parametrize("door", ["arith-report", "-P -m arith_erd.report"])
-def test_nothing_is_imported_from_the_folder_that_it_runs_in(cli, root: Path, tmp_path: Path, door: str) -> None:
+def test_nothing_is_imported_from_the_folder_that_it_runs_in(cli, root: Path, tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise SystemExit('a received yaml.py ran')")
-    command = door.split()
-    if door == "arith-report":  # the script that pip writes
-        module, function = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"][door].split(":")
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / door).write_text(f"from {module} import {function}\n{function}()\n")
-        command = [str(tmp_path / "bin" / door)]
-    assert cli(*command, "--help", cwd=tmp_path).stdout.startswith("usage: arith-report ")
+    door = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["arith-report"]
+    module, function = door.split(":")
+    script = tmp_path / "bin" / "arith-report"  # the script that pip writes
+    script.parent.mkdir()
+    script.write_text(f"from {module} import {function}\n{function}()\n")
+    assert cli(str(script), "--help", cwd=tmp_path).stdout.startswith("usage: arith-report ")

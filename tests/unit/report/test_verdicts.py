@@ -68,14 +68,5 @@ def test_votes_and_near_layers() -> None:
     assert of_layer(3, {3: 4, 2: 1}, None) == "reproduced"
 
 
-@pytest.mark.parametrize(
-    ("exact", "reached", "verdict"),
-    [
-        (0.0078, [0.009, 0.0091, 0.008], "reproduced"),
-        (0.0078, [0.009, 0.0091, 0.02], "inconclusive"),  # above the ceiling: the argument is wrong
-        (0.0078, [0.009, 0.0091], "inconclusive"),
-        (0.0003, [], "differs"),
-    ],
-)
-def test_ceiling_is_compared_and_confirmed(exact: float, reached: list[float], verdict: str) -> None:
-    assert of_ceiling((0.0045, 0.0135), exact, 0.0095, np.array(reached)) == verdict
+def test_ceiling_outside_the_tolerance_differs_whatever_the_seeds_reach() -> None:  # the others: test_claims.py
+    assert of_ceiling((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"

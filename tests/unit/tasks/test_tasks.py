@@ -40,13 +40,8 @@ ANSWERS = {  # by Python's integers
 }
 
 
-def digits_of(value: int, base: int) -> str:
-    low = "0123456789abcdef"[value % base]
-    return low if value < base else digits_of(value // base, base) + low
-
-
 def written(value: int, width: int, order: str, base: int = 2) -> str:
-    text = digits_of(value, base).zfill(width)
+    text = np.base_repr(value, base).lower().zfill(width)
     assert len(text) == width, "more digits than the completion has"
     return text[::-1] if order == "reverse" else text
 
