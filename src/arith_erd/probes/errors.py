@@ -10,8 +10,6 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.optimize import brentq
-from scipy.stats import binom
 
 from ..bits import Array, from_digits, to_digits
 from ..interp.hooked import Hooked
@@ -155,11 +153,7 @@ def _missed(wrong: pd.DataFrame) -> Counter[str]:
 
 
 def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str) -> Figure:
-    """Errors in value and in tokens beside those of flips at random; below, the shares by token and longest carry.
-
-    On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone, with
-    the probability at which a wrong answer has the measured mean number of wrong bits.
-    """
+    """Errors in value, beside those of as many wrong bits at random places; in tokens; shares by token and carry."""
     figure = canvas(9.6, 7.4)
     figure.suptitle(title, fontsize=11)
     if rows.empty:
@@ -175,14 +169,11 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
     measured, chance = (_shares(octave(x), len(names)) for x in (errors, random))
     first = 0 if measured[0] else 1  # only a token that is not a digit can be wrong without changing the value
     label = f"as many {bit}s {verb} at random places"
-    _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
+    axes["value"].plot(range(len(names) - first), chance[first:], "kD--", markerfacecolor="white", label=label)
+    _bars(axes["value"], names[first:], measured[first:])
     axes["value"].set(xlabel="error in value, absolute", ylabel="share of wrong answers")
-    axes["value"].set_xticks(axes["value"].get_xticks(), names[first:], rotation=45, ha="right", rotation_mode="anchor")
-    counts = [str(k) for k in range(1, task.answer_length + 1)]
-    expected = truncated_binomial(task.answer_length, wrong.mean())
-    _compare(
-        axes["digits"], counts, _shares(wrong - 1, task.answer_length), expected, f"each {bit} {verb} independently"
-    )
+    axes["value"].tick_params(axis="x", rotation=45)
+    _bars(axes["digits"], list(map(str, range(1, task.answer_length + 1))), _shares(wrong - 1, task.answer_length))
     axes["digits"].set(xlabel="wrong tokens of the answer (Hamming distance)")
     _wrong(axes["token"], task.answer_names, shares[shares["by"] == "token"])
     axes["token"].set(xlabel="answer token, after the right prefix", ylabel="share that is wrong")
@@ -206,15 +197,6 @@ def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Ar
     return from_digits(np.where(is_wrong, changed - digits, 0), base)
 
 
-def truncated_binomial(width: int, mean: float) -> Shares:
-    """Probabilities (width,) of 1 .. width independent flips, given at least one flip and the mean number of flips."""
-    count = np.arange(1, width + 1)
-    if mean <= 1 or mean >= width:  # the limits, where a digit flips with probability 0 or 1
-        return (count == round(mean)).astype(np.float64)
-    p = brentq(lambda p: width * p / -np.expm1(width * np.log1p(-p)) - mean, 1e-12, 1 - 1e-12)
-    return binom.pmf(count, width, p) / binom.sf(0, width, p)
-
-
 def octave(values: Array) -> Array:
     """Number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on."""
     return np.frexp(np.abs(values))[1].astype(np.int64)
@@ -224,10 +206,8 @@ def _shares(bins: Array, number: int) -> Shares:
     return np.bincount(bins, minlength=number) / len(bins)
 
 
-def _compare(ax: Axes, names: list[str], measured: Shares, random: Shares, label: str) -> None:
-    places = range(len(names))
-    ax.bar(places, measured, color=BLUE, alpha=0.85, width=0.7, label="measured")
-    ax.plot(places, random, "kD--", markerfacecolor="white", linewidth=0.9, markersize=5.5, label=label)
+def _bars(ax: Axes, names: list[str], measured: Shares) -> None:
+    ax.bar(range(len(names)), measured, color=BLUE, alpha=0.85, width=0.7, label="measured")
     _finish(ax, names)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from arith_erd.bits import encode_completion
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import Network
-from arith_erd.probes.errors import Errors, truncated_binomial
+from arith_erd.probes.errors import Errors
 from arith_erd.splits import RandomSplit, Split
 from arith_erd.tasks import Add, Add3, Mul, Task
 
@@ -134,10 +134,3 @@ def test_without_errors_there_are_no_rows_and_the_figure_says_so() -> None:
     figure = Errors(subjects).figure(rows)
     assert "no wrong answers" in [text.get_text() for text in figure.texts]
     assert Errors(subjects).table(rows)["wrong"].tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("mean", [1.0, 1.001, 4.0, 8.0])
-def test_independent_flips_have_the_stated_mean(mean: float) -> None:
-    probability = truncated_binomial(8, mean)
-    assert probability.sum() == pytest.approx(1)
-    assert probability @ np.arange(1, 9) == pytest.approx(mean)
