@@ -95,12 +95,10 @@ class Browser:
             raise ValueError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    def look(self, width: int, height: int = 900, dark: bool = False) -> None:
-        """Set the window's width and the colour scheme."""
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    def look(self, width: int) -> None:
+        """Set the window's width."""
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def screenshot(self) -> bytes:
         """The whole page as PNG."""
