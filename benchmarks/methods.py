@@ -168,7 +168,7 @@ def confusion(found: pd.DataFrame) -> Figure:
         table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
             index=[one for one in ROWS if one in set(of_method["algorithm"])], columns=[*CLASSES], fill_value=0
         )
-        heat_map(ax, table.div(table.sum(axis=1), axis=0).to_numpy(), [ROWS[one] for one in table.index], [*CLASSES])
+        heat_map(ax, table.div(table.sum(axis=1), axis=0).rename(index=ROWS))
         for (i, j), count in np.ndenumerate(table.to_numpy()):
             write_in_cell(ax, i, j, str(count), count > 0.6 * table.iloc[i].sum(), 9)
         known = of_method[of_method["algorithm"] != ""]

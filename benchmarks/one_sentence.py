@@ -23,7 +23,7 @@ from arith_erd.mechanism.place_value import place_value
 from arith_erd.models import NanoGPT
 from arith_erd.models.authors_weights import load_official
 from arith_erd.models.references import reference
-from arith_erd.plots.style import INK, canvas, headline, legend_below, save_png, tidy
+from arith_erd.plots.style import INK, canvas, headline, legend_below, save_png
 from arith_erd.probes.place_value import draw_answers, draw_slopes
 from arith_erd.probes.same_prefix import draw_swaps
 from arith_erd.runs import Run
@@ -141,7 +141,6 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
         figure = canvas(15, 4.2)
         for ax, (title, networks) in zip(figure.subplots(1, 4, sharey=True), PANELS.items(), strict=True):
             rows = found[found["network"].isin(networks) & found["measure"].str.match(MEASURES[name])]
-            tidy(ax)
             draw_panel(ax, rows)
             headline(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
             ax.label_outer()

@@ -18,7 +18,7 @@ from ..models.decoding import greedy, shift_right, whole_answers
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import Resumed, gradients, intervening, reading, require_layout, split
+from .hooks import Resumed, intervening, reading, require_layout, split
 from .interventions import Intervention
 from .sites import check_sites, owned
 
@@ -184,12 +184,7 @@ class Hooked:
             UserError: if the network lacks a site or a position.
             ValueError: for a value that does not fit.
         """
-        logits = []
-        with gradients(interventions):
-            for batch, tensors in split(self.inputs(inputs), batch_size):
-                with intervening(self, interventions, batch, tensors):
-                    logits.append(self.network(*tensors))
-        return torch.cat(logits)
+        return Resumed(self, None, self.inputs(inputs), batch_size)(interventions)
 
     @torch.no_grad()
     def run_with_cache(

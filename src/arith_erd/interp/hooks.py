@@ -28,15 +28,6 @@ def split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batch, tu
 
 
 @contextmanager
-def gradients(interventions: Sequence[Intervention]) -> Iterator[None]:
-    """Within the context gradients are kept if a tensor of an intervention requires them."""
-    held = [x.directions if isinstance(x, Subspace) else x for one in interventions for x in vars(one).values()]
-    wanted = any(isinstance(x, Tensor) and x.requires_grad for x in held)
-    with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
-        yield
-
-
-@contextmanager
 def reading(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context a forward pass stores what the sites give (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
@@ -99,18 +90,19 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
 
 
 class Resumed:
-    """The forward pass from a site on; see `Hooked.resume_from`.
+    """The forward pass from a site on, or the whole one for None; see `Hooked.resume_from`.
 
     The layers that end before the site gives its output run once, and so does the site if it is a layer. Afterwards
     their outputs stand in for them. A layer that runs more than once in a forward pass is run every time.
     """
 
     @torch.no_grad()
-    def __init__(self, model: "Hooked", site: str, inputs: Sequence[Tensor], batch_size: int) -> None:
-        check_sites(model.sites, [site], "the site to resume from")
+    def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
+        check_sites(model.sites, [site] if site else [], "the site to resume from")
         self.model, self.site = model, site
         self.done: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
-        self.batches = [(batch, tensors, self._known(tensors)) for batch, tensors in split(inputs, batch_size)]
+        batches = split(inputs, batch_size)
+        self.batches = [(batch, x, self._known(site, x) if site else {}) for batch, x in batches]
 
     def __call__(self, interventions: Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.
@@ -122,15 +114,17 @@ class Resumed:
         for one in interventions:
             if one.site != self.site and (layer_of(self.model.sites, one.site) or one.site) in done:
                 raise UserError(f"site {one.site}: has run already where the network resumes from {self.site}")
+        held = [x.directions if isinstance(x, Subspace) else x for one in interventions for x in vars(one).values()]
+        wanted = any(isinstance(x, Tensor) and x.requires_grad for x in held)
         logits = []
-        with gradients(interventions):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
             for batch, tensors, known in self.batches:
                 outputs = {self.model.sites[layer]: output for layer, output in known.items()}
                 with _standing_in(outputs), intervening(self.model, interventions, batch, tensors):
                     logits.append(self.model.network(*tensors))
         return torch.cat(logits)
 
-    def _known(self, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """What the layers give that end before the site, or with it: layer -> output."""
         whole, ended = layers(self.model.sites), list[tuple[str, Any]]()
         outside = [name for name in self.model.sites if layer_of(self.model.sites, name) is None]
@@ -139,11 +133,11 @@ class Resumed:
             return lambda module, given, output: ended.append((name, output))
 
         with ExitStack() as stack:
-            for name in {*whole, *outside, self.site}:
+            for name in {*whole, *outside, site}:
                 stack.callback(self.model.sites[name].register_forward_hook(ends(name)).remove)
             self.model.network(*tensors)
         names = [name for name, _ in ended]
-        before = ended[: names.index(self.site) + 1] if self.site in names else []
+        before = ended[: names.index(site) + 1] if site in names else []
         known = {name: output for name, output in before if name in whole and names.count(name) == 1}
         last = max(map(names.index, known), default=-1)
         self.done = {*known, *(name for name in outside if name in names[:last])}

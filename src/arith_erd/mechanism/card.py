@@ -5,10 +5,9 @@ loads no network and no torch.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -81,11 +80,8 @@ class NetworkCard(_Frozen):
     reasons: tuple[Text, ...]
     bits: tuple[Bit, ...]
 
-    def sentences(self) -> list[str]:
-        """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one; reasons."""
-        return [*self.summary(), *self.reasons]
-
     def summary(self) -> list[str]:
+        """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one."""
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
@@ -128,28 +124,20 @@ class NetworkCard(_Frozen):
 
 
 class Card(_Frozen):
-    """Several seeds of one network.
-
-    ``verdict`` is theirs if all have the same, else ``undecided``; ``expected`` is what each algorithm would do:
-    algorithm -> component -> by bit, None where it predicts nothing.
-    """
+    """Several seeds of one network; ``verdict`` is theirs if all have the same, else ``undecided``."""
 
     task: Text
     bits: int
     verdict: Text
     calibrated: bool
-    expected: dict[Text, dict[Text, tuple[float | None, ...]]] = {}
     seeds: Annotated[tuple[NetworkCard, ...], Field(min_length=1)]
 
     @classmethod
-    def of(
-        cls, task: str, bits: int, seeds: Sequence[NetworkCard], expected: Mapping[str, Mapping[str, np.ndarray]]
-    ) -> "Card":
+    def of(cls, task: str, bits: int, seeds: Sequence[NetworkCard]) -> "Card":
         verdicts = {one.verdict for one in seeds}
         verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
         calibrated = all(one.calibrated for one in seeds)
-        told = {name: {key: tuple(map(number, x)) for key, x in of_one.items()} for name, of_one in expected.items()}
-        return cls(task=task, bits=bits, verdict=verdict, calibrated=calibrated, expected=told, seeds=tuple(seeds))
+        return cls(task=task, bits=bits, verdict=verdict, calibrated=calibrated, seeds=tuple(seeds))
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
@@ -179,19 +167,8 @@ class Card(_Frozen):
 
     def notes(self) -> list[str]:
         """The summary, the reasons for the verdict, and whether it was checked on known networks."""
-        notes = [f"seed {one.seed}: {sentence}" for one in self.seeds for sentence in one.sentences()]
+        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.reasons)]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
-
-    def post_hoc(self) -> set[str]:
-        """Algorithms written after trained networks had been seen: they do not count in the verdicts."""
-        return {name for one in self.seeds for name in one.post_hoc}
-
-    def expected_rows(self) -> pd.DataFrame:
-        """What each algorithm would do, as rows ``algorithm, component, position, value``."""
-        columns = ["algorithm", "component", "position", "value"]
-        by_component = [(name, key, values) for name, of_one in self.expected.items() for key, values in of_one.items()]
-        rows = [(name, key, t, value) for name, key, values in by_component for t, value in enumerate(values)]
-        return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
 def make_card(model: "Hooked", found: "Measured", verdict: "Verdict", calibrated: bool) -> NetworkCard:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -110,28 +109,19 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
 
 
 def heat_map(
-    ax: Axes,
-    values: npt.NDArray[np.floating],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    norm: Normalize | None = None,
-    cmap: str = "Blues",
-    numbers: str | None = None,
+    ax: Axes, table: pd.DataFrame, norm: Normalize | None = None, cmap: str = "Blues", numbers: str | None = None
 ) -> None:
-    """Draw values (rows, columns) as cells, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
+    """Draw a table as cells with its labels, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
 
-    A diverging ``cmap`` wants a ``norm`` with 0 in its middle. ``numbers`` is a format such as ``.2f`` to write into
-    each cell.
+    ``numbers`` is the format in which each cell shows its number.
     """
-    norm = norm or Normalize(0, 1)
+    norm, values = norm or Normalize(0, 1), table.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
-    ax.set_xticks(range(len(columns)), columns)
-    ax.set_yticks(range(len(rows)), rows)
+    ax.set_xticks(range(len(table.columns)), list(map(str, table.columns)))
+    ax.set_yticks(range(len(table)), list(map(str, table.index)))
     ax.tick_params(length=0, labelsize=8, colors=GREY)
     ax.spines[:].set_visible(False)
-    if numbers is None:
-        return
-    for (i, j), value in np.ndenumerate(values):
+    for (i, j), value in np.ndenumerate(values) if numbers else ():
         if np.isfinite(value):
             strength = abs(norm(value) - norm(0)) / (1 - norm(0))
             write_in_cell(ax, i, j, f"{value:{numbers}}", strength > 0.6, 7)

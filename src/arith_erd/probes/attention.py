@@ -80,7 +80,7 @@ class Attention(Probe):
         for i, site in enumerate(sites):
             for j, head in enumerate(heads):
                 table, ax = mean[site, head].unstack("key", sort=False)[keys[site]], grid[i, j]
-                heat_map(ax, table.to_numpy(), list(table.index), list(table.columns))
+                heat_map(ax, table)
                 ax.tick_params(labelsize=4.5, pad=1)
                 ax.tick_params(axis="x", rotation=90)
                 if i + 1 < len(sites) and keys[site] == keys[sites[i + 1]]:

@@ -6,7 +6,6 @@ from typing import Any, Literal
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError, require_integer
 from ..interp.causal_model import Hypothesis, hypothesis
@@ -91,11 +90,10 @@ class Dose(Probe):
             controls = shown.groupby("delta")[["no_intervention", "random"]].mean()
             ax.plot(controls["no_intervention"], ":", color=GREY, linewidth=1.2, label="no intervention")
             ax.plot(controls["random"], "-.", color=INK, linewidth=1.2, label="random moves of the same length")
-            tidy(ax)
+            tidy(ax, "y")
             ax.set_xscale("log", base=2)
             ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
             ax.xaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
             headline(ax, *TITLES[method])
         figure.axes[0].set_ylabel("answers that become value + delta")
         question(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
@@ -62,7 +61,7 @@ class EncoderTable(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(6.4, 4)
         ax = figure.subplots()
-        tidy(ax)
+        tidy(ax, "y")
         mean = rows.groupby(["encoder", "token"], sort=False)["accuracy"].mean()
         tokens = [*dict.fromkeys(rows["token"])]
         for i, (name, color) in enumerate((("own", BLUE), ("table", ORANGE))):
@@ -70,7 +69,6 @@ class EncoderTable(Probe):
             ax.bar(np.arange(len(tokens)) + 0.36 * i - 0.18, mean[name][tokens], 0.34, color=color, label=label)
         ax.set_xticks(range(len(tokens)), tokens)
         ax.set(xlabel="answer token", ylabel="right answers")
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         headline(ax, "Encoder replaced by a table")
         question(figure, self.task.name, "is the encoder a table?", rows)
         legend_below(figure)

@@ -85,9 +85,8 @@ class Interchange(Probe):
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):
                 here = weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
-                table = here.unstack("position").iloc[::-1]
-                columns = [places[stack][i] for i in table.columns]
-                heat_map(ax, table.to_numpy(), list(table.index), columns, cmap=COLOURS[stack], numbers=".2f")
+                table = here.unstack("position").iloc[::-1].rename(columns=dict(enumerate(places[stack])))
+                heat_map(ax, table, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
         question(figure, task.name, "share of answers that change with one position's activation of another run", rows)

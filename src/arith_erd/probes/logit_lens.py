@@ -52,18 +52,17 @@ class LogitLens(Probe):
                     yield self.row(subject.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        wide = self._wide(rows)
-        wide.columns = self.task.answer_names
-        return wide.map("{:.3f}".format).reset_index()
+        return self._wide(rows).map("{:.3f}".format).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
         figure = canvas(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()
-        heat_map(ax, wide.to_numpy(), list(wide.index), self.task.answer_names, numbers=".2f")
+        heat_map(ax, wide, numbers=".2f")
         question(figure, self.task.name, "right tokens, by layer", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
         mean = rows.groupby(["site", "position"], sort=False)["accuracy"].mean()
-        return mean.unstack("position").loc[list(rows["site"].unique())]
+        wide = mean.unstack("position").loc[list(rows["site"].unique())]
+        return wide.set_axis(self.task.answer_names, axis=1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -15,7 +16,7 @@ from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import NEAR, UNCALIBRATED, Card, NetworkCard, make_card
 from ..mechanism.prefixes import OWN, require_binary, with_prefix
-from ..mechanism.signature import expected_signatures, measure
+from ..mechanism.signature import POST_HOC, expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
 from ..plots.course import Course
 from ..plots.style import BLUE, GREY, INK, canvas, headline, heat_map, tidy
@@ -104,7 +105,7 @@ class Mechanism(Probe):
     @property
     def card(self) -> Card:
         task = self.subjects[0].task
-        return Card.of(task.name, task.bits, self.cards, self.expected)
+        return Card.of(task.name, task.bits, self.cards)
 
     def files(self) -> dict[str, str]:
         return {"card.json": self.card.to_json(), "notes.txt": "\n".join([*self.card.notes(), ""])}
@@ -127,34 +128,33 @@ class Mechanism(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """A table of shares for each question; below, a dot for each network's distance to each algorithm."""
-        card, names = self.card, {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.cards}
-        rows = rows.assign(bit=pd.to_numeric(rows["position"], errors="coerce"))
+        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.cards}
         signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))
-        ideal = card.expected_rows()
-        ideal = ideal.assign(line=ideal["algorithm"] + " would", bit=ideal["position"])
-        measured = signature.assign(line=signature["seed"].map(names))
-        shares = pd.concat([part for part in (measured, ideal) if len(part)])
-        lines, bits = [*names.values(), *ideal["line"].unique()], range(1, int(max(1, signature["bit"].max())) + 1)
+        lines = [*names.values(), *(f"{algorithm} would" for algorithm in self.expected)]
+        bits = list(map(str, range(1, self.subjects[0].task.width)))
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
         questions = QUESTIONS | (OWN_QUESTION if self.own else {})
         figure = canvas(2.6 * len(questions), 0.4 + sum(heights))
-        figure.suptitle(card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+        figure.suptitle(self.card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         for i, (ax, component) in enumerate(zip(above.subplots(1, len(questions)), questions, strict=True)):
-            of_component = shares[shares["component"] == component].groupby(["line", "bit"])["value"].mean()
-            table = of_component.unstack("bit").reindex(index=lines, columns=bits).to_numpy(dtype=float)
-            heat_map(ax, table, [] if i else lines, list(map(str, bits)), Normalize(0, 1.3), numbers="z.1f")
+            of_component = signature[signature["component"] == component].groupby(["seed", "position"])["value"].mean()
+            measured = of_component.unstack("position").reindex(index=list(names), columns=bits)
+            ideal = [shares.get(component, np.full(len(bits) + 1, np.nan))[1:] for shares in self.expected.values()]
+            table = pd.DataFrame(np.vstack([measured.to_numpy(dtype=float), *ideal]), lines, bits)
+            heat_map(ax, table, Normalize(0, 1.3), numbers="z.1f")
+            ax.tick_params(labelleft=not i)
             ax.axhline(len(names) - 0.5, color=INK, linewidth=1.2)
             ax.set_xlabel("bit of the answer", fontsize=9)
             headline(ax, questions[component])
         for part in below:
-            _draw_distances(part.subplots(), distances, card.post_hoc())
+            _draw_distances(part.subplots(), distances)
         return figure
 
 
-def _draw_distances(ax: Axes, rows: pd.DataFrame, post_hoc: set[str]) -> None:
+def _draw_distances(ax: Axes, rows: pd.DataFrame) -> None:
     tidy(ax)
-    beside = rows["component"].isin(post_hoc)
+    beside = rows["component"].isin(POST_HOC)
     names = list(rows.groupby("component")["value"].mean().sort_values().index)
     for part, fill in ((beside, "none"), (~beside, "full")):
         at = rows.loc[part, "component"].map(names.index)

@@ -76,7 +76,7 @@ class Patching(Probe):
         norm = Normalize(-largest, largest)  # a patch can also move the logits the wrong way
         axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for ax, panel in zip(axes, panels, strict=True):
-            heat_map(ax, panel.to_numpy(), list(panel.index), list(panel.columns), norm, "RdBu", "z.2f")
+            heat_map(ax, panel, norm, "RdBu", "z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
                 ax.axvline(read - 0.5, color=GREY, linewidth=0.8)

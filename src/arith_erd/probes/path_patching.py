@@ -100,7 +100,7 @@ class PathPatching(Probe):
         ax = figure.subplots()
         norm = Normalize(0, max(0.1, shown.to_numpy().max()))
         labels = [f"{site.removeprefix('dec.')}, head {head}" for site, head in shown.index]
-        heat_map(ax, shown.to_numpy(), labels, [str(place) for place in shown], norm, numbers=".2f")
+        heat_map(ax, shown.set_axis(labels), norm, numbers=".2f")
         t = rows["bit"].max()
         ax.set_xlabel("operand bit i")
         headline(ax, f"Effect on bit {t}", f"1: that of operand bit {t - 1} as a whole")

@@ -1,13 +1,13 @@
 """How does an answer position add? Its weights by place, its threshold, and its answer against the carry c."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
@@ -63,12 +63,11 @@ class PlaceValue(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:
-            measured = agreements(subject, self.sums, self.draws)
-            yield from ({"seed": subject.seed} | row for row in measured)
+            measured = [agreements(subject, self.sums, self.draws)]
             if self.sums.adds:
-                yield from ({"seed": subject.seed} | row for row in slopes(subject, self.sums, self.draws))
-                interchanged = interchanges(subject, self.sums, self.sites, self.pairs)
-                yield from ({"seed": subject.seed} | row for row in interchanged)
+                measured += [slopes(subject, self.sums, self.draws)]
+                measured += [interchanges(subject, self.sums, self.sites, self.pairs)]
+            yield from ({"seed": subject.seed} | row for row in chain(*measured))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         whole = rows[rows["place"].isna() & rows["c"].isna()]
@@ -80,7 +79,6 @@ class PlaceValue(Probe):
         panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]
         figure = canvas(5.2 * len(panels), 4.6)
         for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            tidy(ax)
             draw(ax, rows)
         question(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         legend_below(figure, columns=5)
@@ -96,20 +94,14 @@ def attention_sites(model: Hooked) -> list[str]:
 
 def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
     """Slopes by place below t, a thin line for each seed and bit, the mean over bits thick, and place value."""
+    tidy(ax)
     for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
         found = rows[rows["measure"] == f"slope_{name}"]
         below = found.assign(below=found["bit"] - found["place"])
         for _, line in below.groupby(["seed", "bit"]):
             ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
-        mean = below.groupby("below")["value"].mean()
-        ax.plot(
-            mean.index,
-            mean,
-            color=color,
-            marker="o" if sign > 0 else "s",
-            markersize=4.5,
-            label=f"{name.removesuffix('s')} bits",
-        )
+        mean, marker = below.groupby("below")["value"].mean(), "o" if sign > 0 else "s"
+        ax.plot(mean.index, mean, color=color, marker=marker, markersize=4.5, label=f"{name.removesuffix('s')} bits")
         at = np.arange(1, int(below["below"].max() or 1) + 1)
         expected = [place_value(-int(d), 0, sign > 0) for d in at]
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
@@ -120,6 +112,7 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
 
 def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
     """The share of answers 1 against c, where a_t = b_t = 0, for each bit."""
+    tidy(ax, "y")
     ones = rows[rows["measure"] == "ones"]
     bits = sorted(ones["bit"].unique())
     for i, bit in enumerate(bits):
@@ -128,16 +121,15 @@ def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(mean.index, mean, "-", color=GREEN, alpha=shade, linewidth=1.4, label=f"t = {bit:.0f}")
     ax.axvspan(-0.02, 1.02, color=GREY, alpha=0.08, linewidth=0)
     ax.set(xlabel="c: operands below t, less the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     headline(ax, "Answer against c", "grey: range after right prefixes")
 
 
 def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
     """The agreement with each rule, by bit."""
+    tidy(ax, "y")
     for name, (label, style) in RULES.items():
         mean = rows[rows["measure"] == f"agreement_{name}"].groupby("bit")["value"].mean()
         if len(mean):
             ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
     ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.002))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     headline(ax, "Agreement with a rule", "threshold fitted on others")

@@ -94,11 +94,13 @@ class Probe(ABC):
 
 def _checked(make: Callable[..., None]) -> Callable[..., None]:
     """A constructor that refuses options of another type than its annotations say, resolved at the first call."""
+    rules = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
+    validated = validate_call(config=rules)(make)
 
     @functools.wraps(make)
     def construct(*arguments: Any, **options: Any) -> None:
         try:
-            _validated(make)(*arguments, **options)
+            validated(*arguments, **options)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             if first["type"] == "unexpected_keyword_argument":
@@ -107,11 +109,6 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
             raise refused(error, options, prefix="probe") from None
 
     return construct
-
-
-@functools.cache
-def _validated(make: Callable[..., None]) -> Callable[..., None]:
-    return validate_call(config=ConfigDict(arbitrary_types_allowed=True, strict=True))(make)
 
 
 def listed(chosen: Any) -> list[Any]:

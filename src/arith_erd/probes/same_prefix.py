@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..mechanism.place_value import Columns, swaps
-from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
+from ..plots.style import BLUE, ORANGE, band, canvas, headline, legend_below, question, tidy
 from .probe import Positive, Probe
 
 POSITIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -63,14 +62,9 @@ class SamePrefix(Probe):
 
 
 def draw_swaps(ax: Axes, rows: pd.DataFrame, by: str = "layer", label: str = "decoder layer l") -> None:
-    """Flipped bits by layer or bit: the mean, and a thin line for each seed."""
-    tidy(ax)
+    """Flipped bits by layer or bit: the mean over seeds, and their range as a band."""
+    tidy(ax, "y")
     for name, (text, style) in POSITIONS.items():
-        found = rows[rows["positions"] == name]
-        for _, line in found.groupby("seed"):
-            of_seed = line.groupby(by)["flipped"].mean()
-            ax.plot(of_seed.index, of_seed, color=style["color"], alpha=0.25, linewidth=0.8)
-        mean = found.groupby(by)["flipped"].mean()
-        ax.plot(mean.index, mean, label=text, markersize=4.5, **style)
+        by_seed = rows[rows["positions"] == name].pivot_table("flipped", by, "seed")
+        band(ax, by_seed, "mean", label=text, markersize=4.5, **style)
     ax.set(xlabel=label, ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(rows[by].unique()))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

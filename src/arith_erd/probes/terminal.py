@@ -18,7 +18,7 @@ from rich.text import Text
 MAX_ROWS = 40
 EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
-PROSE = 30  # characters: longer text of several words is wrapped
+PROSE = 30  # characters: longer text is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
@@ -74,7 +74,7 @@ def show(
             console.print()
         drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
         for column in columns:
-            drawn.add_column(Text(column), no_wrap=not _is_prose(text[column]), overflow="fold")
+            drawn.add_column(Text(column), no_wrap=_is_numbers(text[column]), overflow="fold")
         for values in text[columns].itertuples(index=False):
             drawn.add_row(*map(Text, values))
         needed = sum(_needed(text[column]) for column in columns)
@@ -108,12 +108,8 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
 
 def _needed(column: "pd.Series[str]") -> int:
     widest = max([len(str(column.name)), *map(len, column)])
-    return GAP + (min(widest, PROSE) if _is_prose(column) else widest)
+    return GAP + (widest if _is_numbers(column) else min(widest, PROSE))
 
 
 def _is_numbers(column: "pd.Series[str]") -> bool:
     return all(NUMBER.fullmatch(value) for value in column)
-
-
-def _is_prose(column: "pd.Series[str]") -> bool:
-    return any(" " in value for value in column) and not _is_numbers(column)

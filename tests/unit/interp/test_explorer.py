@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import greedy
 from arith_erd.splits import RandomSplit
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Mul
 from tests.explorer import unpacked
+from tests.unit.probes.small import untrained
 
 PROGRAM = """
 require('vm').runInThisContext(require('fs').readFileSync(process.argv[1], 'utf8'))
@@ -46,97 +47,57 @@ def data_of(page: str) -> Any:
     return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
 
 
-def in_node(networks: list[dict[str, Any]], examples: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Teacher-forced logits (N, m, V) and greedy tokens (N, m) of each network; they run at the same time."""
+def in_node(measured: dict[str, Any], examples: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Teacher-forced logits (N, m, V) and greedy tokens (N, m) of the network in a page."""
     if (node := shutil.which("node")) is None:
         pytest.skip("node is not installed")
+    (info,) = data_of(write_page([measured]))["networks"]
+    given = {"info": info, "prompts": examples.prompt.tolist(), "completions": examples.completion.tolist()}
     command = [node, "-e", PROGRAM, str(SOURCES / "network.js")]
-    given = {"prompts": examples.prompt.tolist(), "completions": examples.completion.tolist()}
-    running = []
-    for measured in networks:
-        (info,) = data_of(write_page([measured]))["networks"]
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        running.append(subprocess.Popen(command, **pipes))
-        print(json.dumps(given | {"info": info}), file=running[-1].stdin, flush=True)
-        running[-1].stdin.close()
-    for process in running:
-        found = json.loads(process.stdout.read())
-        assert process.wait() == 0
-        yield np.array(found["logits"]).reshape(*examples.completion.shape, -1), np.array(found["tokens"])
+    ran = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout)
+    return np.array(found["logits"]).reshape(*examples.completion.shape, -1), np.array(found["tokens"])
 
 
-def agree(models: list[Hooked], examples: Any) -> None:
+def agree(model: Hooked, examples: Any) -> None:
     """Greedy decoding gives the tokens of teacher forcing where those are right, so only the others are decoded."""
-    networks = [measure(model, pairs=32) for model in models]
-    for model, measured, (logits, tokens) in zip(models, networks, in_node(networks, examples), strict=True):
-        rounded, _ = unpacked(model, measured)
-        exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)
-        expected = exact.run(examples).numpy()  # in single precision PyTorch itself is off by 3e-3 in the reference erd
-        assert np.abs(logits - expected).max() <= 1e-3
-        decoded = expected.argmax(-1)
-        assert (logits.argmax(-1) == decoded).all()
-        wrong = (decoded != examples.completion).any(1)
-        if wrong.any():
-            prompt = torch.as_tensor(examples.prompt[wrong])
-            decoded[wrong] = greedy(rounded.network, prompt, model.task.width).numpy()
-        assert (tokens == decoded).all()
-
-
-def untrained(kind: type[Any], task: Task, **options: Any) -> Hooked:
-    torch.manual_seed(1)
-    size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size}
-    return Hooked(kind(task.prompt_length, task.width, **size | options), task=task, name=kind.__name__)
+    measured = measure(model, pairs=32)
+    logits, tokens = in_node(measured, examples)
+    rounded, _ = unpacked(model, measured)
+    exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)
+    expected = exact.run(examples).numpy()  # in single precision PyTorch itself is off by 3e-3 in the reference erd
+    assert np.abs(logits - expected).max() <= 1e-3
+    decoded = expected.argmax(-1)
+    assert (logits.argmax(-1) == decoded).all()
+    wrong = (decoded != examples.completion).any(1)
+    if wrong.any():
+        prompt = torch.as_tensor(examples.prompt[wrong])
+        decoded[wrong] = greedy(rounded.network, prompt, model.task.width).numpy()
+    assert (tokens == decoded).all()
 
 
 @pytest.mark.parametrize(("name", "count"), [("add-transformer", 512), ("add-nanogpt", 512), ("mul-nanogpt", 64)])
 def test_trained_network_answers_as_in_pytorch(name: str, count: int) -> None:
     model = load_pretrained(name)
-    agree([model], model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, count))))
+    agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, count))))
 
 
 @pytest.mark.parametrize("name", ["erd", "prefix_carry"])
 def test_reference_answers_as_in_pytorch(name: str) -> None:
     (model,) = load_references(name, [0], Add(7))
-    agree([model], model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 64))))
+    agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 64))))
 
 
-@pytest.mark.slow
-def test_trained_networks_answer_every_pair_as_in_pytorch() -> None:
-    models = [load_pretrained(name) for name in ("add-transformer", "add-nanogpt")]
-    agree(models, models[0].task.examples())
+OPTIONS = [{}, {"attention": False}, {"feed_forward": False}, {"positional_encoding": False}]
+OPTIONS += [{"positions": "rope"}, {"positions": "coupled"}]
 
 
-@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"attention": False},
-        {"feed_forward": False},
-        {"positional_encoding": False},
-        {"positions": "rope"},
-        {"positions": "coupled"},
-    ],
-    ids=str,
+    ("kind", "options"), [*product([Transformer, NanoGPT], OPTIONS), (Transformer, {"encoder": False})], ids=str
 )
 def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[Any], options: dict[str, Any]) -> None:
     task = Mul(2, base=3, completion_order="plain")
-    model = untrained(kind, task, layout=task.layout, **options)
-    agree([model], model.task.examples())
-
-
-def test_transformer_without_encoder_answers_as_in_pytorch() -> None:
-    model = untrained(Transformer, Add(3), encoder=False)
-    agree([model], model.task.examples())
-
-
-def test_error_function_is_good_to_1e_7() -> None:
-    if (node := shutil.which("node")) is None:
-        pytest.skip("node is not installed")
-    x = np.linspace(-6, 6, 2001)
-    script = f"{(SOURCES / 'network.js').read_text()}; console.log(JSON.stringify({x.tolist()}.map(erf)))"
-    ran = subprocess.run([node, "-e", script], capture_output=True, text=True, check=True)
-    np.testing.assert_allclose(json.loads(ran.stdout), torch.erf(torch.from_numpy(x)).numpy(), atol=1e-9)
+    agree(untrained(task, kind, 1, layout=task.layout, **options), task.examples())
 
 
 def test_answers_of_references_survive_rounding() -> None:
@@ -146,15 +107,10 @@ def test_answers_of_references_survive_rounding() -> None:
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
-    names = (
-        "add-random-transformer-none-seed1-x",
-        "add-random-nanogpt-none-seed1-x",
-        "add-random-nanogpt-none-seed1-x",
-    )
-    transformer, small, unknown = (found(name, seed) for name, seed in zip(names, (1, 1, 99), strict=True))
-    assert transformer["tokens"].startswith(
-        "In our transformer of seed 1, 1.4% of answers"
-    )  # as docs/found/appendix.md
+    small, unknown = (found("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
+    transformer = found("add-random-transformer-none-seed1-x", 1)
+    as_in_appendix = "In our transformer of seed 1, 1.4% of answers"
+    assert transformer["tokens"].startswith(as_in_appendix)
     assert set(transformer) == set(FOUND)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder
     assert unknown == found("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
@@ -170,7 +126,7 @@ def test_findings_link_to_headings_that_are_there() -> None:
 
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
-    model = untrained(NanoGPT, Add(3))
+    model = untrained(Add(3), NanoGPT)
     assert measure(model, 8)["missed"] is None
     model.split = RandomSplit()
     missed = measure(model, 8)["missed"]
@@ -185,13 +141,13 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
         pass
 
     with pytest.raises(UserError, match="is a Other; expected our Transformer or NanoGPT"):
-        measure(untrained(Other, Add(3)))
+        measure(untrained(Add(3), Other))
     with pytest.raises(UserError, match="answers mul, 3 bits; expected the first one's task, add"):
-        write_page([measure(untrained(NanoGPT, task), 8) for task in (Add(3), Mul(3))])
+        write_page([measure(untrained(task, NanoGPT), 8) for task in (Add(3), Mul(3))])
 
 
 def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:
-    shown = untrained(NanoGPT, Add(3)).show()
+    shown = untrained(Add(3), NanoGPT).show()
     html = shown._repr_html_()
     assert html.startswith("<iframe")
     assert "srcdoc=" in html

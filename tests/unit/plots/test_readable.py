@@ -7,7 +7,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from arith_erd.plots.course import Course
 from arith_erd.plots.curves import learning_curves
 from arith_erd.plots.sheet import Sheet
-from arith_erd.plots.style import canvas, question
 
 
 def test_legend_of_the_curves_covers_no_run_however_weak() -> None:
@@ -18,16 +17,6 @@ def test_legend_of_the_curves_covers_no_run_however_weak() -> None:
     FigureCanvasAgg(figure).draw()
     (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
     assert not legend.get_window_extent().overlaps(figure.axes[0].get_window_extent())
-
-
-def test_title_that_is_too_wide_continues_below_and_keeps_the_number_of_seeds_together() -> None:
-    figure = canvas(5, 2)
-    question(figure, "add", "does a title of this many words fit above a small figure?", pd.DataFrame({"seed": [0, 1]}))
-    FigureCanvasAgg(figure).draw()
-    title = figure.texts[0]
-    assert title.get_window_extent().width < figure.bbox.width
-    assert title.get_window_extent().y0 > 0.5 * figure.bbox.height
-    assert title.get_text().endswith("(2\N{NO-BREAK SPACE}seeds)")
 
 
 def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_varies() -> None:

@@ -1,6 +1,7 @@
 """Untrained networks that fit any task, and what every probe of them must give."""
 
 import io
+from typing import Any
 
 import pandas as pd
 import torch
@@ -11,12 +12,10 @@ from arith_erd.probes.probe import Probe
 from arith_erd.tasks import Task
 
 
-def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0) -> Hooked:
+def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **options: Any) -> Hooked:
     torch.manual_seed(seed)
-    size = {"d_model": 16, "num_heads": 2, "num_layers": 2}
-    return Hooked(
-        kind(task.prompt_length, task.width, vocab_size=task.vocab_size, **size), name="test", seed=seed, task=task
-    )
+    size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size}
+    return Hooked(kind(task.prompt_length, task.answer_length, **size | options), name="test", seed=seed, task=task)
 
 
 def measured(probe: Probe) -> pd.DataFrame:

@@ -6,9 +6,11 @@ import pytest
 import arith_erd as ae
 from arith_erd.errors import UserError
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.tasks import Add, AddScratchpad
-
-SIZE = {"d_model": 8, "num_heads": 2, "num_layers": 1}
+from arith_erd.probes.attention import Attention
+from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.probes.patching import Patching
+from arith_erd.tasks import Add, Add3, AddScratchpad, Mul
+from tests.unit.probes.small import measured, untrained
 
 
 class Unnamed(Add):
@@ -31,18 +33,20 @@ class Backwards(Add):
 
 
 def hooked(task, network=NanoGPT):
-    model = network(task.prompt_length, task.answer_length, **SIZE, vocab_size=task.vocab_size, layout=task.layout)
-    return ae.Hooked(model, task=task)
+    return untrained(task, network, layout=task.layout)
+
+
+TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(1, base=10)]
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
-@pytest.mark.parametrize("task", [Add(2, interleaved=True), AddScratchpad(2), Backwards(2)], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_rows_have_the_names_of_the_tokens(network, task):
     model = hooked(task, network)
-    patched = ae.probe("patching", model, site="dec.1", pairs=4).rows
+    patched = measured(Patching([model], site="dec.1", pairs=4))
     assert set(patched["position"]) <= {*task.prompt_names, *task.answer_names}
-    assert ae.probe("logit_lens", model, pairs=4).figure()
-    attention = ae.probe("attention", model, pairs=4).rows
+    measured(LogitLens([model], pairs=4))
+    attention = measured(Attention([model], pairs=4))
     assert {*task.answer_names} <= set(attention["query"]) <= {*task.prompt_names, *task.answer_names}
     wrong = ae.probe("errors", model)
     assert {word for words in wrong.rows["wrong_tokens"] for word in words.split()} <= {*task.answer_names}

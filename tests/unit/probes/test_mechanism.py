@@ -2,19 +2,18 @@
 
 import pandas as pd
 import pytest
-import torch
 
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
 from arith_erd.mechanism.signature import measure
 from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
-from arith_erd.tasks import Add, Mul, RandomOutput, Task
+from arith_erd.tasks import Add, Mul, RandomOutput
+from tests.unit.probes.small import untrained
 
 
 def measured(probe: Mechanism) -> pd.DataFrame:
@@ -23,12 +22,6 @@ def measured(probe: Mechanism) -> pd.DataFrame:
     post_hoc = rows["component"].isin(["graded_carry", "local_remainder"]) & (rows["test"] == "distance")
     assert sum(len(line.get_xdata()) for line in hollow) == post_hoc.sum()  # they do not count in the verdict
     return rows
-
-
-def untrained(task: Task, num_layers: int = 1) -> Hooked:
-    torch.manual_seed(0)
-    network = NanoGPT(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=num_layers)
-    return Hooked(network, task=task, name="untrained")
 
 
 def test_card_of_a_reference_names_its_algorithm() -> None:
@@ -63,7 +56,7 @@ def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answe
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
-    probe = Mechanism([untrained(Mul(3), num_layers=2)], pairs=64, moved=64)
+    probe = Mechanism([untrained(Mul(3), NanoGPT)], pairs=64, moved=64)
     measured(probe)
     assert (probe.card.verdict, probe.card.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.summary()[0]
@@ -72,7 +65,7 @@ def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
 
 def test_another_task_and_too_few_pairs_are_refused() -> None:
     with pytest.raises(UserError, match=r"^probe=mechanism: received task=random_output; expected"):
-        Mechanism([Hooked(NanoGPT(7, 4), task=RandomOutput(3))])
+        Mechanism([untrained(RandomOutput(3), NanoGPT)])
     with pytest.raises(UserError, match=r"^probe\.pairs=8: expected an integer of at least 64"):
         Mechanism(load_references("erd", [0], Add()), pairs=8)
     with pytest.raises(UserError, match=r"^probe\.causal_model=.*: expected a causal model with the variable prefix"):

@@ -85,13 +85,6 @@ def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
     assert (clean.operands != pair.operands).any(axis=1).all()
 
 
-@pytest.mark.parametrize("task", [Add3(2), Mul(1, base=10)], ids=lambda task: task.name)
-def test_probes_take_any_base_and_number_of_operands(task: Task) -> None:
-    subjects = [untrained(task, NanoGPT)]
-    for probe in (Attention(subjects), LogitLens(subjects), Patching(subjects, pairs=8)):
-        measured(probe)
-
-
 def test_wrong_options_are_refused_with_their_key() -> None:
     subject = untrained(Add(3), NanoGPT)
     for make, message in (
