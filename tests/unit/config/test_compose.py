@@ -35,7 +35,7 @@ def test_options_and_seeds_compose_hydra_once(compositions, overrides):
 
 
 def test_default_run_of_the_program_composes_hydra_once(compositions, main, tmp_path, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.train.train", lambda job: [])
+    monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
     monkeypatch.setattr("arith_erd.training.__main__.objective", lambda runs: 0.0)
     assert main("train.py", f"runs_dir={tmp_path}").returncode == 0
     assert len(compositions) == 1
