@@ -15,6 +15,7 @@ from arith_erd.runs import Run
 from arith_erd.training.callbacks import KeepRows
 from arith_erd.training.checkpoint import ResumePoint
 from tests.behaviour.interruption import assert_same, power_cut
+from tests.rows import write_metrics
 from tests.tiny import FOUR_EPOCHS
 
 
@@ -145,7 +146,7 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
 )
 def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times, fault):
     """With too many it would be refused at its end, when it is too late."""
-    interrupted.write_metrics(interrupted.metrics() * times)
+    write_metrics(interrupted, interrupted.metrics() * times)
     with pytest.raises(UserError, match=rf"metrics\.csv {fault}; delete last\.ckpt to start again"):
         train(*FOUR_EPOCHS)
 

@@ -73,14 +73,6 @@ def test_run_stopped_by_a_signal_resumes_from_that_step(
     assert len(steps) == left
 
 
-def test_training_continues_if_a_third_party_handler_returns(train, whole, monkeypatch, submitit):
-    submitit.work = lambda: None
-    signalled(monkeypatch, 2, "on_validation_batch_end", 0, signal.SIGUSR2)
-    with signals_caught():
-        assert_same(whole, train(*FOUR_EPOCHS))
-    assert submitit.heard
-
-
 @pytest.mark.parametrize("overrides", [("data.batch_size=1000",), ("trainer.stop_at=0.0",)], ids=" ".join)
 def test_signal_during_validation_stops_the_run(train, tmp_path, train_in, monkeypatch, overrides):
     """Of an epoch of one step, or of one that is the first and the last."""

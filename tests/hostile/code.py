@@ -35,6 +35,10 @@ HYDRA = (  # what an experiment of somebody else says, and what the message name
     ("overwrite: true", "overwrite"),
     ("task: {_target_: os.system, command: touch CANARY}", "task"),
     ("hydra: CANARY", "sets hydra"),
+    ("{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}", "sets hydra;"),
+    ("hydra: {sweeper: {params: '${task}'}}", "hydra.sweeper.params"),
+    ("hydra: [1]", "experiment/theirs.yaml"),
+    ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks; expected"),
 )
 
 
@@ -43,7 +47,8 @@ def others_experiment(world: World, n: int, random: Random) -> Case:
     text, says = HYDRA[n % len(HYDRA)]
     folder = world.folder / "here" / "own" / "experiment"
     folder.mkdir(parents=True)
-    (folder / "theirs.yaml").write_text(f"# @package _global_\n{text.replace('CANARY', str(world.canary))}\n")
+    header = "" if text.startswith("#") else "# @package _global_\n"
+    (folder / "theirs.yaml").write_text(f"{header}{text.replace('CANARY', str(world.canary))}\n")
     named = random.choice(("--config-dir={}", "hydra.searchpath=[file://{}]")).format(folder.parent)
     yield Attack(text, says, lines=3)
     world.type(*random.choice(([], ["-m"])), named, "experiment=theirs")
@@ -84,12 +89,16 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
         "a target that is a list": {"_target_": ["os.system"], "command": touch},
         "dots and no name": {"_target_": "arith_erd..tasks.Add"},
         "a dunder": {"_target_": "arith_erd.tasks.Add.__init__.__globals__"},
+        "a package whose name begins as ours": {"_target_": "arith_erdevil.run"},
     }
+
+
+TARGETS = len(targets(Path()))
 
 
 def others_class(world: World, n: int, random: Random) -> Case:
     """A ``_target_`` in any group of a run's ``config.yaml``, which may say ``trust`` too."""
-    name, node = list(targets(world.canary).items())[n % len(targets(world.canary))]
+    name, node = list(targets(world.canary).items())[n % TARGETS]
     place = random.choice(("task", "split", "model.net", "model.optimizer", "model.loss"))
     world.config |= random.choice(({}, {"trust": ["os"]}, {"hydra": {"job": {"chdir": True}}}, {"overwrite": True}))
     world.configure(place, {"name": "x", **node})

@@ -5,16 +5,20 @@
 
 import pytest
 
+from . import code
 from .__main__ import CAUSES, cases, run_all
 from .world import Cause, attempt
 
+FILES = [("an experiment", code.others_experiment, n) for n in range(len(code.HYDRA))]
+FILES += [("a run", code.others_class, n) for n in range(code.TARGETS)]
 
-@pytest.mark.parametrize(("name", "cause", "n"), cases(CAUSES, each=4))
+
+@pytest.mark.parametrize(("name", "cause", "n"), [*cases(CAUSES, each=4), *FILES])
 def test_hostile_input_has_no_side_effect(name: str, cause: Cause, n: int) -> None:
     outcome = attempt(cause, n)
-    assert outcome.held, outcome
+    assert not outcome.wrong, outcome
 
 
 @pytest.mark.slow
 def test_three_hundred_cases_of_all_causes() -> None:
-    assert [outcome for _, outcome in run_all(300, seed=1) if not outcome.held] == []
+    assert [outcome for _, outcome in run_all(300, seed=1) if outcome.wrong] == []

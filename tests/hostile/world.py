@@ -162,18 +162,11 @@ Cause = Callable[[World, int, Random], Case]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The line that refused an attack ("" where it was harmless), and what is not as it should be."""
+    """The line that refused an attack ("" where it was harmless), and what is not as it should be ("" if all is)."""
 
     name: str
     line: str
-    traceback: bool
-    internal: bool
-    outside: bool
     wrong: str
-
-    @property
-    def held(self) -> bool:
-        return not (self.traceback or self.internal or self.outside or self.wrong)
 
 
 def put(node: Any, path: Sequence[Any], value: Any) -> None:
@@ -208,6 +201,9 @@ def attempt(cause: Cause, n: int, seed: int = 0) -> Outcome:
         written = [path.read_text(errors="replace") for path in (folder / "report").glob("*.*") if path.is_file()]
         wrong = {
             raised: bool(raised),
+            "it shows a traceback": "Traceback" in said,
+            "it calls it an internal error": status == 70 or "internal error" in said,
+            "it wrote outside its folders": snapshot(folder) != before or world.canary.exists(),
             "it shows the environment": SECRET in "".join([said, *written]),
             "it left a partial file": bool(list(folder.rglob(".partial-*"))),
             "it took more than a gigabyte": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > memory + 2**20,
@@ -222,9 +218,6 @@ def attempt(cause: Cause, n: int, seed: int = 0) -> Outcome:
         return Outcome(
             name=re.sub(r"\s+", " ", f"{cause.__name__} {n}: {attack.name}")[:120],
             line=lines[0] if status and lines else "",
-            traceback="Traceback" in said or bool(raised),
-            internal=status == 70 or "internal error" in said,
-            outside=snapshot(folder) != before or world.canary.exists(),
             wrong="; ".join(what for what, true in wrong.items() if true),
         )
     finally:

@@ -2,7 +2,7 @@
 
 The runs are new ones, ones that overwrite an old one, and ones that continue a shorter one, in turns. Moments are drawn
 evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. One run in ten is
-``python train.py`` in a process of its own, the others are forks of this one. Then come ``--attacks`` hostile inputs.
+``python train.py`` in a process of its own, the others are forks of this one.
 
 One line for each run that got a signal, and one for each figure; the exit status is 1 if one was missed.
 """
@@ -17,8 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.hostile.__main__ import run_all
-
 from .victims import KINDS, Victims
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
@@ -31,31 +29,21 @@ def main() -> int:
     for number, default in zip(SIGNALS, (20, 10, 5), strict=True):
         name = number.name
         parser.add_argument(f"--{name.lower()}", type=int, default=default, help=f"runs that get a {name} ({default})")
-    parser.add_argument("--attacks", type=int, default=60, help="hostile inputs (60)")
     parser.add_argument("--fresh", type=int, default=10, help="one run in so many is a process of its own (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
     options = parser.parse_args()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and then by the runs too
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
-    reached = list(figures(options, folder))
+    victims, reached = Victims(folder), []
+    for number in SIGNALS:
+        if wanted := getattr(options, number.name.lower()):
+            moments = random.Random(f"{options.seed} {number.name}")
+            reached += tortured(victims, number, wanted, options.fresh, moments)
     if not all(reached):
         print(f"missed: {reached.count(False)}; the runs are in {folder}")
         return 1
     shutil.rmtree(folder)
     return 0
-
-
-def figures(options: argparse.Namespace, folder: Path) -> Iterator[bool]:
-    """Measure and print, one after the other; yields whether each was reached."""
-    victims = Victims(folder)
-    for number in SIGNALS:
-        if wanted := getattr(options, number.name.lower()):
-            moments = random.Random(f"{options.seed} {number.name}")
-            yield from tortured(victims, number, wanted, options.fresh, moments)
-    if options.attacks:
-        held = [one.held for _, one in run_all(options.attacks, options.seed)]
-        print(f"{sum(held)} of {len(held)}  hostile inputs: no effect, and a short line or a result", flush=True)
-        yield all(held)
 
 
 def tortured(

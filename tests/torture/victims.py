@@ -27,7 +27,7 @@ from arith_erd.config.compose import compose
 from arith_erd.runs import Run
 from arith_erd.system.files import PARTIAL
 from arith_erd.system.signals import signals_caught
-from arith_erd.training import checkpoint, train
+from arith_erd.training import callbacks, checkpoint, run_pack
 from arith_erd.training.__main__ import main
 from tests.tiny import FOUR_EPOCHS, TINY
 
@@ -241,10 +241,10 @@ def slow_disk(flags: mmap.mmap) -> None:
     Path.rename, Path.replace = slow(Path.rename), slow(Path.replace)  # type: ignore[method-assign]
     Path.write_bytes = write_in_two_halves  # type: ignore[method-assign]
     checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
-    Run.append_metrics = marked(Run.append_metrics)  # type: ignore[method-assign]
+    callbacks.append_rows = marked(callbacks.append_rows)
     Run.set_aside = marked(Run.set_aside)  # type: ignore[method-assign]
     Run.drop_replaced = marked(Run.drop_replaced)  # type: ignore[method-assign]
-    train.save_weights = marked(train.save_weights)
-    train.continue_shorter = marked(train.continue_shorter)
-    train.finish = marked(train.finish)
-    train.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # drawing the curves would take half of such a run
+    run_pack.save_weights = marked(run_pack.save_weights)
+    run_pack.continue_shorter = marked(run_pack.continue_shorter)
+    run_pack.finish = marked(run_pack.finish)
+    run_pack.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # drawing the curves would take half of such a run

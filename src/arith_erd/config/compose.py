@@ -14,11 +14,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, no_such_key
+from ..runs import leaves
 from .explain import GROUPS, PRESETS, RECIPE, explain
 from .guard import guarded, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
-from .read import leaves, read_job, read_probe_job
+from .read import read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
 REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, no_such_key, refused
-from ..runs import Run
+from ..runs import Run, leaves
 from .job import Common, Job, ProbeJob
 
 OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
@@ -56,12 +56,3 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
         raise refused(error, given, fields) from error
-
-
-def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
-    found: list[tuple[str, Any]] = []
-    for k, value in node.items():
-        nested = isinstance(value, dict) and value
-        found += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
-    return found

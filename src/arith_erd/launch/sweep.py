@@ -38,12 +38,18 @@ from ..system.signals import Preempted, signals_caught
 class SweepJob:
     """One job of a sweep."""
 
-    title: str  # "job 3 (task=mul seed=4)"
-    overrides: list[str]  # ["task=mul", "seed=4"]
+    number: int
+    overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
+    words: str  # those that set it apart from the other jobs: "task=mul seed=4"
     job: Job | ProbeJob | None = None  # until it has been accepted
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
     exit_status: int = 0
+
+    @property
+    def title(self) -> str:
+        """``job 3 (task=mul seed=4)``."""
+        return f"job {self.number} ({self.words})" if self.words else f"job {self.number}"
 
     @property
     def finished(self) -> bool:
@@ -126,7 +132,9 @@ class CheckedSweeper(Sweeper):
 
     def _accepted(self, lines: list[list[str]]) -> list[SweepJob]:
         """The jobs, checked; exits after a line for each that cannot be run."""
-        jobs = [SweepJob(title, line) for title, line in zip(_titles(lines), lines, strict=True)]
+        common = set.intersection(*map(set, lines)) if len(lines) > 1 else set()
+        varying = [" ".join(override for override in line if override not in common) for line in lines]
+        jobs = [SweepJob(number, line, words) for number, (line, words) in enumerate(zip(lines, varying, strict=True))]
         folders: set[Path] = set()
         for job in jobs:
             try:
@@ -154,10 +162,10 @@ class CheckedSweeper(Sweeper):
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """In this process."""
         logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
-        for number, job in enumerate(jobs):
+        for job in jobs:
             print(job.title)
             # Not kept in a variable: the frames of a failed job's exception hold a whole model.
-            job.end(*self.launcher.launch([job.overrides], number))
+            job.end(*self.launcher.launch([job.overrides], job.number))
             if job.failure and self.config.get("fail_fast"):
                 return
 
@@ -180,13 +188,12 @@ def show(jobs: Sequence[SweepJob]) -> None:
     accuracies = [job.accuracy for job in jobs]
     answer = ["validation [95%]"] if any(accuracies) else []
     table = Table("job", "", *answer, "overrides", box=None, header_style="bold", pad_edge=False)
-    for number, (job, accuracy) in enumerate(zip(jobs, accuracies, strict=True)):
-        words = Text(job.title.partition(" (")[2].removesuffix(")"))
-        table.add_row(str(number), job.status, *([Text(accuracy)] if answer else []), words)
+    for job, accuracy in zip(jobs, accuracies, strict=True):
+        table.add_row(str(job.number), job.status, *([Text(accuracy)] if answer else []), Text(job.words))
     Console().print(table)
-    for number, job in enumerate(jobs):
+    for job in jobs:
         if job.failure:
-            print(f"job {number}: {job.failure}")
+            print(f"job {job.number}: {job.failure}")
 
 
 def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
@@ -198,10 +205,3 @@ def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
     (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     return jobs
-
-
-def _titles(lines: list[list[str]]) -> list[str]:
-    """``job 3 (task=mul seed=4)``: the number of each job, and the overrides that set it apart from the others."""
-    common = set.intersection(*map(set, lines)) if len(lines) > 1 else set()
-    varying = [" ".join(override for override in line if override not in common) for line in lines]
-    return [f"job {number} ({words})" if words else f"job {number}" for number, words in enumerate(varying)]

@@ -118,25 +118,23 @@ class InterchangeTraining(CrossEntropy):
         """By variable: how often each answer token is what an interchange between held-out examples predicts."""
         rows = np.random.default_rng(0).permutation(held_out)[:REPORTED]
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
-        found = dict[str, list[float]]()
-        base = causal.examples[rows]
-        value = causal.values(causal.examples[np.roll(rows, 1)])
+        base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
+        prompt, answer_in = model.inputs(base)
         _, cache = model.run_with_cache(base, [site for site, dims in self.variables.values() if dims])
+        found = dict[str, list[float]]()
         for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
-            if dims:
-                own, mixed = cache[site], cache[site].clone()
-                mixed[..., list(dims)] = own.roll(1, dims=0)[..., list(dims)]
             if not dims:
-                prompt, answer_in = model.inputs(base)
-                runs = [*model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1).unbind(1)]
-                digits = causal.answers(causal.values(base, {name: value[name]}))
-            elif each:
-                runs = [model.run(base, [Replace(site, t, mixed)])[:, t].argmax(-1) for t in range(task.width)]
-                digits = causal.predict(base, causal.examples[np.roll(rows, 1)], name)
+                tokens = model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1)
             else:
-                runs = [*model.run(base, [Replace(site, None, mixed)]).argmax(-1).unbind(1)]
-                digits = causal.answers(causal.values(base, {name: value[name]}))
-            right = torch.stack(runs, 1).cpu().numpy() == reorder(digits, task.completion_order) + ZERO
+                mixed = cache[site].clone()
+                mixed[..., list(dims)] = cache[site].roll(1, dims=0)[..., list(dims)]
+                if each:
+                    runs = [model.run(base, [Replace(site, t, mixed)])[:, t] for t in range(task.width)]
+                    tokens = torch.stack(runs, dim=1).argmax(-1)
+                else:
+                    tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1)
+            digits = (causal.predict if each else causal.interchange)(base, source, name)
+            right = tokens.cpu().numpy() == reorder(digits, task.completion_order) + ZERO
             found[name] = right.mean(axis=0).tolist()
         return found
 

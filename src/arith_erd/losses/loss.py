@@ -115,8 +115,6 @@ class CrossEntropy(Loss):
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= label_smoothing < 1:
-            raise bad_value("model.loss.label_smoothing", label_smoothing, "a probability from 0 to below 1")
         self.label_smoothing = label_smoothing
 
     def forward(

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from ..errors import UserError
 from ..system import lock
 from ..system.files import remove_partial_files, write_atomically
 from ..system.machine import commit
-from .epochs import NOTHING, Keep, Row, append_metrics, read_metrics, write_metrics
+from .epochs import NOTHING, Keep, Row, read_metrics
 
 FINISHED = "finished"
 
@@ -123,8 +123,8 @@ class Run:
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def set_aside(self) -> None:
-        """Rename the run, so that a new one can take its place; refused if another process trains it."""
-        if self.path.exists():
+        """Rename the run, unless a new one has its place already; refused if another process trains it."""
+        if self.path.exists() and not self.replaced.path.exists():
             with lock.holding(self.path):
                 self.path.rename(self.replaced.path)
 
@@ -132,15 +132,6 @@ class Run:
         """Delete the old run, once the new one has finished."""
         if self.finished:
             shutil.rmtree(self.replaced.path, ignore_errors=True)
-
-    @staticmethod
-    def restore(runs: Sequence["Run"]) -> None:
-        """Put old runs back, if a command was refused before it began the first new one."""
-        old = [run for run in runs if run.replaced.path.exists()]
-        if not any(run.config_file.is_file() for run in old):
-            for run in old:
-                shutil.rmtree(run.path, ignore_errors=True)  # no more than a lock and the error
-                run.replaced.path.rename(run.path)
 
     # Contents
 
@@ -164,12 +155,6 @@ class Run:
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.csv``, oldest first."""
         return read_metrics(self.metrics_file)
-
-    def write_metrics(self, rows: Iterable[Row]) -> None:
-        write_metrics(self.metrics_file, rows)
-
-    def append_metrics(self, rows: Iterable[Row]) -> None:
-        append_metrics(self.metrics_file, rows)
 
     def summary(self) -> dict[str, Any]:
         """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object.

@@ -10,7 +10,7 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,20 +37,10 @@ def read_metrics(path: Path) -> list[Row]:
         raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
 
 
-def write_metrics(path: Path, rows: Iterable[Row]) -> None:
-    """Replace the file."""
-    write_atomically(path, _lines([METRICS, *_values(rows)]))
-
-
-def append_metrics(path: Path, rows: Iterable[Row]) -> None:
-    """Add the rows of one epoch."""
-    append_rows(path, _values(rows))
-
-
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Write ``tokens.csv`` or ``slices.csv`` anew, with these columns after epoch and seed, its rows up to an epoch.
+    """Write a file anew, with these columns after epoch and seed: its rows up to an epoch.
 
-    Nothing resumes from it: a damaged file, in which a line does not begin with an epoch, begins anew and says so.
+    A damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """
     try:
         kept = [line for line in _whole_lines(path)[1:] if int(line.partition(",")[0]) <= last]
@@ -72,10 +62,6 @@ def _count(text: str) -> int:
     if len(text) > 18:  # tables of all runs hold 64 bits
         raise ValueError(text)
     return int(text)
-
-
-def _values(rows: Iterable[Row]) -> Iterator[list[Any]]:
-    return ([row[key] for key in METRICS] for row in rows)
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> str:

@@ -45,11 +45,16 @@ def settings(config: Mapping[str, Any], *, added: bool = False) -> dict[str, Any
     >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
     """
-    flat: dict[str, Any] = {}
-    for key, value in (config if added else without_added(config)).items():
-        below = settings(value, added=True) if isinstance(value, Mapping) else {}
-        flat |= {f"{key}.{k}": v for k, v in below.items()} if isinstance(value, Mapping) else {key: value}
-    return flat
+    return dict(leaves(config if added else without_added(config)))
+
+
+def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
+    found: list[tuple[str, Any]] = []
+    for k, value in node.items():
+        nested = isinstance(value, dict) and value
+        found += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+    return found
 
 
 def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -107,7 +107,8 @@ def _rows(run: Run) -> list[Row]:
         known = settings({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
         given = settings(identity(config)) | known
         given = {key: value for key, value in given.items() if "." in key and not key.endswith("_target_")}
-        given = {key: str(value) if isinstance(value, list) else value for key, value in given.items()}  # to group by
+        # As texts, to group by.
+        given = {key: str(value) if isinstance(value, list | dict) else value for key, value in given.items()}
         epochs = max((row["epoch"] for row in metrics), default=0)
         last = {row["seed"]: {name: row[name] for name in RESULTS} for row in metrics if row["epoch"] == epochs}
         device = run.summary().get("device") if run.finished else None

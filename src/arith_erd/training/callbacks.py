@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import NOTHING, Keep, Row, Run
+from ..runs import METRICS, NOTHING, Keep, Row, Run
 from ..runs.epochs import SLICES, append_rows, begin_rows
 from .checkpoint import position
 from .finish import save_weights
@@ -46,7 +46,7 @@ class KeepRows(L.Callback):
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {position(trainer)}")
-        run.write_metrics(row for row in run.metrics() if row["epoch"] <= epochs)
+        begin_rows(run.metrics_file, METRICS[2:], epochs)
         begin_rows(run.tokens_file, ("split", *self.tokens), epochs)
         if trainer.datamodule.kinds:  # type: ignore[attr-defined]
             begin_rows(run.slices_file, SLICES, epochs)
@@ -71,7 +71,7 @@ class KeepRows(L.Callback):
         append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
         if pl_module.slices:
             append_rows(self.run.slices_file, pl_module.slices)
-        self.run.append_metrics(rows)
+        append_rows(self.run.metrics_file, ([row[name] for name in METRICS] for row in rows))
         of_seed = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
         for _epoch, seed, name, value, accuracy in pl_module.slices:
             of_seed[seed][f"val_seq_acc/{name}={value}"] = accuracy

@@ -123,9 +123,7 @@ def continue_shorter(job: Job, module: LitPack) -> None:
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
-            if epochs_in(shorter.checkpoint, module) != epochs:
-                continue
-            require_rows(shorter, epochs, job.seeds)
+            find_checkpoint(shorter, module)
             for path in (*shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")):
                 _copy(path, run.path / path.relative_to(shorter.path))
             _copy(shorter.checkpoint, run.checkpoint)  # last, since it is what counts

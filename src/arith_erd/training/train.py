@@ -1,27 +1,13 @@
-"""The story of a run: assemble, resume, train, finish."""
+"""Train the packs of a job. PyTorch is loaded only if one of them has work left."""
 
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-
-import pandas as pd
+import sys
+from importlib import import_module
 
 from ..config.build import sources
 from ..config.job import Job
-from ..errors import UserError, first_line
-from ..loggers import Logger
-from ..plots.curves import learning_curves
-from ..plots.style import save_png
-from ..runs import Row, Run
-from ..seeds import format_seeds
-from ..system import lock, signals
-from ..system.files import replacing, require_writable, write_atomically
-from ..system.machine import device_name
-from .assemble import assemble, make_trainer, table_data
-from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
-from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows
-from .finish import describe, finish, parameters, save_weights, summarise
-from .memory import memory_errors_explained, require_room
+from ..runs import Run
+from ..system.files import require_writable
+from ..system.machine import settle_threads
 
 
 def train(job: Job) -> list[Run]:
@@ -35,102 +21,19 @@ def train(job: Job) -> list[Run]:
     (True, 1)
     """
     packs = job.packs()
-    runs = [pack.run for pack in packs]
-    try:
-        for run in runs:
-            if job.overwrite and not run.replaced.path.exists():  # else an interrupted command goes on
-                run.set_aside()
-        for pack in packs:
-            if pack.run.finished:
-                print(pack.run.skipped(job.checkpoint.keep, sources(job.resolved)))
-            else:
-                train_pack(pack)
-    except UserError:
-        Run.restore(runs)
-        raise
-    for run in runs:  # after the last pack: until then the old runs show that the command was interrupted
-        run.drop_replaced()
-    return runs
+    for pack in packs:
+        new = not job.overwrite or pack.run.replaced.path.exists()  # by an interrupted command, which goes on
+        if pack.run.finished and new:
+            print(pack.run.skipped(job.checkpoint.keep, sources(job.resolved)))
+            continue
+        require_writable("runs_dir", job.runs_dir)
+        if "torch" not in sys.modules:
+            settle_threads()
+            print("loading PyTorch", flush=True)
+        import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
+        from .run_pack import train_pack
 
-
-def train_pack(job: Job) -> None:
-    """Train the seeds of a job as one pack, and write everything that a run directory holds.
-
-    It raises a `UserError` if the device is not there, another process trains this run, the folder cannot be written,
-    or a loss or a weight is not finite; and `signals.Preempted` if a signal asked to stop: the same call resumes.
-    """
-    run = job.run
-    # Assemble: every refusal comes before anything is written.
-    require_writable("runs_dir", job.runs_dir)
-    logger = job.logger.build(Logger)
-    rows = KeepRows(run, logger, job.task.answer_names, job.checkpoint.keep)
-    stop_at = job.trainer.stop_at
-    stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
-    resume_point = ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
-    trainer = make_trainer(job.trainer, [*stopping, rows, EpochProgress(), resume_point])
-    device = trainer.strategy.root_device
-    with memory_errors_explained(job, device):
-        require_room(job, device)
-        data = table_data(job)
-        module = assemble(job, device, data)
-    code = sources(job.resolved)  # before training: they may be edited meanwhile
-
-    with lock.holding(run.path), errors_kept(run), memory_errors_explained(job, device):
-        if run.finished:  # by the process that held the lock until now
-            print(run.skipped(job.checkpoint.keep, code))
-            return
-
-        # Resume, or start.
-        run.error.unlink(missing_ok=True)  # of an earlier attempt
-        checkpoint = find_checkpoint(run, module)
-        if checkpoint is None and not job.overwrite:
-            continue_shorter(job, module)
-            checkpoint = find_checkpoint(run, module)
-        run.create(job.resolved)
-        seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
-        print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
-        if module.pack.compiled:
-            print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
-
-        # Train.
-        summaries: list[Row] = []
-        try:
-            logger.start(job.name, job.seeds, job.resolved, run.path)
-            try:
-                with signals.deferred():
-                    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-            except Exception as error:
-                if checkpoint is None or rows.started is not None or isinstance(error, UserError):
-                    raise
-                reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
-                raise UserError(f"{checkpoint}: {reason}") from error
-            require_rows(run, trainer.current_epoch, job.seeds)
-            module.to(device)  # Lightning leaves it on the CPU
-            save_weights(run, module.pack)
-            with replacing(run.curves) as beside:
-                slices = pd.read_csv(run.slices_file) if data.kinds else None
-                save_png(learning_curves(run.metrics(), job.title, slices), beside)
-            summaries += summarise(run, module.pack, data)
-        finally:
-            logger.finish(summaries)
-
-        # Finish.
-        finish(run, module.pack, data, summaries, code)
-        if not job.checkpoint.keep_last:
-            run.checkpoint.unlink(missing_ok=True)
-    for summary in summaries:
-        print(describe(summary))
-
-
-@contextmanager
-def errors_kept(run: Run) -> Iterator[None]:
-    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback."""
-    try:
-        yield
-    except Exception as error:
-        with suppress(OSError, ValueError):  # the disk may be full; the error itself comes first
-            run.path.mkdir(parents=True, exist_ok=True)
-            text = f"{error}\n" if isinstance(error, UserError) else traceback.format_exc()
-            write_atomically(run.error, text)
-            error.add_note(f"see {run.error}")
-        raise
+        train_pack(pack)
+    for pack in packs:  # after the last one: until then the old runs show which packs are new
+        pack.run.drop_replaced()
+    return [pack.run for pack in packs]

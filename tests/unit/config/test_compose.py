@@ -1,4 +1,4 @@
-"""How often Hydra composes, what a composition leaves behind, who may configure Hydra, and how numbers are written."""
+"""How often Hydra composes, what a composition leaves behind, what trust reaches, and how numbers are written."""
 
 import sys
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ def test_options_and_seeds_compose_hydra_once(compositions, overrides):
 
 
 def test_default_run_of_the_program_composes_hydra_once(compositions, main, tmp_path, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.train.train", lambda job: [])
+    monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
     monkeypatch.setattr("arith_erd.training.__main__.objective", lambda runs: 0.0)
     assert main("train.py", f"runs_dir={tmp_path}").returncode == 0
     assert len(compositions) == 1
@@ -50,45 +50,7 @@ def test_hydra_of_the_caller_stays_initialised():
     assert not GlobalHydra.instance().is_initialized()
 
 
-# Hydra's own node, and trust
-
-FILES = {  # an experiment -> the key that is named
-    "hydra: {callbacks: {x: {_target_: pathlib.Path.touch, self: canary}}}": "hydra.callbacks",
-    "hydra: {job_logging: {handlers: {f: {class: logging.FileHandler, filename: canary}}}}": "hydra.job_logging",
-    "hydra: {job: {chdir: true}, run: {dir: canary}}": "hydra.job",
-    "hydra: {launcher: {setup: [touch canary]}}": "hydra.launcher",
-    "hydra: {sweeper: {_target_: os.system}}": "hydra.sweeper._target_",
-    "hydra: {sweeper: {params: {hydra.run.dir: canary}}}": "hydra.sweeper.params.hydra.run.dir",
-    'hydra: {sweeper: {params: {+trust: "[json]"}}}': "hydra.sweeper.params.+trust",
-    'hydra: {overrides: {task: ["trust=[json]"]}}': "hydra.overrides",
-    "trust: [json]": "trust",
-    "overwrite: true": "overwrite=True: expected on the command line, not in a file",
-    "defaults: [/task@hydra.callbacks: add]": "hydra.callbacks",
-    "{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}": "sets hydra;",
-    "hydra: {sweeper: {params: '${task}'}}": "hydra.sweeper.params",
-    "hydra: [1]": "experiment/theirs.yaml",
-    "# @package hydra.callbacks\nx: {_target_: os.getcwd}": "experiment/theirs.yaml: sets hydra.callbacks; expected",
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "multirun"),
-    [
-        *((text, []) for text in FILES),
-        *((text, ["-m"]) for text in FILES if "params" in text or "callbacks: {x" in text),
-    ],
-)
-def test_file_that_configures_hydra_or_trusts_is_refused_before_anything_happens(text, multirun, main, tmp_path):
-    (tmp_path / "own" / "experiment").mkdir(parents=True)
-    header = "" if text.startswith("#") else "# @package _global_\n"
-    (tmp_path / "own" / "experiment" / "theirs.yaml").write_text(f"{header}{text}\n")
-    words = [*multirun, f"--config-dir={tmp_path / 'own'}", "experiment=theirs", "runs_dir=runs"]
-    result = main("train.py", *words, cwd=tmp_path)
-    assert result.returncode == 1
-    assert FILES[text] in result.stderr
-    assert len(result.stderr.splitlines()) <= 1 + len(multirun)
-    assert [path.name for path in tmp_path.iterdir()] == ["own"]
-    assert "json" not in build._trusted
+# Hydra's own node, and trust; what files may not do there: `tests.hostile.code`
 
 
 def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
@@ -131,11 +93,6 @@ def test_integer_and_equal_real_number_are_one_run(integer, real):
 def test_integer_too_large_for_a_real_number_is_refused():
     with pytest.raises(UserError, match=r"^trainer\.stop_at=1000.*: expected an accuracy from 0 to 1, or null"):
         compose("train", [f"trainer.stop_at=1{'0' * 400}"])
-
-
-def test_integers_stay_integers():
-    task = compose("train", ["model.net.num_layers=3", "task.bits=5"]).resolved["task"]
-    assert type(task["bits"]) is int
 
 
 def test_resolved_configuration_has_no_interpolations():

@@ -9,10 +9,6 @@ from arith_erd.config.compose import compose
 from arith_erd.seeds import parse_seeds
 
 
-def test_probe_trains_nothing():
-    assert compose("probe", ["probe=dataset"]).runs() == []
-
-
 @pytest.mark.parametrize("seeds", ["0", "0-18", "1,3,5,7-40"])
 @pytest.mark.parametrize("limit", [1, 5, 64, "auto"])
 def test_every_seed_is_in_one_pack_and_no_pack_is_too_large(seeds, limit):

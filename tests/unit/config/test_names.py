@@ -107,9 +107,3 @@ def test_name_tells_apart_what_can_change_the_weights_and_nothing_else(key):
 def test_name_ignores_the_order_of_keys(config):
     backwards = {key: dict(reversed(v.items())) if isinstance(v, dict) else v for key, v in reversed(config.items())}
     assert run_name(backwards) == run_name(config)
-
-
-def test_keys_that_came_later_count_only_where_they_changed(config):
-    before = config | {"task": {k: v for k, v in config["task"].items() if k != "base"}}
-    assert run_name(before) == run_name(config)
-    assert run_name(put(config, "task.base", 3)) != run_name(config)

@@ -47,7 +47,7 @@ VALUES = {
     "runs_dir": FOLDER,
     "seed": (*SEEDS, "2147483648", "0-4096", "[0,-1]", "[0.5]"),
     f"{ADAM}.betas": BETAS,
-    "checkpoint.keep": ("every:0", "every:x", "some", "null", "1", "[all]"),
+    "checkpoint.keep": ("every:0", "every:-1", "every:1.5", "every:x", "every", "some", "null", "1", "true", "[all]"),
 }
 
 # Anything else: what is typed; the message has to name the key that was typed last.
@@ -244,20 +244,10 @@ def test_override_that_cannot_be_read_is_named_in_one_line(typed):
         compose("train", [typed])
 
 
-# Targets
+# Targets; those outside the allow-list: `tests.hostile.code`
 
-OUTSIDE = ["os.system", "builtins.eval", "pathlib.Path", "subprocess.run", "arith_erdevil.run", "torchvision.x", ""]
 INDIRECT = ["torch.os.system", "arith_erd.training.train.subprocess.run", "arith_erd.config.compose.re.compile"]
 MISSING = ["arith_erd.tasks.Div", "arith_erd.nowhere.Add", "torch.optim.Foo"]
-
-
-@pytest.mark.parametrize("target", OUTSIDE)
-def test_targets_outside_the_allow_list_are_refused_wherever_they_are(target):
-    evil = {"_target_": target}
-    nested = (evil, {"deep": {"deeper": evil}}, [evil], [[evil]], {"x": [{"y": evil}]})
-    for node in (evil, *({"_target_": "arith_erd.tasks.Add", "bits": bits} for bits in nested)):
-        with pytest.raises(UserError, match=r"_target_=.*: expected a class of arith_erd"):
-            build(node)
 
 
 @pytest.mark.parametrize("target", INDIRECT + MISSING)

@@ -1,18 +1,16 @@
-"""A run directory: rows, weights over time, when it is finished, and its replacement by a new run."""
+"""A run directory: rows, weights over time, and when it is finished."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd.config import build
-from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Keep, Run, epochs_to
-from arith_erd.system import lock
-from arith_erd.training.train import train
+from arith_erd.runs.epochs import append_rows
+from tests.rows import write_metrics
 
 # Files
 
@@ -39,11 +37,11 @@ ROWS = st.lists(
 def test_metrics_come_back(tmp_path_factory, first, second):
     run = Run(tmp_path_factory.mktemp("run"))
     assert run.metrics() == []
-    run.write_metrics(first)
-    run.append_metrics(second)
+    write_metrics(run, first)
+    append_rows(run.metrics_file, ([row[name] for name in METRICS] for row in second))
     assert run.metrics() == [pytest.approx(r, rel=1e-8) for r in first + second]
     assert (run.path / "metrics.csv").read_text().splitlines()[0] == ",".join(METRICS)
-    run.write_metrics(first)
+    write_metrics(run, first)
     assert len(run.metrics()) == len(first)
 
 
@@ -124,14 +122,6 @@ def test_log_keeps_eight_epochs_of_every_decade_and_no_rule_makes_a_long_list():
     assert len(Keep.read("checkpoint.keep", "all").until(2**31)) == 2**31
 
 
-@pytest.mark.parametrize(
-    "value", ["some", "every:0", "every:-1", "every:1.5", "every:", "every", 3, True, None, ["all"]]
-)
-def test_other_rules_are_refused(value):
-    with pytest.raises(UserError, match=r"^checkpoint\.keep=.*: expected none, all, log, or every:K"):
-        Keep.read("checkpoint.keep", value)
-
-
 def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
     run = Run(tmp_path)
     for epoch in (2, 10, 9):
@@ -194,84 +184,3 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     assert "it kept no weights of 2 epoch(s): overwrite=true" in run.skipped(Keep("all"))
     assert "overwrite" not in run.skipped()
     assert "overwrite" not in run.skipped(Keep("every", 4))
-
-
-# Overwriting: three packs, whose training is cut off anywhere
-
-
-@pytest.fixture
-def packs(tmp_path, monkeypatch):
-    """Three finished runs, a job that overwrites them, and a list: of packs that were trained, and when to fail."""
-    overrides = ["seed=0-2", "pack.max_replicas=1", f"runs_dir={tmp_path}", "overwrite=true"]
-    job, trained, failing = compose("train", overrides), [], []
-
-    def train_pack(pack, mark="new"):
-        pack.run.create(pack.resolved)
-        if mark == "new" and list(pack.seeds) in failing:
-            failing.clear()
-            raise RuntimeError("the power went off")
-        trained.append(pack.seeds)
-        pack.run.path.joinpath(mark).touch()
-        pack.run.weights(pack.seeds[0]).touch()
-        pack.run.finish({"seeds": [{"seed": pack.seeds[0]}]})
-
-    for pack in job.packs():
-        train_pack(pack, "old")
-    trained.clear()
-    monkeypatch.setattr("arith_erd.training.train.train_pack", train_pack)
-    return job, trained, failing
-
-
-def test_new_run_takes_the_place_of_the_old_one(packs, tmp_path):
-    job, trained, _ = packs
-    train(job)
-    assert trained == [(0,), (1,), (2,)]
-    assert [(run.path / "new").is_file() and not (run.path / "old").exists() for run in job.runs()] == [True] * 3
-    assert len(list(tmp_path.iterdir())) == 3
-    train(job)
-    assert trained[3:] == [(0,), (1,), (2,)]
-
-
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_interrupted_overwriting_is_completed_by_the_next_command(packs, tmp_path, overwrite):
-    job, trained, failing = packs
-    failing.append([1])
-    with pytest.raises(RuntimeError):
-        train(job)
-    assert sorted(path.name for path in tmp_path.glob(".*")) == sorted(f".{run.name}.old" for run in job.runs())
-    assert (job.runs()[1].replaced.path / "old").is_file()
-    train(replace(job, overwrite=overwrite))
-    assert trained == [(0,), (1,), (2,)]
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_kill_before_the_old_runs_are_deleted_trains_nothing_again(packs, tmp_path, monkeypatch):
-    job, trained, _ = packs
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "drop_replaced", lambda run: None)
-        train(job)
-    assert len(list(tmp_path.iterdir())) == 6
-    train(job)
-    assert trained == [(0,), (1,), (2,)]
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_refused_command_leaves_the_old_runs(packs, tmp_path, monkeypatch):
-    job, _, _ = packs
-
-    def refuse(pack):
-        raise UserError("no such device")
-
-    monkeypatch.setattr("arith_erd.training.train.train_pack", refuse)
-    with pytest.raises(UserError, match="device"):
-        train(job)
-    assert [(run.path / "old").is_file() for run in job.runs()] == [True] * 3
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_run_that_another_process_trains_is_not_overwritten(packs):
-    job, trained, _ = packs
-    with lock.holding(job.runs()[0].path), pytest.raises(UserError, match="in use by process"):
-        train(job)
-    assert trained == []
-    assert (job.runs()[0].path / "old").is_file()

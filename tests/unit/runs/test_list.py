@@ -11,6 +11,7 @@ from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
 from arith_erd.system import lock
+from tests.rows import write_metrics
 
 
 def begun(folder, name: str, config, **accuracies: float) -> Run:
@@ -18,7 +19,7 @@ def begun(folder, name: str, config, **accuracies: float) -> Run:
     run = Run(folder / name)
     run.create(config)
     blank = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
-    run.write_metrics(blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items())
+    write_metrics(run, (blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items()))
     return run
 
 

@@ -43,12 +43,6 @@ def test_lock_is_released_when_its_holder_dies(holder, tmp_path):
         assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
-def test_holder_releases_the_lock_for_the_next(tmp_path):
-    for _ in range(2):
-        with holding(tmp_path / "run"):
-            pass
-
-
 def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
     def unsupported(*_):
         raise OSError(95, "Operation not supported")

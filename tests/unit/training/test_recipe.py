@@ -26,7 +26,7 @@ from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
 from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
-from arith_erd.training.train import train_pack
+from arith_erd.training.run_pack import train_pack
 from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import TINY
 
@@ -168,23 +168,18 @@ def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, messa
 # Schedules
 
 
-def rates(scheduler: str, **options: float) -> list[float]:
-    """The rate of every step of two epochs of three steps; it starts from 0.1."""
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
-    made = option("scheduler", scheduler)
-    more = {"steps_per_epoch": 3} if "epochs" in made.arguments else {}
-    schedule = replace(made, arguments={**made.arguments, **options}).build(LRScheduler, optimizer, **more)
-    found = []
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
+def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
+    """Of two epochs of three steps."""
+    recipe = (f"scheduler={scheduler}", "model.optimizer.lr=0.1", "model.scheduler.pct_start=0.5")
+    made = compose("train", [*TINY, *recipe])
+    make = partial(torch.optim.SGD, lr=0.1)
+    optimizer, found = make([nn.Parameter(torch.zeros(1))]), []
+    schedule = schedule_of(made, table_data(made), make)(optimizer)
     for _ in range(6):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         change_rate(schedule)
-    return found
-
-
-@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
-def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
-    found = rates(scheduler, pct_start=0.5)
     assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)

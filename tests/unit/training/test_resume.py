@@ -11,10 +11,13 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
+from arith_erd.system import lock
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
+from arith_erd.training.run_pack import train_pack
 from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import assert_same, failing, power_cut
+from tests.rows import write_metrics
 from tests.tiny import FOUR_EPOCHS, TINY
 
 # More epochs, and once more
@@ -41,7 +44,11 @@ def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_sch
 
 
 def doubled_rows(run: Run) -> None:
-    run.write_metrics(2 * run.metrics())
+    write_metrics(run, 2 * run.metrics())
+
+
+def cut(run: Run) -> None:
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:-1000])
 
 
 def no_file(run: Run) -> None:
@@ -55,7 +62,13 @@ def a_folder(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"), [(doubled_rows, "metrics.csv has more than one row"), (a_folder, "tokens.csv"), (no_file, "")]
+    ("damage", "said"),
+    [
+        (doubled_rows, "metrics.csv has more than one row"),
+        (a_folder, "tokens.csv"),
+        (cut, "last.ckpt: damaged"),
+        (no_file, ""),
+    ],
 )
 def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys, damage, said):
     """The next shorter one is continued."""
@@ -71,10 +84,14 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     assert 2 not in longer.kept_epochs(0)
 
 
+# Overwriting
+
+
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, capsys):
     old = train()
     (old.path / "mine").touch()
     power_cut(train, ResumePoint, 1, True, "overwrite=true")
+    assert (old.replaced.path / "mine").is_file()
     again = train("overwrite=true")
     out = capsys.readouterr().out
     assert "resuming from epoch 2" in out
@@ -83,25 +100,43 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
 
 
-def test_overwriting_that_was_killed_between_two_renames_replaces_every_pack(runs_dir, monkeypatch):
-    job = [*TINY, "trainer.max_epochs=1", "seed=0-1", "pack.max_replicas=1", f"runs_dir={runs_dir}"]
-    old = train_job(compose("train", job))
+@pytest.mark.parametrize(
+    ("method", "pack", "missing"), [("set_aside", 1, [(1,)]), ("finish", 1, [(1,)]), ("drop_replaced", 0, [])]
+)
+def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
+    """Before the second old run is renamed, before the new one has finished, or before the old ones are deleted."""
+    words = [*TINY, "trainer.max_epochs=1", "seed=0-1", "pack.max_replicas=1", f"runs_dir={runs_dir}"]
+    old = train_job(compose("train", words))
     for run in old:
         (run.path / "mine").touch()
-    original = Run.set_aside
+    original, trained = getattr(Run, method), []
 
-    def killed(self):
-        if self.path == old[1].path:
+    def killed(self, *arguments):
+        if self.path == old[pack].path:
             raise KeyboardInterrupt
-        original(self)
+        original(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "set_aside", killed)
+        patch.setattr(Run, method, killed)
         with pytest.raises(KeyboardInterrupt):
-            train_job(compose("train", [*job, "overwrite=true"]))
-    train_job(compose("train", [*job, "overwrite=true"]))
+            train_job(compose("train", [*words, "overwrite=true"]))
+    monkeypatch.setattr("arith_erd.training.run_pack.train_pack", lambda job: trained.append(job) or train_pack(job))
+    train_job(compose("train", [*words, "overwrite=true"]))
+    assert [job.seeds for job in trained] == missing
     assert all(run.finished and not (run.path / "mine").exists() for run in old)
     assert sorted(path.name for path in runs_dir.iterdir()) == sorted(run.name for run in old)
+
+
+def test_refused_command_and_one_beside_another_process_leave_the_old_run(train, runs_dir, monkeypatch):
+    old = train()
+    before = {path: path.read_bytes() for path in old.path.rglob("*") if path.is_file() and path.name != ".lock"}
+    with lock.holding(old.path), pytest.raises(UserError, match="in use by process"):
+        train("overwrite=true")
+    monkeypatch.setattr("arith_erd.training.memory.available_bytes", lambda device: 1)
+    with pytest.raises(UserError, match="too large for the memory"):
+        train("overwrite=true")
+    assert {path: path.read_bytes() for path in before} == before
+    assert [path.name for path in runs_dir.iterdir()] == [old.name]
 
 
 # Cannot be read is not damaged
@@ -151,7 +186,7 @@ def test_run_is_finished_only_with_all_its_rows(train, runs_dir, monkeypatch, ro
     def spoil(self):
         original(self)
         (run,) = (Run(path) for path in runs_dir.iterdir())
-        run.write_metrics(rows(run.metrics()))
+        write_metrics(run, rows(run.metrics()))
 
     monkeypatch.setattr(LitPack, "on_train_end", spoil)
     with pytest.raises(UserError, match=r"metrics\.csv (lacks epoch 1|has more than one row)"):
