@@ -206,7 +206,7 @@ def not_run() -> Facts:
     epochs = {
         "multiplication": 250 * (2 * 2 * 2 + 2 + 1),
         "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
-        "never": 3 * 1000 * 4,
+        "never": 3 * 100 * 3,
         "random": 3 * 4000,
         "orders": 5 * 3 * (150 + 1500),
     }

@@ -29,6 +29,7 @@ def numbers(text: str) -> list[float]:
     return [float(found[0]) / (100 if text[found.end() :].startswith("%") else 1) for found in NUMBER.finditer(text)]
 
 
+@pytest.mark.slow
 def test_notebook_runs_and_prints_what_it_shows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,14 @@ FILES = [("an experiment", code.others_experiment, n) for n in range(len(code.HY
 FILES += [("a run", code.others_class, n) for n in range(code.TARGETS)]
 
 
-@pytest.mark.parametrize(("name", "cause", "n"), [*cases(CAUSES, each=4), *FILES])
+DEEP = "typed_sizes"  # 400 layers, whose memory takes ten seconds to count
+ALL = [*cases(CAUSES, each=4), *FILES]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "n"),
+    [pytest.param(*case, marks=pytest.mark.slow if (case[1].__name__, case[2]) == (DEEP, 0) else ()) for case in ALL],
+)
 def test_hostile_input_has_no_side_effect(name: str, cause: Cause, n: int) -> None:
     outcome = attempt(cause, n)
     assert not outcome.wrong, outcome

@@ -109,7 +109,7 @@ def test_asking_a_probe_gives_rows_and_a_figure():
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
-        (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear=1: expected no such key"),
+        (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
         (lambda: ae.probe("dataset", model), "expected no networks"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),

@@ -279,6 +279,7 @@ def paper(root: Path, *arguments: str, train: str = "echo") -> tuple[list[str], 
     return [str(root / "scripts" / "paper.sh"), *arguments], environment
 
 
+@pytest.mark.slow
 def test_every_run_of_the_paper_is_accepted(command, ran, root):
     arguments, environment = paper(root, "seed=0")
     lines = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()

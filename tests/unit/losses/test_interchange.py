@@ -101,7 +101,7 @@ def test_report_tries_interchanges_on_held_out_examples():
     for last in (0, width - 1):
         at = {"site": f"dec.{layers}", "dims": [0, last]}
         loss = InterchangeTraining({"sum": at, "carry": at})
-        loss.targets(trained.task, examples)
+        loss.targets(trained.task, examples[:64])  # which the report does not read
         found[last] = loss.report(lambda: trained.network, held_out)
     assert found[width - 1] == {"sum": [1.0] * 8, "carry": pytest.approx(found[width - 1]["carry"])}
     assert max(found[width - 1]["carry"][1:7]) < 0.9  # the source's own token is not what its carry alone would give
