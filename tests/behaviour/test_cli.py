@@ -15,6 +15,10 @@ from arith_erd.runs import Run
 # What is typed, and what the message has to say. Every other refusal is in ``tests/unit/config/test_refusals.py``.
 BAD_INPUT = {
     "misspelt": ("trainer.max_epoch=3", r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs"),
+    "dashes": (
+        "--model nanogpt",
+        "^error: --model: no such option; expected overrides without dashes, as model=nanogpt",
+    ),
     "folder that cannot be written": ("runs_dir=file/runs", "runs_dir=file/runs: cannot be written"),
     "sweep without -m": (
         "experiment=fig3 scale=smoke",

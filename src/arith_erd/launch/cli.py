@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
@@ -59,6 +60,10 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                     return None
 
             with whole_program():
+                _, unknown = get_args_parser().parse_known_args()
+                if unknown:
+                    accepted = "overrides without dashes, as model=nanogpt; --help lists them"
+                    raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
                 with guarded(), refusals(config_name, typed):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 if raised:
