@@ -186,6 +186,15 @@ def regions() -> Facts:
     return found
 
 
+def random_answers() -> Facts:
+    runs = curves("random_output-random-transformer-none")
+    addition = claims().loc["fig2-memorising", "values"].split(" / ")[1].split()
+    return {
+        "random_trained": " to ".join(f"{end(run.loc[60, 'train_seq_acc'] for run in runs):.1%}" for end in (min, max)),
+        "random_addition": " to ".join(end(addition, key=int) for end in (min, max)),
+    }
+
+
 def ablations() -> Facts:
     table = claims()
     *others, second, last = sorted(map(int, table.loc["table3-add-no_feed_forward", "values"].split()))
@@ -291,8 +300,8 @@ def of_methods() -> Facts:
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
-    of_claims, learning, multiplication, regions, ablations, not_run, distances, erasure, learning_order,
-    mechanism_numbers.facts, of_methods,
+    of_claims, learning, multiplication, regions, ablations, random_answers, not_run, distances, erasure,
+    learning_order, mechanism_numbers.facts, of_methods,
 )  # fmt: skip
 
 
