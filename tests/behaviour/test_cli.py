@@ -19,6 +19,7 @@ BAD_INPUT = {
         "--model nanogpt",
         "^error: --model: no such option; expected overrides without dashes, as model=nanogpt",
     ),
+    "overrides apart": ("task=mul -m seed=0,1", "^error: seed=0,1: expected all overrides side by side, before -m"),
     "folder that cannot be written": ("runs_dir=file/runs", "runs_dir=file/runs: cannot be written"),
     "sweep without -m": (
         "experiment=fig3 scale=smoke",

@@ -180,6 +180,16 @@ def test_run_that_began_without_tokens_or_with_damaged_ones_has_them_from_the_re
     assert ("tokens.csv: damaged; it begins anew at epoch 4\n" in capsys.readouterr().out) is bool(before)
 
 
+def test_damaged_metrics_without_a_checkpoint_begin_anew(train):
+    options = ("trainer.max_epochs=1", "trainer.stop_at=0.9", "seed=0")
+    run = train(*options)
+    before = [row | {"seconds": 0} for row in run.metrics()]
+    for file in (run.summary_file, run.checkpoint):
+        file.unlink()
+    run.metrics_file.write_text("epoch,seed\n0,0\nx,y\n")
+    assert [row | {"seconds": 0} for row in train(*options).metrics()] == before
+
+
 def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted):
     stamps = {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")}
     with (interrupted.path / ".lock").open() as file:

@@ -107,8 +107,10 @@ class Hooked:
     def accuracy(self, examples: Examples | None = None) -> float:
         """The share of examples, by default of all, whose answer is right in every token."""
         examples = self.task.examples() if examples is None else examples
-        completion = torch.as_tensor(examples.completion)
-        return float(whole_answers(self.run(examples).argmax(-1).cpu(), completion).double().mean())
+        completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
+        if logits.shape[:-1] != completion.shape:
+            raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {(*completion.shape, 'V')}")
+        return float(whole_answers(logits.argmax(-1), completion).double().mean())
 
     def show(self) -> "Page":
         """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""

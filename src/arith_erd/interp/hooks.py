@@ -139,7 +139,7 @@ class Resumed:
         names = [name for name, _ in ended]
         before = ended[: names.index(site) + 1] if site in names else []
         known = {name: output for name, output in before if name in whole and names.count(name) == 1}
-        last = max(map(names.index, known), default=-1)
+        last = max(map(names.index, known), default=0)
         self.done = {*known, *(name for name in outside if name in names[:last])}
         return known
 

@@ -62,6 +62,8 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
             with whole_program():
                 _, unknown = get_args_parser().parse_known_args()
                 if unknown:
+                    if not unknown[0].startswith("-"):
+                        raise UserError(f"{unknown[0]}: expected all overrides side by side, before -m and the like")
                     accepted = "overrides without dashes, as model=nanogpt; --help lists them"
                     raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
                 with guarded(), refusals(config_name, typed):

@@ -130,8 +130,11 @@ class Run:
 
     def drop_replaced(self) -> None:
         """Delete the old run, once the new one has finished."""
-        if self.finished:
-            shutil.rmtree(self.replaced.path, ignore_errors=True)
+        old = self.replaced.path
+        if self.finished and old.is_symlink():
+            old.unlink()
+        elif self.finished:
+            shutil.rmtree(old, ignore_errors=True)
 
     # Contents
 

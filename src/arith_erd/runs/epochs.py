@@ -43,7 +43,7 @@ def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
     A damaged file, in which a line does not begin with an epoch, begins anew and says so.
     """
     try:
-        kept = [line for line in _whole_lines(path)[1:] if int(line.partition(",")[0]) <= last]
+        kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
     except ValueError:
         print(f"{path}: damaged; it begins anew at epoch {last + 1}")
         kept = []

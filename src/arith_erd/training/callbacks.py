@@ -93,7 +93,8 @@ class StopAtAccuracy(L.Callback):
         self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == trainer.current_epoch])
+        if epoch := trainer.current_epoch:  # else the rows are begun anew, which may be damaged
+            self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == epoch])
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:

@@ -186,6 +186,9 @@ def test_any_module_can_be_hooked() -> None:
     patched = model.run([base], [Replace("h1", 2, cache["h1"])])
     assert equal(patched[:, 2], network(source)[:, 2])
     assert equal(patched[:, :2], network(base)[:, :2])
+    sites = {"first": network.embed, "then": network.block, "last": network.head}  # none is a layer by its name
+    model, step = Hooked(network, sites=sites), [Steer("then", 1, torch.ones(6))]
+    assert equal(model.resume_from("first", [base])(step), model.run([base], step))
     with pytest.raises(UserError, match="names no sites"):
         Hooked(network)
     with pytest.raises(UserError, match="has no task"):
