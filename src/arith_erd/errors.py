@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1000  # characters of a message
 EXCERPT = 200
-MUCH = 0.15  # a suggestion this much less alike than the best one is not made
+MARGIN = 0.15  # suggestions that are so much less alike than the best one are left out
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -81,7 +81,7 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
     close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
     alike = {k: difflib.SequenceMatcher(None, k, key).ratio() for k in close}
-    close = [k for k in close if alike[k] > alike[close[0]] - MUCH]
+    close = [k for k in close if alike[k] > alike[close[0]] - MARGIN]
     last = key.split(".")[-1]
     close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
     siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])

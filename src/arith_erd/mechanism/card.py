@@ -30,6 +30,7 @@ FOLLOWED = 0.01
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
+OWN = "own"  # what a user's causal model is called among the hypotheses
 ALL = "all"  # a position that stands for all of them
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
@@ -178,7 +179,7 @@ def make_card(model: "Hooked", found: "Measured", verdict: "Verdict", calibrated
             follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
             needs_prefix=number(found.components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if found.components[name][t] >= EFFECT),  # False for NaN
-            as_own=number(found.components["own"][t]),
+            as_own=number(found.components[OWN][t]),
         )
         for t in range(1, model.task.width)
     ]

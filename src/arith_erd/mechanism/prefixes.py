@@ -21,11 +21,10 @@ from ..interp.causal_model import CausalModel, Hypothesis, hypothesis
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
 from ..tasks import Examples, Task
+from .card import OWN
 
 BATCH = 256
 PREFIX = "prefix"
-OWN = "own"
-"""What a user's causal model is called among the hypotheses."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add
-from .card import Row
+from .card import OWN, Row
 from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer
-from .prefixes import OWN, Sample, agreement, hypotheses, no_ties, read_prefixes, strata
+from .prefixes import Sample, agreement, hypotheses, no_ties, read_prefixes, strata
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)

@@ -14,8 +14,8 @@ from ..errors import UserError
 from ..interp.causal_model import Hypothesis
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
-from ..mechanism.card import NEAR, UNCALIBRATED, Card, NetworkCard, make_card
-from ..mechanism.prefixes import OWN, require_binary, with_prefix
+from ..mechanism.card import NEAR, OWN, UNCALIBRATED, Card, NetworkCard, make_card
+from ..mechanism.prefixes import require_binary, with_prefix
 from ..mechanism.signature import POST_HOC, expected_signatures, measure
 from ..mechanism.verdict import decide, is_calibrated
 from ..plots.course import Course
