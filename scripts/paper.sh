@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train the runs behind the paper's claims, in order of value. Arguments go to every run, as train.py takes them:
+# Train the runs behind the paper's claims, the most informative first. Arguments go to every run, as train.py takes them:
 #
 #   scripts/paper.sh
 #   timeout 8h scripts/paper.sh runs_dir=runs      # stops after 8 hours; the same command continues where it stopped

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import bad_value
 
-ACCEPTED = "distinct integers from 0 to 2147483647, as 3, 0-4, '0-4,7' (quoted) or [0,1,2]"
+ACCEPTED = "distinct integers from 0 to 2147483647, such as 3, 0-4, '0-4,7' (quoted) or [0,1,2]"
 MAX_SEED = 2**31 - 1
 MAX_SEEDS = 4096
 

@@ -115,10 +115,10 @@ def clopper_pearson(hits: int, n: int) -> Interval:
 
 
 def stuck(training: Counts, held_out: Counts) -> str:
-    """``never learnt`` or ``lost held out``, for a token of the answer that says nothing about held-out examples.
+    """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
 
-    It is no better there than the commonest answer (`beats_majority`), and in training no better than that either, or
-    right in at least 99% of the examples. Empty for any other token.
+    Both fail the test of `beats_majority` on held-out examples. ``never learnt`` fails it in training too; ``lost held
+    out`` is right in at least 99% of the training examples. Empty for any other token.
 
     >>> stuck((501, 1000, 0.51), (496, 1000, 0.51)), stuck((1000, 1000, 0.51), (496, 1000, 0.51))
     ('never learnt', 'lost held out')
@@ -130,10 +130,10 @@ def stuck(training: Counts, held_out: Counts) -> str:
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:
-    """Whether ``right`` of n examples are more than always giving the commonest answer, with its share, can give.
+    """Whether ``right`` of n examples is significantly more than always giving the most common answer would get right.
 
-    More is above the 99% quantile of a binomial of n and ``majority``. True too where that quantile is 99% or more of
-    n, where nothing can be said: in a region with too few examples, or where the token hardly varies.
+    ``majority`` is the share of that answer. The bound is the 99% quantile of a binomial of n and ``majority``. Also
+    True if the bound is 99% of n or more, since no test is possible: too few examples, or a token that hardly varies.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
     return right > bound or bound >= LEARNT * n

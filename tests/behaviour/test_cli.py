@@ -17,9 +17,12 @@ BAD_INPUT = {
     "misspelt": ("trainer.max_epoch=3", r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs"),
     "dashes": (
         "--model nanogpt",
-        "^error: --model: no such option; expected overrides without dashes, as model=nanogpt",
+        "^error: --model: no such option; expected overrides without dashes, such as model=nanogpt",
     ),
-    "overrides apart": ("task=mul -m seed=0,1", "^error: seed=0,1: expected all overrides side by side, before -m"),
+    "overrides apart": (
+        "task=mul -m seed=0,1",
+        "^error: seed=0,1: expected all KEY=VALUE together, before options such as -m",
+    ),
     "folder that cannot be written": ("runs_dir=file/runs", "runs_dir=file/runs: cannot be written"),
     "sweep without -m": (
         "experiment=fig3 scale=smoke",

@@ -1,9 +1,9 @@
 """Turn a `_target_` into an object.
 
-A configuration may come with a run directory from anywhere. So a name reaches only the classes of this package, the
-optimizers of torch (many classes of torch open files, load libraries or start programs when they are made), and
-packages that the command line trusts (`trust`). Of these also functions that are annotated with what they make: other
-functions of a trusted package, such as a loader of pickles, stay out of a file's reach. Arguments are values: nothing
+A configuration may come with a run directory from anywhere. So a name can reach only classes of this package, torch's
+optimizers, and packages that the command line trusts (`trust`). Other classes of torch are refused, since many open
+files, load libraries or start programs when they are made. Of a trusted package, functions can be named too if their
+return type is annotated; others, such as a loader of pickles, are out of reach. Arguments are values: nothing
 in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
 """
 
@@ -37,7 +37,7 @@ def trust(*packages: str) -> None:
     """Allow the classes of more packages in ``_target_``, for the rest of this process; refused if there is none."""
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
-            raise bad_value("trust", list(packages), "names of packages, as trust=[my_package]")
+            raise bad_value("trust", list(packages), "names of packages, such as trust=[my_package]")
         try:
             found = importlib.util.find_spec(package)  # imports the packages around it, not the package
         except Exception as error:
@@ -183,7 +183,7 @@ class Factory:
             with self.blamed():
                 given = inspect.signature(found, eval_str=True).return_annotation
             if given is inspect.Signature.empty:
-                raise self.fault(f"expected a function that says what it makes, as def {name}(..) -> {kind.__name__}")
+                raise self.fault(f"expected an annotated function, such as def {name}(..) -> {kind.__name__}")
         if not isinstance(given, type) or not _allowed(found.__module__):
             raise self.fault(f"expected {_expected()}")
         if not issubclass(given, kind):

@@ -26,7 +26,7 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
     """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
-        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, as task=add"
+        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
     if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
         return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
     if "'hydra/sweeper/sampler/" in text:
@@ -45,7 +45,7 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         if key in GROUPS:
-            return f"{key}={{...}}: expected one of its options, as in the files of conf/{key}/"
+            return f"{key}={{...}}: expected one of its options, the files of conf/{key}/"
         in_launcher = key.startswith("hydra.launcher.")
         keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
         if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
@@ -58,7 +58,7 @@ def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
 def _unread(override: str) -> str:
     key, equals, value = override.partition("=")
     if not equals:
-        return f"{override}: expected KEY=VALUE, as task=add"
+        return f"{override}: expected KEY=VALUE, such as task=add"
     if value.startswith(("'", '"')) or any(
         value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
     ):

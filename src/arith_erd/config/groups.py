@@ -125,7 +125,7 @@ class Checkpointing:
 
 # Arguments of classes
 
-BETAS = accepts("two numbers from 0 to below 1, as [0.9,0.98]", min_length=2, max_length=2)
+BETAS = accepts("two numbers from 0 to below 1, such as [0.9,0.98]", min_length=2, max_length=2)
 
 NETWORK: Mapping[str, Any] = {
     **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
@@ -145,7 +145,7 @@ LOSS: Mapping[str, Any] = {
     "label_smoothing": Fraction,
     "weight": Positive,
     "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
-    "site": Annotated[str, accepts("the name of a site, as dec.1", min_length=1)],
+    "site": Annotated[str, accepts("the name of a site, such as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
     "causal_model": Annotated[str | None, accepts("a function or class of a package of yours, or null", min_length=1)],
 }

@@ -81,7 +81,7 @@ def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
     ``typed`` is the command line; None for the arguments of this process.
     """
     if not isinstance(packages, list):
-        raise bad_value("trust", packages, "names of packages, as trust=[my_package]")
+        raise bad_value("trust", packages, "names of packages, such as trust=[my_package]")
     values = [OverridesParser.create().parse_override(word).value() for word in typed_words("trust", typed)]
     if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
         raise bad_value("trust", packages, "on the command line, not in a file")

@@ -76,7 +76,7 @@ def _epochs(value: Any) -> Any:
     try:
         return value if value in (None, "all") else parse_seeds(value)  # the same grammar
     except UserError as error:
-        raise bad_value("epoch", value, "all, or distinct epochs as 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
+        raise bad_value("epoch", value, "all, or distinct epochs: 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
@@ -227,6 +227,6 @@ class ProbeJob(Common):
         if self.out:  # the answer of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):
-            accepted = "a folder for each job, as out='answers/${probe.name}'"
+            accepted = "a folder for each job, such as out='answers/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the answers of several")
         taken |= own

@@ -94,7 +94,7 @@ def require_distinct(
     found = distinct(model, names, digits, n=4096)
     if lost := [name for name in names if name not in found]:
         alone = distinct(model, lost[:1], digits, n=4096)
-        reason = "no pair of runs tells it from another of them" if alone else "its interchange changes no answer here"
+        reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
         raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinct(model))}")
 
 

@@ -200,7 +200,7 @@ def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None)
 
 
 def _shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
-    """Of a network's weights, without memory: a configuration may ask for any size, and only weights that fit count."""
+    """Shapes of a network's weights, without allocating it: an untrusted configuration may ask for any size."""
     with torch.device("meta"):
         return {name: p.shape for name, p in make().state_dict().items()}
 

@@ -63,8 +63,8 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                 _, unknown = get_args_parser().parse_known_args()
                 if unknown:
                     if not unknown[0].startswith("-"):
-                        raise UserError(f"{unknown[0]}: expected all overrides side by side, before -m and the like")
-                    accepted = "overrides without dashes, as model=nanogpt; --help lists them"
+                        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
+                    accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
                     raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
                 with guarded(), refusals(config_name, typed):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()

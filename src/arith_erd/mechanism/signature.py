@@ -4,11 +4,15 @@
     prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
     carry, value, value_of_remainder        how well bit t follows steering (`directions`), at its best site
 
-Beside it, and not part of any distance, are `BESIDE`: the share that changes if r_(t-1) is ablated or an earlier token
-inverted; after random prefixes where two hypotheses differ, how often the first is right (``_over_``); the share of
-``ties``, prefixes that the agreements leave out; the agreements with a tie as one half (``_of_all``); and ``own``, the
-agreement after random prefixes with a user's causal model. `POST_HOC`
-algorithms were written after trained networks had been seen: they are no candidates for the verdict.
+`BESIDE` lists components that are measured too, but are part of no distance::
+
+    mean_ablation, far      share of answers that change if r_(t-1) is ablated, or an earlier token is inverted
+    X_over_Y                where X and Y expect different answers after a random prefix: how often X is right
+    ties                    share of random prefixes after which a hypothesis ties; the agreements leave these out
+    X_of_all                agreement over all random prefixes, where a tie counts one half
+    own                     agreement after random prefixes with a user's causal model
+
+`POST_HOC` algorithms were written after we had seen trained networks, so they are no candidates for the verdict.
 
 Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
 also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable.

@@ -62,7 +62,7 @@ class Course:
         return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
 
     def tabulated(self) -> pd.DataFrame:
-        """One row per epoch, one column per line: means over the seeds, with intervals from three seeds on."""
+        """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""
         across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
         return tabulate(self.table, Sheet("", columns, across=across))

@@ -42,8 +42,8 @@ class Answer:
     def of(cls, asked: Probe) -> "Answer":
         for task in {subject.task for subject in getattr(asked, "subjects", ())}:
             if not task.named:
-                wanted = "answer_names, and prompt_names if the prompt is its own"
-                raise UserError(f"task={task.name}: writes tokens that it does not name; expected {wanted}")
+                wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
+                raise UserError(f"task={task.name}: has tokens without names; expected {wanted}")
             if task.min_bits is not None:
                 lengths = f"{task.min_bits} to {task.bits} {task.digits}"
                 raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
@@ -119,7 +119,7 @@ def answer(job: ProbeJob) -> None:
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
-        raise UserError(f"epoch={job.resolved['epoch']}: expected with run=, a run that kept its weights over time")
+        raise UserError(f"epoch={job.resolved['epoch']}: expected only with run=, for a run with checkpoint.keep")
     if "subjects" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
@@ -205,7 +205,7 @@ def _of_weights(job: ProbeJob) -> Question:
     if job.reference is not None:
         subjects = load_references(job.reference, job.seeds, job.task)
     elif not any(override.startswith("task") for override in job.typed):
-        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, as task=add")
+        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, such as task=add")
     elif job.model is None:
         subjects = [load_checkpoint(str(job.checkpoint), job.task)]
     else:

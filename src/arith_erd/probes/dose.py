@@ -59,7 +59,7 @@ class Dose(Probe):
         self.causal_model = hypothesis(subjects[0].task, causal_model, "probe.causal_model")
         if not self.causal_model.value:
             said = f"task {subjects[0].task.name} has no variable that is the answer as a number"
-            raise UserError(f"{said}; expected one, as add and mul")
+            raise UserError(f"{said}; expected one that has it, such as add or mul")
         self.sites = chosen_sites(subjects, site)
         self.methods = listed(method)
         largest = int(self.causal_model.examples.answer.max())

@@ -89,5 +89,5 @@ class Interchange(Probe):
                 heat_map(ax, table, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
-        question(figure, task.name, "share of answers that change with one position's activation of another run", rows)
+        question(figure, task.name, "answers that change when one position is patched from another run", rows)
         return figure

@@ -113,8 +113,8 @@ class Subspaces(Probe):
 
     def notes(self) -> list[str]:
         return [
-            "the maps are linear, and every hypothesis that passes is listed; a layer that holds bit t already passes "
-            "for the sum at rank 1, and so does any subspace where span is no larger than rank",
+            "only linear subspaces are searched; a layer that holds just bit t passes for the sum at rank 1; where "
+            "span is no larger than rank, every variable passes, since the subspace is the whole space",
             "angles, in degrees: to the weights of a least-squares probe (LS) and to what LEACE erases",
         ]
 

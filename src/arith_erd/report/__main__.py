@@ -20,7 +20,7 @@ def build(
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     Args:
-        runs: folders of run directories; of a replica that is in several, the one in the first folder counts.
+        runs: folders of run directories; duplicates of a replica: the first folder wins.
         out: folder to write to. What is below it is replaced file by file, and no link there is followed.
         named: folder of runs in the commands that the report prints; by default the first one.
         claimed: file of claims.
@@ -31,7 +31,7 @@ def build(
     folders = [runs] if isinstance(runs, Path) else [*runs]
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder}: no such folder; expected one of run directories, as train.py makes in runs/")
+            raise UserError(f"{folder}: no such folder; expected one of run directories, such as runs/ of train.py")
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its figures is a link; expected a folder, or nothing there yet")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="arith-report",
         description="Print the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
-    about = "folders of run directories (runs); of a seed that is in several, the first folder counts"
+    about = "folders of run directories (runs); duplicates of a seed: the first folder wins"
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=about)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")

@@ -233,8 +233,7 @@ def _cause(result: Result, found: Collection) -> str:
                 "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
             ]
             needed = result.seeds_needed
-            enough = f"about {needed} seeds like these would" if needed else "more seeds like these would not"
-            said += [f"{enough} decide it"]
+            said += [f"about {needed} seeds needed" if needed else "more seeds would not decide it"]
     if isinstance(measure, Ceiling):
         said += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
     if result.censored:

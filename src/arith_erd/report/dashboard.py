@@ -109,7 +109,7 @@ def _media(probe: str) -> wr.MediaBrowser:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -P -m arith_erd.report.dashboard", description="W&B dashboards as code")
     parser.add_argument("--entity", required=True, help="W&B user or team")
-    parser.add_argument("--project", required=True, help="W&B project, as logger.project")
+    parser.add_argument("--project", required=True, help="W&B project, the one of logger.project")
     parser.add_argument("--dry-run", action="store_true", help="print the specification as JSON; needs no account")
     options = parser.parse_args(arguments)
     where = options.entity, options.project

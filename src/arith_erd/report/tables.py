@@ -55,7 +55,7 @@ def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """``Of 60 results: 9 reproduced, 51 not run. ... Set-up checks: 17 of 18 as published.``"""
+    """``Of 60 results: 9 reproduced, 51 not run. ... 17 of 18 settings match the paper.``"""
     own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
     before = tally(result.before for result in own if result.before)
@@ -63,7 +63,7 @@ def summary(results: Sequence[Result]) -> str:
         f"Of {len(own)} results: {tally(result.verdict for result in own)}"
         f"{f' (by the rules before 2026-11-24: {before})' if before else ''}. "
         f"{len(linked)} more claims state the same facts and are not counted. "
-        f"Set-up checks: {checks.count('reproduced')} of {len(checks)} as published."
+        f"{checks.count('reproduced')} of {len(checks)} settings match the paper."
     )
 
 

@@ -85,10 +85,10 @@ def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")
     if unfinished := table["path"].nunique() - finished["path"].nunique():
-        print(f"left out: {unfinished} run(s) that are not finished", file=sys.stderr)
+        print(f"left out, since they are not finished: {unfinished}", file=sys.stderr)
     within = finished.groupby(keys, dropna=False)
     if pooled := [key for key in known if key not in keys and (within[key].nunique(dropna=False) > 1).any()]:
-        print(f"pooled over {', '.join(pooled)}; in --by too they are told apart", file=sys.stderr)
+        print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)
     return averaged(finished, keys)
 
 

@@ -34,7 +34,7 @@ def read_metrics(path: Path) -> list[Row]:
         rows = csv.DictReader(_whole_lines(path))
         return [{key: (_count if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise UserError(f"{path}: not the columns {', '.join(METRICS)}") from error
+        raise UserError(f"{path}: expected the columns {', '.join(METRICS)}") from error
 
 
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:

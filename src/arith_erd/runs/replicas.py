@@ -66,7 +66,7 @@ class Replicas:
 
 
 def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
-    """Every run under some folders, at any depth. Of a replica in several, the first folder counts."""
+    """Every run under some folders, at any depth. Duplicates of a replica: the first folder wins."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []

@@ -110,7 +110,7 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
 
 
 def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
-    """Raise a `UserError` unless the rows up to an epoch, any number that a file may say, are one for each seed."""
+    """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs`` (untrusted)."""
     found = Counter((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
     lacking = (epoch for epoch in range(1, epochs + 1) if not all(found[epoch, seed] for seed in seeds))
     if (epoch := next(lacking, None)) or found.total() != epochs * len(seeds):

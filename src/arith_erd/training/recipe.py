@@ -54,7 +54,7 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     buffers = dict(pack.stacked.named_buffers())
     for name, buffer in other.named_buffers():
         if not torch.equal(buffer, buffers[name]):
-            raise net.fault(f"draws or changes its buffer {name}; expected parameters for what is not constant")
+            raise net.fault(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
     if activation is not None:
         with loss.blamed():
             pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
@@ -74,8 +74,8 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             rows = torch.arange(replicas).roll(1)
             rows[index] = index
             if not torch.allclose(losses(rows)[index], own[index], equal_nan=True):
-                accepted = "expected one of its own tensors alone"
-                raise loss.fault(f"depends for each seed on other seeds, earlier calls or random numbers; {accepted}")
+                accepted = "expected a function of this seed's tensors only"
+                raise loss.fault(f"the loss of a seed depends on others, earlier calls or random numbers; {accepted}")
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:

@@ -54,7 +54,9 @@ def test_rows_have_the_names_of_the_tokens(network, task):
 
 
 def test_tokens_without_names_of_their_own_are_refused():
-    with pytest.raises(UserError, match=r"^task=add: writes tokens that it does not name; expected answer_names"):
+    with pytest.raises(
+        UserError, match=r"^task=add: has tokens without names; expected its class to define answer_names"
+    ):
         ae.probe("logit_lens", hooked(Unnamed(2)), pairs=4)
 
 

@@ -99,7 +99,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(m
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mine.parts.silent", r"=mine\.parts\.silent: expected a function that says what it makes, as def silent\("),
+        ("mine.parts.silent", r"=mine\.parts\.silent: expected an annotated function, such as def silent\("),
         ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
         ("mine.parts.narrow", r"=mine\.parts\.narrow: expected what makes a CausalModel of the task"),
         ("arith_erd.interp.causal_model.hypothesis", r"=arith_erd\.interp\.causal_model\.hypothesis: expected a class"),
@@ -115,8 +115,8 @@ def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, mess
     ("variable", "lost", "reason"),
     [
         ("idle", "idle", "its interchange changes no answer"),
-        (["total", "sum"], "sum", "no pair of runs tells it from another"),
-        (["low", "double"], "double", "no pair of runs tells it from another"),
+        (["total", "sum"], "sum", "it predicts the same as another variable"),
+        (["low", "double"], "double", "it predicts the same as another variable"),
     ],
 )
 def test_variable_that_no_pair_of_runs_tells_apart_is_refused(variable, lost: str, reason: str) -> None:

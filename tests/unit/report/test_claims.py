@@ -52,7 +52,7 @@ def test_number_of_seeds_that_would_decide_is_said(synthetic) -> None:
     synthetic.run("split=vs_v", reach=None, final=[0.90, 0.92, 0.94, 0.96, 0.98])
     crossing = one(synthetic, "fig3-add-vs_v")
     assert crossing.verdict == "inconclusive"
-    assert f"about {crossing.seeds_needed} seeds like these would decide it" in crossing.cause
+    assert f"about {crossing.seeds_needed} seeds needed" in crossing.cause
     for n, decides in ((crossing.seeds_needed, True), (crossing.seeds_needed - 1, False)):
         low, high = crossing.estimate.of_seeds(n)
         assert (low >= 0.937 - 0.04 and high <= 0.937 + 0.04) == decides

@@ -48,7 +48,7 @@ def test_metrics_come_back(tmp_path_factory, first, second):
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(METRICS) + "\none,0,0,0,0,0,0,0\n"])
 def test_rows_with_other_columns_are_refused(text, tmp_path):
     (tmp_path / "metrics.csv").write_text(text)
-    with pytest.raises(UserError, match=r"metrics\.csv: not the columns epoch,"):
+    with pytest.raises(UserError, match=r"metrics\.csv: expected the columns epoch,"):
         Run(tmp_path).metrics()
 
 
@@ -181,6 +181,6 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights(seed, epoch).touch()
-    assert "it kept no weights of 2 epoch(s): overwrite=true" in run.skipped(Keep("all"))
+    assert "epochs without kept weights: 2 (overwrite=true" in run.skipped(Keep("all"))
     assert "overwrite" not in run.skipped()
     assert "overwrite" not in run.skipped(Keep("every", 4))

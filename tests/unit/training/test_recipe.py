@@ -261,7 +261,7 @@ def tied(self) -> None:
 
 
 LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
-OTHERS = "depends for each seed on other seeds, earlier calls or random numbers"
+OTHERS = "the loss of a seed depends on others, earlier calls or random numbers"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Failing": (
         Good,
@@ -271,7 +271,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     ),
     "OtherShape": (Good, "forward", lambda self, *tokens: Good.forward(self, *tokens)[:, 1:], LOGITS),
     "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), "RuntimeError: vmap: called random operation"),
-    "OwnGain": (Good, "more", drawn, "draws or changes its buffer gain; expected parameters for what is not constant"),
+    "OwnGain": (Good, "more", drawn, "its buffer gain is random or changes; expected a constant buffer"),
     "Recurrent": (
         Good,
         "more",
