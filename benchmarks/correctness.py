@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError, first_line, printable
-from arith_erd.models.decoding import answers, greedy
+from arith_erd.models.decoding import greedy, greedy_tokens
 from arith_erd.models.dropout import keep_mask
 from arith_erd.seeds import parse_seeds
 from arith_erd.system.machine import device_name
@@ -142,7 +142,7 @@ def decoding(job: Job, device: torch.device) -> float:
     network = module.pack.replica(0)
     everything = greedy(network, prompt, completion.shape[1])
     completion[::2] = everything[::2]  # half of them right, whatever the network has learnt
-    return float((answers(network, prompt, completion) != everything).double().mean())
+    return float((greedy_tokens(network, prompt, completion) != everything).double().mean())
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:

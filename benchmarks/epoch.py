@@ -24,7 +24,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.system.files import require_writable
-from arith_erd.system.machine import commit, cpu_name, settle_threads
+from arith_erd.system.machine import commit, configure_threads, cpu_name
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),
@@ -37,7 +37,7 @@ Result = dict[str, Any]
 def main() -> None:
     options = command_line().parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(options.threads)
-    settle_threads()
+    configure_threads()
     try:
         job = compose("train", options.overrides)
         packs = [compose("train", [*options.overrides, f"seed='0-{size - 1}'"]) for size in options.packs]

@@ -19,14 +19,14 @@ import torch
 from torch.nn import functional as F
 
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.card import NEAR
+from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.signature import (
     COMPONENTS,
     POST_HOC_PREFIXES,
-    Measured,
+    MeasuredSignature,
     Signature,
     expected_signatures,
-    measure,
+    measure_signature,
 )
 from arith_erd.mechanism.verdict import decide
 from arith_erd.models import NanoGPT, Network, Transformer
@@ -82,7 +82,7 @@ def fit(network: Network, task: Task, steps: int = STEPS) -> None:
 
 def numbers(name: str, seed: int) -> dict[str, float]:
     """The accuracy and the signature of a network, as columns."""
-    found = measure(Hooked(build(name, seed), task=Add()), PAIRS, PAIRS)
+    found = measure_signature(Hooked(build(name, seed), task=Add()), PAIRS, PAIRS)
     flat = {f"{name}_{t}": value for name, values in found.components.items() for t, value in enumerate(values)}
     return {"accuracy": found.accuracy} | flat
 
@@ -90,9 +90,9 @@ def numbers(name: str, seed: int) -> dict[str, float]:
 def judge(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, float, str, str]:
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
-    measured = Measured(float(row["accuracy"]), components)
+    measured = MeasuredSignature(float(row["accuracy"]), components)
     verdict = decide(measured, expected)
-    near = [name for name, distance in verdict.post_hoc.items() if distance <= NEAR]
+    near = [name for name, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE]
     return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
 
 

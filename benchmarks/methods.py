@@ -5,8 +5,8 @@
 The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
 of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
 stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
-decoder's middle layer, as in the paper. Thresholds: `interp.scoring.judged`. Rows that the file already holds are not
-measured again, but all are judged again. `METHODS` and the split were committed before anything was counted.
+decoder's middle layer, as in the paper. Thresholds: `interp.scoring.with_verdicts`. Rows that the file already holds
+are not measured again, but judged again. `METHODS` and the split were committed before anything was counted.
 """
 
 import argparse
@@ -22,16 +22,16 @@ from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.das import SearchConfig
+from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import refit, whiten
-from arith_erd.interp.scoring import COLUMNS, WRITTEN, Method, judged, scored
-from arith_erd.interp.search import Search
+from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
-from arith_erd.mechanism.signature import Signature, expected_signatures, measure
+from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import decide
 from arith_erd.plots.style import GREY, canvas, grid, headline, heat_map, save_png, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
-from arith_erd.system.boundary import one_line_errors
+from arith_erd.system.cli_errors import one_line_errors
 
 CONFIG = SearchConfig(train=128, validation=64, test=256, steps=20, batch=64)
 RANKS = (1, 2)
@@ -114,7 +114,7 @@ def interchanges(model: ae.Hooked) -> dict[tuple[str, int], float]:
     """Variable and rank -> accuracy. Both ranks are searched at once; the table counts the time as that of rank 1."""
     adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), 0.0)
     for site, (variable, at) in product(stream(model), (("sum", None), ("carry", model.task.width // 2))):
-        search = Search(model, adder, site, at, CONFIG)
+        search = ControlledDAS(model, adder, site, at, CONFIG)
         for rank in RANKS:
             found[variable, rank] = max(found[variable, rank], search.score(variable, rank))
     return found
@@ -122,20 +122,20 @@ def interchanges(model: ae.Hooked) -> dict[tuple[str, int], float]:
 
 def steering(model: ae.Hooked) -> float:
     """How well bits follow a shifted sum, less how well they follow an inverted carry, each at its best site."""
-    found = measure(model, 64, 128).components
+    found = measure_signature(model, 64, 128).components
     sums = np.fmax(found["value"], found["value_of_remainder"])
     return float(np.nanmean(sums) - np.nanmean(found["carry"]))
 
 
 def prefixes(model: ae.Hooked) -> float:
     """After random prefixes, answers that ignore them, less those that take the carry from the last token."""
-    found = measure(model, 256, 16).components
+    found = measure_signature(model, 256, 16).components
     return float(np.nanmean(found["prompt_only_of_all"]) - np.nanmean(found["local_carry_of_all"]))
 
 
 def card(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
-    verdict = decide(measure(model, 128, 128), expected(model.task.bits))
+    verdict = decide(measure_signature(model, 128, 128), expected(model.task.bits))
     every = verdict.distances | verdict.post_hoc
     least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in CLASSES.items()}
     return float(least["carries"] - least["sum"])
@@ -181,7 +181,7 @@ def table(found: pd.DataFrame) -> str:
     """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
     lines = [["method", "right", "written by hand", "trained", "compute by the sum", "by carries"]]
     for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
-        written = of_method["network"].isin(WRITTEN)
+        written = of_method["network"].isin(REFERENCE_ALGORITHMS)
         parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
         hits, n = int(of_method["right"].sum()), len(of_method)
         low, high = clopper_pearson(hits, n)
@@ -192,7 +192,7 @@ def table(found: pd.DataFrame) -> str:
 
 def published(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
-    return judged(pd.read_csv(path, keep_default_na=False)[COLUMNS])
+    return with_verdicts(pd.read_csv(path, keep_default_na=False)[COLUMNS])
 
 
 def facts(found: pd.DataFrame) -> dict[str, str]:
@@ -205,7 +205,7 @@ def facts(found: pd.DataFrame) -> dict[str, str]:
     fooled = (by_carries["named"] == "sum").groupby(by_carries["method"]).sum()
     return {
         "methods_known": str(len(one)),
-        "methods_trained": str((~one["network"].isin(WRITTEN)).sum()),
+        "methods_trained": str((~one["network"].isin(REFERENCE_ALGORITHMS)).sum()),
         "methods_free": str(((found["algorithm"] == "") & (found["method"] == "card")).sum()),
         "methods_carries": str((one["algorithm"] == "carries").sum()),
         "methods_majority": f"{most:.0%}",
@@ -230,10 +230,10 @@ def main() -> None:
         if missing:
             model = one.load()
             for name, method in missing.items():
-                rows.loc[len(rows)] = [name, *scored(method, one, model)[1:]]
+                rows.loc[len(rows)] = [name, *score_row(method, one, model)[1:]]
             rows.to_csv(options.out, index=False, float_format="%.4g")
             print(one.network, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
-    found = judged(rows)
+    found = with_verdicts(rows)
     columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
     found[columns].to_csv(options.out, index=False, float_format="%.4g")
     save_png(confusion(found), options.out.with_suffix(".png"))

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 import arith_erd as ae
 from arith_erd.mechanism.place_value import place_value
 from arith_erd.models import NanoGPT
-from arith_erd.models.authors_weights import load_official
+from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.references import reference
 from arith_erd.plots.style import INK, canvas, headline, legend_below, save_png
 from arith_erd.probes.place_value import draw_answers, draw_slopes
@@ -68,7 +68,7 @@ def subjects(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
         yield (
             "authors",
             SITES["transformer"],
-            ae.Hooked(load_official(argument, ae.Add()), task=ae.Add(), name="authors"),
+            ae.Hooked(load_authors_network(argument, ae.Add()), task=ae.Add(), name="authors"),
         )
 
 

@@ -17,7 +17,7 @@ from arith_erd.loggers import Logger
 from arith_erd.runs import Run
 from arith_erd.system.machine import device_name, versions
 from arith_erd.training.assemble import assemble, make_trainer, table_data
-from arith_erd.training.callbacks import EpochProgress, KeepRows
+from arith_erd.training.callbacks import EpochProgress, MetricsWriter
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.compiling import wants_compile
 from arith_erd.training.data import TableData, evaluation_batch_size
@@ -80,7 +80,7 @@ def epoch(job: Job) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run, clock = Run(Path(folder) / "run"), Clock()
         run.create(job.resolved)
-        callbacks = [clock, KeepRows(run, job.logger.build(Logger)), EpochProgress(), ResumePoint(run)]
+        callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), ResumePoint(run)]
         make_trainer(one, callbacks).fit(module, examples(job))
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
 

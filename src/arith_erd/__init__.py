@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .interp.interventions import Replace as Replace
     from .interp.interventions import Steer as Steer
     from .interp.interventions import Subspace as Subspace
-    from .interp.loading import load_checkpoint as load_checkpoint
+    from .interp.loading import load_authors_weights as load_authors_weights
     from .interp.loading import load_pretrained as load_pretrained
     from .interp.loading import load_references as load_references
     from .interp.loading import load_run as load_run
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .models import NanoGPT as NanoGPT
     from .models import Network as Network
     from .models import Transformer as Transformer
-    from .probes.ask import probe as probe
     from .probes.probe import Probe as Probe
+    from .probes.run_probe import probe as probe
     from .runs.table import load_table as load_table
     from .splits import RandomSplit as RandomSplit
     from .splits import Split as Split
@@ -59,11 +59,11 @@ _HOMES = {
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
-    "interp.loading": ("load_checkpoint", "load_pretrained", "load_references", "load_run"),
+    "interp.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run"),
     "interp.scoring": ("score_method", "zoo"),
     "interp.das": ("fit_das",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
-    "probes.ask": ("probe",),
+    "probes.run_probe": ("probe",),
     "probes.probe": ("Probe",),
     "runs.table": ("load_table",),
     "splits": ("RandomSplit", "Split", "TokenSplit", "ValueSplit"),

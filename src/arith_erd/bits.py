@@ -19,7 +19,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Order = Literal["reverse", "plain"]
 
-UNUSED, START, OPERATOR, ZERO, ONE = range(5)
+PAD, START, OPERATOR, ZERO, ONE = range(5)
 VOCAB_SIZE = 5  # in base 2
 ORDERS: tuple[Order, ...] = get_args(Order)
 DIGITS = "0123456789abcdef"
@@ -37,7 +37,7 @@ def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
     return digits @ base ** np.arange(digits.shape[-1], dtype=np.int64)
 
 
-def digits_of(largest: int, base: int = 2) -> int:
+def num_digits(largest: int, base: int = 2) -> int:
     """How many digits the integers from 0 to ``largest`` take: 6 for 45 in base 2, 2 in base 10."""
     width = 1
     while base**width <= largest:

@@ -33,7 +33,9 @@ def bad_value(key: str, value: object, accepted: str) -> UserError:
     return UserError(f"{key}={value}: expected {accepted}")
 
 
-def refused(error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = "") -> UserError:
+def user_error(
+    error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
+) -> UserError:
     """Pydantic's first complaint, by its dotted key and the value there: ``probe.pairs=0: expected an integer``.
 
     What is accepted is a description in ``fields``, those of the dataclass that was to hold ``given``, or pydantic's.

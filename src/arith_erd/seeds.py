@@ -1,6 +1,6 @@
 """Seeds: what people type, ``0-4,7``, and the independent random streams derived from each.
 
-Every random number of a training run comes from one of the streams of `Stream`, through `derive`; there is no other
+Every random number of a training run comes from a `RandomStream`, through `derive`. There is no other
 generator state, so a run resumes exactly, and a replica is the same run alone or in a pack.
 """
 
@@ -16,7 +16,7 @@ MAX_SEED = 2**31 - 1
 MAX_SEEDS = 4096
 
 
-class Stream(StrEnum):
+class RandomStream(StrEnum):
     """The random streams of a run; the values are hashed, so renaming one changes every run."""
 
     WEIGHTS = "weights"  # initial: `models.weights.initialise`
@@ -71,7 +71,7 @@ def format_seeds(seeds: tuple[int, ...]) -> str:
 
 
 def derive(seed: int, stream: str, index: int = 0) -> int:
-    """A 63-bit seed for one random stream, a `Stream` or one of another name: a pure function of its arguments.
+    """A 63-bit seed for one random stream, a `RandomStream` or one of another name: a pure function of its arguments.
 
     Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
     are independent, and each can be computed without the draws before it.

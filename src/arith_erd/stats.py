@@ -190,14 +190,14 @@ def _mann_whitney(m: int, n: int) -> Floats:
 class Estimate:
     """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
 
-    ``again`` gives the 95% interval from a number of seeds of each kind that are like these; for None, from these
-    themselves; None if they are too few. It is cut at the ends of ``span``, which are those of the measure.
+    ``interval_for`` gives the 95% interval from a number of seeds of each kind that are like these; for None, from
+    these themselves; None if they are too few. It is cut at the ends of ``span``, which are those of the measure.
     """
 
     low: float
     high: float
     method: str
-    again: Callable[[int | None], Interval | None]
+    interval_for: Callable[[int | None], Interval | None]
     span: Interval = (-math.inf, math.inf)
 
     @cached_property
@@ -205,7 +205,7 @@ class Estimate:
         return self.of_seeds(None)
 
     def of_seeds(self, n: int | None) -> Interval | None:
-        found = self.again(n)
+        found = self.interval_for(n)
         return (max(found[0], self.span[0]), min(found[1], self.span[1])) if found else None
 
     @property

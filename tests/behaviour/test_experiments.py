@@ -19,7 +19,7 @@ from arith_erd.report.collect import OURS, departures, kind_of
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs import settings
-from arith_erd.tasks import POSITIONS
+from arith_erd.tasks import POSITION_ENCODINGS
 
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
@@ -56,7 +56,7 @@ WANTED = {
     "figE8": [Job(task, split, "nanogpt", max_epochs=EPOCHS[task]) for task, split in product(TASKS, SPLITS)],
 }
 
-BEYOND = {"length": [*POSITIONS], "positions": [name for name in POSITIONS if name != "abacus"]}
+BEYOND = {"length": [*POSITION_ENCODINGS], "positions": [name for name in POSITION_ENCODINGS if name != "abacus"]}
 """Experiments that compare position encodings, and which."""
 
 

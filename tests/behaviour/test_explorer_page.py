@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from arith_erd.interp.explorer.page import measure, write_page
+from arith_erd.interp.explorer.page import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.loading import load_pretrained
@@ -34,7 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def measured() -> list[dict[str, Any]]:
-    return [measure(load_pretrained(name), 64) for name in NAMES]
+    return [export_network(load_pretrained(name), 64) for name in NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     torch.manual_seed(1)
     network = Transformer(7, 4, d_model=16, num_heads=2, num_layers=2)
     path = tmp_path_factory.mktemp("tiny") / "explorer.html"
-    path.write_text(write_page([measure(Hooked(network, task=Add(3), name=MARKUP), 64)]))
+    path.write_text(write_page([export_network(Hooked(network, task=Add(3), name=MARKUP), 64)]))
     return path.as_uri()
 
 
@@ -112,7 +112,7 @@ def in_python(rounded: Rounded, action: str, prompt: torch.Tensor, source: list[
         return [Replace(encoder[-1], None, known[f"tokens.{encoder[-1]}"][torch.arange(15), prompt])]
     if kind == "exchange":
         site, name = rest
-        _, cache = model.run_with_cache(source, [site], prompt_too=True)
+        _, cache = model.run_with_cache(source, [site], include_prompt=True)
         at = model.index(site, name)
         row = at if site.startswith("enc.") else cache[site].shape[1] - task.width + at
         return [Replace(site, name, cache[site][:, row])]

@@ -12,7 +12,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.runs import Run
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.checkpoint import ResumePoint
 from tests.behaviour.interruption import assert_same, power_cut
 from tests.rows import write_metrics
@@ -20,7 +20,7 @@ from tests.tiny import FOUR_EPOCHS
 
 
 @pytest.mark.parametrize(
-    ("callback", "after"), [(KeepRows, False), (KeepRows, True), (ResumePoint, False), (ResumePoint, True)]
+    ("callback", "after"), [(MetricsWriter, False), (MetricsWriter, True), (ResumePoint, False), (ResumePoint, True)]
 )
 def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, after):
     """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
@@ -38,7 +38,7 @@ def test_resuming_from_sparse_checkpoints(train, whole, capsys):
     The weights that were kept over time are those of a run that was never interrupted.
     """
     overrides = ("checkpoint.every_n_epochs=2", "checkpoint.keep=all")
-    power_cut(train, KeepRows, 4, True, *FOUR_EPOCHS, *overrides)
+    power_cut(train, MetricsWriter, 4, True, *FOUR_EPOCHS, *overrides)
     capsys.readouterr()
     resumed = train(*FOUR_EPOCHS, *overrides)
     assert_same(whole, resumed)
@@ -52,7 +52,7 @@ def kept_files(run: Run) -> dict[str, bytes]:
 
 
 def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole):
-    power_cut(train, KeepRows, 1, True, *FOUR_EPOCHS)
+    power_cut(train, MetricsWriter, 1, True, *FOUR_EPOCHS)
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
@@ -68,7 +68,7 @@ def test_interrupted_between_training_and_summary(whole, train, runs_dir):
 def half(tmp_path_factory, train_in) -> Path:
     """The folder of a run whose power went off in epoch 4, its rows written and its checkpoint not. For copying."""
     folder = tmp_path_factory.mktemp("half")
-    power_cut(partial(train_in, folder), KeepRows, 4, True, *FOUR_EPOCHS)
+    power_cut(partial(train_in, folder), MetricsWriter, 4, True, *FOUR_EPOCHS)
     return folder
 
 

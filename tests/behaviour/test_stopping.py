@@ -8,7 +8,7 @@ import pytest
 
 from arith_erd.loggers import Csv
 from arith_erd.system.signals import signals_caught
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import Listener, assert_same
 from tests.tiny import FOUR_EPOCHS
@@ -16,14 +16,14 @@ from tests.tiny import FOUR_EPOCHS
 
 def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):
     """Make a signal come in an epoch (from 1), at the end of that batch or of the epoch."""
-    original = getattr(KeepRows, hook)
+    original = getattr(MetricsWriter, hook)
 
     def receiving(self, trainer, pl_module, *rest):
         original(self, trainer, pl_module, *rest)
         if trainer.current_epoch + 1 == epoch and (batch is None or rest[2] == batch):
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(KeepRows, hook, receiving)
+    monkeypatch.setattr(MetricsWriter, hook, receiving)
 
 
 def stop(train, *overrides) -> None:

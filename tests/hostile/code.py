@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from arith_erd.interp.loading import load_checkpoint
+from arith_erd.interp.loading import load_authors_weights
 from arith_erd.tasks import Add
 
 from .world import Attack, Case, World, process
@@ -78,7 +78,7 @@ def targets(canary: Path) -> dict[str, dict[str, Any]]:
         "os, ours": {"_target_": "arith_erd.system.files.os.mkdir", "path": path},
         "a function, ours": {"_target_": "arith_erd.system.files.write_atomically", "path": path, "text": ""},
         "trust, ours": {"_target_": "arith_erd.config.build.trust", "_args_": ["os"]},
-        "a class of ours that writes": {"_target_": "arith_erd.system.boundary.LastingStream", "stream": path},
+        "a class of ours that writes": {"_target_": "arith_erd.system.cli_errors.LastingStream", "stream": path},
         "an optimizer's module": {"_target_": "torch.optim.optimizer.torch.hub.load", "repo_or_dir": "evil/evil"},
         "torch starts programs": {"_target_": ELASTIC, **program},
         "torch writes files": {"_target_": "torch.PyTorchFileWriter", "_args_": [path]},
@@ -149,7 +149,7 @@ def gadget(world: World, n: int, random: Random) -> Case:
             torch.save({**world.checkpoint, place: evil}, world.run.checkpoint)
     yield Attack(f"{name}, {place}", "" if place in PLACES[2:] else None)
     if place == "checkpoint=":
-        load_checkpoint(model, Add(3))
+        load_authors_weights(model, Add(3))
     elif place in PLACES[2:]:
         world.load()
     else:

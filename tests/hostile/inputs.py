@@ -14,7 +14,7 @@ import yaml
 from arith_erd.config.compose import compose
 from arith_erd.interp.loading import load_pretrained, load_run
 from arith_erd.probes.__main__ import main as probe_main
-from arith_erd.probes.ask import probe
+from arith_erd.probes.run_probe import probe
 from arith_erd.report.__main__ import main as report_main
 from arith_erd.runs import leaves
 from arith_erd.runs.__main__ import main as runs_main

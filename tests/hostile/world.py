@@ -30,9 +30,9 @@ from arith_erd.probes.__main__ import main as probe_main
 from arith_erd.report.__main__ import main as report_main
 from arith_erd.report.paper import Paper, PaperFigure
 from arith_erd.runs import Run
-from arith_erd.system.boundary import program
+from arith_erd.system.cli_errors import program
 from arith_erd.training.__main__ import main as train_main
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.train import train
 from tests.behaviour.interruption import interrupt
 from tests.tiny import FOUR_EPOCHS, TINY
@@ -53,7 +53,7 @@ def templates() -> tuple[Job, Path]:
     with contextlib.redirect_stdout(io.StringIO()):
         train(job)
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(RuntimeError):
-            interrupt(patch, KeepRows, epoch=4, after=True)
+            interrupt(patch, MetricsWriter, epoch=4, after=True)
             train(replace(job, runs_dir=folder / "interrupted"))
     return job, folder
 

@@ -138,7 +138,7 @@ class Victims:
 
     def _lost(self, run: Run, kind: str) -> str:
         """An old run stays until the new one has finished."""
-        old = kind != "overwriting" or self._old_is_at(run.path) or self._old_is_at(run.replaced.path)
+        old = kind != "overwriting" or self._old_is_at(run.path) or self._old_is_at(run.backup.path)
         return "" if old or run.finished else "lost the old run"
 
     def _old_is_at(self, path: Path) -> bool:
@@ -153,7 +153,7 @@ class Victims:
             return f"resumed with {status}"
         if left := [path.name for path in run.path.parent.rglob(f"{PARTIAL}*")]:
             return f"left {left}"
-        if run.replaced.path.exists():
+        if run.backup.path.exists():
             return "left the old run"
         mine, theirs = (
             {path.relative_to(one.path): path.read_bytes() for path in one.path.rglob("*.safetensors")}
@@ -243,7 +243,7 @@ def slow_disk(flags: mmap.mmap) -> None:
     checkpoint.ResumePoint.save = marked(checkpoint.ResumePoint.save)  # type: ignore[method-assign]
     callbacks.append_rows = marked(callbacks.append_rows)
     Run.set_aside = marked(Run.set_aside)  # type: ignore[method-assign]
-    Run.drop_replaced = marked(Run.drop_replaced)  # type: ignore[method-assign]
+    Run.drop_backup = marked(Run.drop_backup)  # type: ignore[method-assign]
     run_pack.save_weights = marked(run_pack.save_weights)
     run_pack.continue_shorter = marked(run_pack.continue_shorter)
     run_pack.finish = marked(run_pack.finish)

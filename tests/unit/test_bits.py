@@ -7,7 +7,7 @@ from arith_erd import bits
 from arith_erd.tasks import Add
 
 
-@pytest.mark.parametrize("token", [bits.UNUSED, bits.START, bits.OPERATOR])
+@pytest.mark.parametrize("token", [bits.PAD, bits.START, bits.OPERATOR])
 def test_token_that_is_not_a_digit_decodes_as_zero(token):
     assert Add(2).decode([[bits.ONE, token, bits.ONE]]).tolist() == [0b101]
     assert Add(2, completion_order="plain").decode([[bits.ONE, bits.ONE, token]]).tolist() == [0b110]

@@ -56,7 +56,7 @@ def trust_classes(*classes: type) -> None:
     _trusted.update(one.__module__ for one in classes)
 
 
-def sources(config: Mapping[str, Any]) -> dict[str, str]:
+def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
     """A hash of the ``.py`` files of each trusted package that a configuration names in a ``_target_``."""
     digests = {}
     targets = [str(target) for target in _targets(config)]

@@ -37,13 +37,13 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
     """
-    with refusals(config_name, overrides), hydra_over_conf():
+    with explained_errors(config_name, overrides), hydra_over_conf():
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-        return accept(config_name, *without_hydra(composed), overrides)
+        return checked_job(config_name, *without_hydra(composed), overrides)
 
 
 @contextmanager
-def refusals(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
     try:
         yield
@@ -59,7 +59,7 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     return own, composed.hydra
 
 
-def accept(
+def checked_job(
     config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
 ) -> Job | ProbeJob:
     """Check a configuration that Hydra has composed and make a job of it; it lacks the ``hydra`` node, given beside it.

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as checked
 
 from ..errors import bad_value
-from ..runs import NAME, NAMES, NOTHING, Keep
-from ..tasks import POSITIONS
-from ..tasks.task import ROWS
+from ..runs import KEEP_NOTHING, NAME, NAMES, WeightSchedule
+from ..tasks import POSITION_ENCODINGS
+from ..tasks.task import MAX_ROWS
 from .build import Factory
 
 CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)  # --help needs no validators
@@ -24,7 +24,7 @@ LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
 LARGEST_REAL = 1e38  # about what a 32-bit number holds
 
 
-def made(read: Callable[[Any], Any]) -> PlainValidator:
+def parsed_by(read: Callable[[Any], Any]) -> PlainValidator:
     """The validator of what ``read`` makes of plain YAML; what is an object already stays as it is."""
     return PlainValidator(lambda x: read(x) if x is None or isinstance(x, dict | list | str | int | float) else x)
 
@@ -72,12 +72,12 @@ class Model:
     """A network and its recipe."""
 
     name: Name
-    net: Annotated[Factory, made(lambda group: Factory.read("model.net", group, NETWORK))]
-    optimizer: Annotated[Factory, made(lambda group: Factory.read("model.optimizer", group, OPTIMIZER))]
+    net: Annotated[Factory, parsed_by(lambda group: Factory.read("model.net", group, NETWORK))]
+    optimizer: Annotated[Factory, parsed_by(lambda group: Factory.read("model.optimizer", group, OPTIMIZER))]
     gradient_clip: Annotated[float | None, accepts("a number above 0, at most 1e38, or null", gt=0, le=LARGEST_REAL)]
     """Largest norm of one replica's gradient."""
-    scheduler: Annotated[Schedule | None, made(Schedule.read)] = None
-    loss: Annotated[Factory, made(lambda group: Factory.read("model.loss", group, LOSS))] = Factory(
+    scheduler: Annotated[Schedule | None, parsed_by(Schedule.read)] = None
+    loss: Annotated[Factory, parsed_by(lambda group: Factory.read("model.loss", group, LOSS))] = Factory(
         "arith_erd.losses.CrossEntropy", key="model.loss._target_"
     )
 
@@ -86,7 +86,7 @@ class Model:
 class Data:
     batch_size: Count
     """Examples that one replica sees in a step."""
-    examples: Annotated[int | None, accepts(f"an integer from 2 to {ROWS}, or null", ge=2, le=ROWS)] = None
+    examples: Annotated[int | None, accepts(f"an integer from 2 to {MAX_ROWS}, or null", ge=2, le=MAX_ROWS)] = None
     """To draw from a task whose table is not listed; None for the whole table."""
 
 
@@ -119,7 +119,9 @@ class Checkpointing:
     every_n_epochs: Count = 1
     keep_last: Switch = True
     """Whether ``last.ckpt`` of a finished run stays, so that a longer run can continue from its end."""
-    keep: Annotated[Keep, made(lambda value: Keep.read("checkpoint.keep", value))] = NOTHING
+    keep: Annotated[WeightSchedule, parsed_by(lambda value: WeightSchedule.read("checkpoint.keep", value))] = (
+        KEEP_NOTHING
+    )
     """After which epochs the weights are kept for good."""
 
 
@@ -131,7 +133,7 @@ NETWORK: Mapping[str, Any] = {
     **dict.fromkeys(("d_model", "num_heads", "num_layers"), Size),
     **dict.fromkeys(("encoder", "attention", "feed_forward", "positional_encoding"), Switch),
     "dropout": Fraction,
-    "positions": Annotated[Literal[POSITIONS], accepts(" or ".join(POSITIONS), None)],
+    "positions": Annotated[Literal[POSITION_ENCODINGS], accepts(" or ".join(POSITION_ENCODINGS), None)],
 }
 OPTIMIZER: Mapping[str, Any] = {
     "lr": Positive,

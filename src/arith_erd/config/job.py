@@ -16,20 +16,20 @@ from pydantic import PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass as checked
 
 from ..errors import UserError, bad_value
-from ..runs import Run, matching
-from ..runs.identity import POSITIONS
+from ..runs import Run, run_directories
+from ..runs.identity import DEFAULT_POSITIONS
 from ..seeds import format_seeds, parse_seeds
 from ..splits import Split
 from ..tasks import Task
 from . import groups
 from .build import Factory
-from .groups import CLOSED, Model, Switch, accepts, made
+from .groups import CLOSED, Model, Switch, accepts, parsed_by
 from .names import find_run
 
 if TYPE_CHECKING:
     from ..models.network import Network
 
-NEEDS = ("task", "split", "subjects")
+NEEDS = ("task", "split", "models")
 
 
 def _folder(key: str) -> PlainValidator:
@@ -38,7 +38,7 @@ def _folder(key: str) -> PlainValidator:
             return None if value is None else Path(value)
         raise bad_value(key, value, "a folder, or null" if key == "out" else "a folder")
 
-    return made(read)
+    return parsed_by(read)
 
 
 def _named(key: str, group: Any, *metadata: str) -> Factory:
@@ -55,7 +55,7 @@ def _split(group: Any, info: ValidationInfo) -> Any:
     factory, task = _named("split", group), info.data["task"]
     split: Split = factory.build(Split)
     with factory.blamed():
-        held_out = np.asarray(split(task.examples(*[[0]] * task.operands)))
+        held_out = np.asarray(split(task.examples(*[[0]] * task.num_operands)))
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", factory.target, "a split: True or False for each example")
     return split
@@ -80,14 +80,14 @@ def _epochs(value: Any) -> Any:
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
-class Common:
+class BaseJob:
     """The keys of every configuration."""
 
-    seed: Annotated[tuple[int, ...], made(parse_seeds)]
-    task: Annotated[Task, made(lambda group: _named("task", group).build(Task))] = field(compare=False)
+    seed: Annotated[tuple[int, ...], parsed_by(parse_seeds)]
+    task: Annotated[Task, parsed_by(lambda group: _named("task", group).build(Task))] = field(compare=False)
     split: Annotated[Split, PlainValidator(_split)] = field(compare=False)
     model: Model | None
-    logger: Annotated[Factory, made(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
+    logger: Annotated[Factory, parsed_by(lambda group: Factory.read("logger", group, groups.LOGGER))] = Factory(
         "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
     runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
@@ -123,7 +123,7 @@ class Common:
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
-class Job(Common):
+class Job(BaseJob):
     """One run, or the several that its seeds become (`packs`)."""
 
     model: Model
@@ -138,7 +138,7 @@ class Job(Common):
 
     def __post_init__(self) -> None:
         net, task, examples = self.model.net.arguments, self.task, self.data.examples
-        scheme, own = net.get("positions"), POSITIONS.get(self.model.net.target)
+        scheme, own = net.get("positions"), DEFAULT_POSITIONS.get(self.model.net.target)
         channels, heads = net.get("d_model", 0), net.get("num_heads", 1)
         if channels % heads:
             raise bad_value("model.net.d_model", channels, f"a multiple of model.net.num_heads={heads}")
@@ -149,10 +149,10 @@ class Job(Common):
             raise bad_value("model.net.positions", scheme, accepted)
         if examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
-        if examples is not None and task.listed:
+        if examples is not None and task.enumerable:
             whole = f"null: all {task.size:,} examples are used, and split.fraction keeps some out"
             raise bad_value("data.examples", examples, whole)
-        if examples is None and not task.listed:
+        if examples is None and not task.enumerable:
             raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 
     @cached_property
@@ -188,12 +188,12 @@ class Job(Common):
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)
-class ProbeJob(Common):
+class ProbeJob(BaseJob):
     """One question: a probe, and the task or the networks it is about."""
 
-    probe: Annotated[Factory, made(_probe)]
+    probe: Annotated[Factory, parsed_by(_probe)]
     run: Annotated[str | None, accepts("a run directory, a glob of them in quotes, or null", min_length=1)]
-    epoch: Annotated[Literal["all"] | tuple[int, ...] | None, made(_epochs)]
+    epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_epochs)]
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None  # the model of a checkpoint with our parameter names
@@ -222,7 +222,7 @@ class ProbeJob(Common):
 
     def take_folders(self, taken: set[Path]) -> None:
         """Add the folders of the answers to those that other jobs of a sweep took; refused if one is taken."""
-        runs = (matching(self.run) or [Path(self.run)]) if self.run else []
+        runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
         own = {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
         if self.out:  # the answer of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}

@@ -45,7 +45,7 @@ def run_name(resolved: Mapping[str, Any]) -> str:
     seeds = who["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
-    return "-".join([*parts, *departures(who), f"seed{seeds}", _digest(who)])
+    return "-".join([*parts, *non_default_parts(who), f"seed{seeds}", _digest(who)])
 
 
 def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
@@ -64,7 +64,7 @@ def _digest(who: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def departures(who: Mapping[str, Any]) -> list[str]:
+def non_default_parts(who: Mapping[str, Any]) -> list[str]:
     """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``.
 
     Options without a label of their own are shown by their names.

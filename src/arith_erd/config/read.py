@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserError, bad_value, no_such_key, refused
+from ..errors import UserError, bad_value, no_such_key, user_error
 from ..runs import Run, leaves
-from .job import Common, Job, ProbeJob
+from .job import BaseJob, Job, ProbeJob
 
 OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
 TYPED = ("trust", "overwrite")  # for one command; never read from a run
-Kind = TypeVar("Kind", bound=Common)
+Kind = TypeVar("Kind", bound=BaseJob)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
@@ -55,4 +55,4 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
-        raise refused(error, given, fields) from error
+        raise user_error(error, given, fields) from error

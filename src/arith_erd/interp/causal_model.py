@@ -57,17 +57,17 @@ class CausalModel:
     """
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
-        if not task.listed:
+        if not task.enumerable:
             found = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
             raise UserError(f"task={task.name}: {found}; a causal model needs a table that is listed whole")
         if task.answer_length != task.width:
-            found = f"{task.answer_length} answer tokens for {task.width} {task.digits}"
+            found = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit")
         given = dict(task.variables() if variables is None else variables)
         said = f"causal model of {task.name}"
         self.task = task
         self.output = output or ("answer" if "answer" in given else next(reversed(given), ""))
-        self.roots = tuple(f"{name}_{task.digits.removesuffix('s')}" for name in task.operand_names)
+        self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
         needed = {name: _arguments(function) for name, function in given.items()}
@@ -93,8 +93,8 @@ class CausalModel:
         ``fixed`` sets variables to values, (N,) or (N, width); what depends on them follows.
         """
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
-        if table.ndim != 2 or table.shape[1] != self.task.operands:
-            raise ValueError(f"operands {table.shape}: expected (N, {self.task.operands})")
+        if table.ndim != 2 or table.shape[1] != self.task.num_operands:
+            raise ValueError(f"operands {table.shape}: expected (N, {self.task.num_operands})")
         given = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require(given)
         width, base = max(self.task.bits, self.task.width), self.task.base
@@ -125,7 +125,7 @@ class CausalModel:
             value = own
         return self.answers(self.values(base, {variable: value}))
 
-    def predict(self, base: Operands, source: Operands, variable: str) -> Array:
+    def interchange_by_digit(self, base: Operands, source: Operands, variable: str) -> Array:
         """Digits (N, width): column t is digit t of the answer with only column t of the variable interchanged."""
         columns = [self.interchange(base, source, variable, t)[:, t] for t in range(self.task.width)]
         return np.stack(columns, axis=1)
@@ -148,7 +148,7 @@ class CausalModel:
     @cached_property
     def adds(self) -> bool:
         """Whether bit t of the answer is a_t xor b_t xor the carry into t, two variables of these names."""
-        if self.task.base != 2 or self.task.operands != 2 or not {"xor", "carry"} <= {*self.variables}:
+        if self.task.base != 2 or self.task.num_operands != 2 or not {"xor", "carry"} <= {*self.variables}:
             return False
         table = self.table
         first, second = (table[root] for root in self.roots)
@@ -157,7 +157,7 @@ class CausalModel:
         return np.array_equal(table["xor"] ^ table["carry"], table["answer"])
 
     @cached_property
-    def value(self) -> str:
+    def answer_variable(self) -> str:
         """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
         answer = self.examples.answer
         return next((name for name in self.variables if np.array_equal(self.table[name], answer)), "")
@@ -205,10 +205,10 @@ class CausalModel:
             raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
 
 
-Hypothesis = str | Callable[[Task], CausalModel] | None
+CausalModelSpec = str | Callable[[Task], CausalModel] | None
 
 
-def hypothesis(task: Task, given: Hypothesis, key: str) -> CausalModel:
+def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel:
     """The causal model that the option ``key`` names; None stands for the task's own.
 
     Args:

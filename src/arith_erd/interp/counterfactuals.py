@@ -42,21 +42,28 @@ class Family:
         return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
 
 
-def families(model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
+def families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
     """The families that a causal model suggests, by name: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
 
     In that of a variable all others that act together with it (`CausalModel.co_parents`) are the same. ``same sum`` are
     different operands with the same value, ``random`` any two.
     """
-    chosen = [name for name in distinct(model) if name not in model.roots] if variables is None else variables
-    model.require(chosen)
-    found = [Family(vary=(name,), keep=keep) for name in chosen if (keep := model.co_parents(name))]
-    same = [Family(keep=(model.value,), everywhere=True)] if model.value else []
+    chosen = (
+        [name for name in distinguishable(causal_model) if name not in causal_model.roots]
+        if variables is None
+        else variables
+    )
+    causal_model.require(chosen)
+    found = [Family(vary=(name,), keep=keep) for name in chosen if (keep := causal_model.co_parents(name))]
+    same = [Family(keep=(causal_model.answer_variable,), everywhere=True)] if causal_model.answer_variable else []
     return {family.name: family for family in (*found, *same, Family(everywhere=True))}
 
 
-def distinct(
-    model: CausalModel, among: Sequence[str] | None = None, digits: Sequence[int | None] | None = None, n: int = 256
+def distinguishable(
+    causal_model: CausalModel,
+    among: Sequence[str] | None = None,
+    digits: Sequence[int | None] | None = None,
+    n: int = 256,
 ) -> list[str]:
     """The variables whose interchange changes some answer, one of each group that always predict the same.
 
@@ -69,17 +76,17 @@ def distinct(
         n: random pairs that tell them apart.
     """
     rng = np.random.default_rng(0)
-    base, source = (model.examples.operands[rng.integers(model.task.size, size=n)] for _ in range(2))
+    base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
 
     def read(answers: Callable[[int | None], Array]) -> Array:
-        each = range(model.task.width) if digits is None else digits
+        each = range(causal_model.task.width) if digits is None else digits
         return np.concatenate([answers(t)[:, slice(None) if t is None else [t]] for t in each], axis=1)
 
-    own = model.answers(model.values(base))
+    own = causal_model.answers(causal_model.values(base))
     seen, names = [read(lambda t: own)], set()
-    chosen = model.variables if among is None else among
-    for name in sorted(chosen, key=lambda name: name != model.value):
-        predicted = read(partial(model.interchange, base, source, name))
+    chosen = causal_model.variables if among is None else among
+    for name in sorted(chosen, key=lambda name: name != causal_model.answer_variable):
+        predicted = read(partial(causal_model.interchange, base, source, name))
         if not any(np.array_equal(predicted, other) for other in seen):
             names.add(name)
             seen.append(predicted)
@@ -87,15 +94,15 @@ def distinct(
 
 
 def require_distinct(
-    model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
+    causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
 ) -> None:
     """Refuse variables that the model lacks, or that no pairs tell from each other or from no interchange at all."""
-    model.require(names, key)
-    found = distinct(model, names, digits, n=4096)
+    causal_model.require(names, key)
+    found = distinguishable(causal_model, names, digits, n=4096)
     if lost := [name for name in names if name not in found]:
-        alone = distinct(model, lost[:1], digits, n=4096)
+        alone = distinguishable(causal_model, lost[:1], digits, n=4096)
         reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
-        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinct(model))}")
+        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinguishable(causal_model))}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +112,7 @@ class CounterfactualDataset:
     ``digit`` is the digit t of the answer, counted from the lowest, at which the family holds; None for all.
     """
 
-    model: CausalModel
+    causal_model: CausalModel
     base: Array
     source: Array
     family: Family = Family()
@@ -120,7 +127,7 @@ class CounterfactualDataset:
     @classmethod
     def sample(
         cls,
-        model: CausalModel,
+        causal_model: CausalModel,
         vary: str | Sequence[str] = (),
         keep: str | Sequence[str] = (),
         n: int = 1000,
@@ -136,7 +143,7 @@ class CounterfactualDataset:
         True
 
         Args:
-            vary, keep: variables of the model in which base and source differ, and which they share.
+            vary, keep: variables of the causal model in which base and source differ, and which they share.
             digit: of the answer, from the lowest, where this holds; None: ``keep`` at all, ``vary`` at one or more.
             pool: ascending rows to draw from; None for all.
 
@@ -145,33 +152,33 @@ class CounterfactualDataset:
         """
         require_integer("n", n, 1)
         if digit is not None:
-            require_integer("digit", digit, 0, model.task.width - 1)
+            require_integer("digit", digit, 0, causal_model.task.width - 1)
         family = Family(_listed(vary), _listed(keep), digit is None)
         rng = np.random.default_rng(seed)
-        rows = np.arange(model.task.size) if pool is None else np.asarray(pool)
+        rows = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
-        source = sources(model, family, digit or 0, base, rng, rows)
+        source = draw_sources(causal_model, family, digit or 0, base, rng, rows)
         found = np.flatnonzero(source >= 0)
         if not len(found):
             where = "at every digit" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no two operands differ and agree like this {where}; keep or vary others")
         found = np.resize(found, n)  # repeated where bases with a source are rare
-        return cls(model, base[found], source[found], family, digit, pool, seed)
+        return cls(causal_model, base[found], source[found], family, digit, pool, seed)
 
     def __len__(self) -> int:
         return len(self.base)
 
     @property
     def base_examples(self) -> Examples:
-        return self.model.examples[self.base]
+        return self.causal_model.examples[self.base]
 
     @property
     def source_examples(self) -> Examples:
-        return self.model.examples[self.source]
+        return self.causal_model.examples[self.source]
 
     def expected(self, variable: str) -> Array:
         """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``digit``."""
-        return self.model.interchange(self.base_examples, self.source_examples, variable, self.digit)
+        return self.causal_model.interchange(self.base_examples, self.source_examples, variable, self.digit)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
@@ -189,9 +196,9 @@ class CounterfactualDataset:
             raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
-        pools = operand_pools(self.model.task, shares, rng)
+        pools = operand_pools(self.causal_model.task, shares, rng)
         pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
-        arguments, parts = (self.model, self.family.vary, self.family.keep), []
+        arguments, parts = (self.causal_model, self.family.vary, self.family.keep), []
         for i, (n, pool, share) in enumerate(zip(np.diff([0, *ends]).tolist(), pools, shares, strict=True)):
             try:
                 parts.append(self.sample(*arguments, n, self.digit, self.seed + i, pool))
@@ -201,7 +208,7 @@ class CounterfactualDataset:
 
 
 def balanced_pairs(
-    model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
+    causal_model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
 ) -> CounterfactualDataset:
     """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
@@ -212,10 +219,10 @@ def balanced_pairs(
     wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
-        predicted = CounterfactualDataset(model, base, candidate, digit=digit).expected(variable)
-        fits = (predicted != model.table["answer"][base])[:, read].any(axis=1) == wanted
+        predicted = CounterfactualDataset(causal_model, base, candidate, digit=digit).expected(variable)
+        fits = (predicted != causal_model.table["answer"][base])[:, read].any(axis=1) == wanted
         source[fits] = candidate[fits]
-    return CounterfactualDataset(model, base, source, Family(vary=(variable,)), digit, pool)
+    return CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
 
 
 def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
@@ -229,18 +236,18 @@ def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -
     return [np.flatnonzero(np.isin(operands, part).all(axis=1)) for part in np.split(values, ends)]
 
 
-def sources(
-    model: CausalModel, family: Family, t: int, base: Array, rng: np.random.Generator, pool: Array | None = None
+def draw_sources(
+    causal_model: CausalModel, family: Family, t: int, base: Array, rng: np.random.Generator, pool: Array | None = None
 ) -> Array:
     """A source (n,) for each base (n,), uniform over those in its family at digit t; -1 where there is none.
 
     All are in the pool, ascending rows (M,); None for all. t does not count for a family that holds everywhere.
     """
-    model.require([name for name in (*family.vary, *family.keep) if name != model.output])
-    pool = np.arange(model.task.size) if pool is None else np.asarray(pool)
+    causal_model.require([name for name in (*family.vary, *family.keep) if name != causal_model.output])
+    pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
 
     def labelled(name: str) -> Array:
-        values = model.table[name][pool]
+        values = causal_model.table[name][pool]
         return _label(values if values.ndim == 1 or family.everywhere else values[:, t])
 
     kept = _label(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))

@@ -23,10 +23,10 @@ from .interchange import (
     answer_tokens,
     at_position,
     chosen_variable,
-    digit,
+    digit_index,
     finite_cache,
     require_same_task,
-    tokens_read,
+    scored_tokens,
 )
 from .interventions import Position, Subspace
 
@@ -57,7 +57,7 @@ def fit_das(
     batch: int = 128,
     seed: int = 0,
 ) -> Subspace:
-    """The subspace whose interchange acts most like that of a variable. `search.Search` measures controls beside it.
+    """The subspace whose interchange acts most like that of a variable; `das_controls.ControlledDAS` has the controls.
 
     Args:
         train: pairs to learn from, in ``steps`` of at least ``batch`` pairs (of all, if there are fewer), and by which
@@ -69,7 +69,7 @@ def fit_das(
         UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
     """
     require_same_task(model, causal_model, train)
-    train = replace(train, model=causal_model)
+    train = replace(train, causal_model=causal_model)
     variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = SearchConfig(steps=steps, batch=batch)
@@ -85,7 +85,7 @@ class Alignment:
 
     Attributes:
         x: these activations (N, d), whitened; all positions concatenated if ``position`` is None.
-        read: the tokens of the answer that judge an interchange here.
+        scored: the tokens of the answer that judge an interchange here.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Alignment:
         self.rows, self.config, self.seed = rows, config, seed
         activations = finite_cache(model, causal_model.examples[rows], [site])[site]
         self.x = whiten(at_position(model, activations, site, position), SPREAD)
-        self.read = tokens_read(model, site, position, activations)
+        self.scored = scored_tokens(model, site, position, activations)
 
     def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
         return Trials(self.model, data, self.site, self.position, variable)
@@ -123,7 +123,7 @@ class Alignment:
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
         if values.dim() == 1:
             return values[:, None]
-        return values[:, [digit(self.model.task, self.read[0])]] if len(self.read) == 1 else values
+        return values[:, [digit_index(self.model.task, self.scored[0])]] if len(self.scored) == 1 else values
 
     def starts(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
@@ -133,11 +133,11 @@ class Alignment:
         """
         answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
         values = self.values(variable).to(answer)
-        prefix = torch.cat([answer[:, : max(self.read)], torch.ones_like(answer[:, :1])], dim=1)
+        prefix = torch.cat([answer[:, : max(self.scored)], torch.ones_like(answer[:, :1])], dim=1)
         number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
         if values.max() <= 1:  # a bit
             return [number]
-        tokens = mean_projection(self.x, answer[:, self.read]).left
+        tokens = mean_projection(self.x, answer[:, self.scored]).left
         return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 

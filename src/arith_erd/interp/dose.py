@@ -41,7 +41,7 @@ def doses(
     its tokens is the likeliest after those before it.
 
     Args:
-        methods: ``slope``, ``leace`` (`reading`) or ``centroids``.
+        methods: ``slope``, ``leace`` (`leace_step`) or ``centroids``.
         sample: examples whose moved value is the value of some example; for centroids, of a fitted one.
         fitted: examples that paths are fitted on.
         random: moves of the same length in random directions, as controls.
@@ -84,7 +84,7 @@ def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
     white, units = whiten(x, SPREAD), torch.arange(count, dtype=torch.float64, device=x.device)[:, None]
     return {
         "slope": units * slope(white, values),
-        "leace": units * reading(white, values),
+        "leace": units * leace_step(white, values),
         "centroids": centroids(x, values, count),
     }
 
@@ -95,7 +95,7 @@ def slope(x: Whitened, values: Tensor) -> Tensor:
     return x.axes @ (x.scale * (x.white.T @ deviation)) / deviation.square().sum()
 
 
-def reading(x: Whitened, values: Tensor) -> Tensor:
+def leace_step(x: Whitened, values: Tensor) -> Tensor:
     """LEACE: along the direction (d,) that it erases, until a least-squares reading of the value has moved by a unit.
 
     The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.

@@ -52,13 +52,16 @@ def to_hooked_transformer(model: Hooked) -> Any:
     embedding, attention = network.embedding.weight, network.blocks[0].attention
     channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
     sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
-    sizes |= {"n_layers": len(network.blocks), "n_ctx": len(network.future) + 1}  # prompt, <start>, the whole answer
+    sizes |= {
+        "n_layers": len(network.blocks),
+        "n_ctx": len(network.causal_mask) + 1,
+    }  # prompt, <start>, the whole answer
     config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
     bridge = lens.TransformerBridge.boot_native(config, device=model.device, dtype=embedding.dtype).eval()
     state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # of biases and ablated components
     state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
     if network.positions is not None:
-        state["pos_embed.weight"][: len(network.future)] = network.positions.vectors()[: len(network.future)]
+        state["pos_embed.weight"][: len(network.causal_mask)] = network.positions.vectors()[: len(network.causal_mask)]
     for i, block in enumerate(network.blocks):
         parts: dict[str, Any] = {}
         if block.attention is not None:

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from ..bits import Array
 from ..errors import UserError, bad_value
-from ..models.decoding import greedy, shift_right, whole_answers
+from ..models.decoding import greedy, sequence_correct, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import Resumed, intervening, reading, require_layout, split
+from .hooks import PartialForward, caching, intervening, require_layout, split
 from .interventions import Intervention
-from .sites import check_sites, owned
+from .sites import check_sites, num_owned
 
 if TYPE_CHECKING:
     from ..config.job import Job
@@ -110,13 +110,13 @@ class Hooked:
         completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
         if logits.shape[:-1] != completion.shape:
             raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {(*completion.shape, 'V')}")
-        return float(whole_answers(logits.argmax(-1), completion).double().mean())
+        return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def show(self) -> "Page":
         """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""
-        from .explorer.page import measure, write_page  # which import this module
+        from .explorer.page import export_network, write_page  # which import this module
 
-        return write_page([measure(self)])
+        return write_page([export_network(self)])
 
     def to_hooked_transformer(self) -> Any:
         """A copy of a NanoGPT for TransformerLens: a ``TransformerBridge``, which replaced its ``HookedTransformer``.
@@ -186,7 +186,7 @@ class Hooked:
             UserError: if the network lacks a site or a position.
             ValueError: for a value that does not fit.
         """
-        return Resumed(self, None, self.inputs(inputs), batch_size)(interventions)
+        return PartialForward(self, None, self.inputs(inputs), batch_size)(interventions)
 
     @torch.no_grad()
     def run_with_cache(
@@ -195,25 +195,25 @@ class Hooked:
         sites: Sequence[str],
         interventions: Sequence[Intervention] = (),
         *,
-        prompt_too: bool = False,
+        include_prompt: bool = False,
         batch_size: int = BATCH,
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and what each site gives, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        ``prompt_too`` gives all positions of a site and not only its own, in a decoder-only network P + m.
+        ``include_prompt`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
         check_sites(self.sites, sites, "sites")
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in split(self.inputs(inputs), batch_size):
-            with reading(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
+            with caching(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
                 logits.append(self.network(*tensors))
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
-                own = output.shape[1] if prompt_too else owned(site, output.shape[1], tensors)
+                own = output.shape[1] if include_prompt else num_owned(site, output.shape[1], tensors)
                 parts[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}
 
-    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH) -> Resumed:
+    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH) -> PartialForward:
         """Run once up to a site. The result runs on from there, with any interventions, at the cost of the rest."""
-        return Resumed(self, site, self.inputs(inputs), batch_size)
+        return PartialForward(self, site, self.inputs(inputs), batch_size)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..models.network import position_axis
-from .interventions import Batch, Intervention, Subspace
-from .sites import check_sites, layer_of, layers, owned
+from .interventions import BatchSlice, Intervention, Subspace
+from .sites import check_sites, layer_of, layers, num_owned
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Hook = Callable[[nn.Module, Any, Any], Any]
 
 
-def split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
+def split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
     """Inputs (N, ...) in batches, each with the rows that it holds."""
     count = len(inputs[0])
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
-        yield Batch(rows, count), tuple(x[rows] for x in inputs)
+        yield BatchSlice(rows, count), tuple(x[rows] for x in inputs)
 
 
 @contextmanager
-def reading(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context a forward pass stores what the sites give (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
 
@@ -46,7 +46,7 @@ def reading(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[
 
 @contextmanager
 def intervening(
-    model: "Hooked", interventions: Sequence[Intervention], batch: Batch, inputs: Sequence[Tensor]
+    model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Iterator[None]:
     """Within the context a forward pass of the batch is intervened on, in order."""
     check_sites(model.sites, [one.site for one in interventions], "the intervention's site")
@@ -57,11 +57,11 @@ def intervening(
         yield
 
 
-def _changing(model: "Hooked", one: Intervention, batch: Batch, inputs: Sequence[Tensor]) -> Hook:
+def _changing(model: "Hooked", one: Intervention, batch: BatchSlice, inputs: Sequence[Tensor]) -> Hook:
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         x = _by_position(module, output)
         require_layout(one.site, x, inputs)
-        own = owned(one.site, x.shape[1], inputs)
+        own = num_owned(one.site, x.shape[1], inputs)
         lead = x.shape[1] - own
         at = None if one.position is None else model.index(one.site, one.position)
         if at is not None and not -lead <= at < own:
@@ -89,7 +89,7 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
         raise UserError(f"site {site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
-class Resumed:
+class PartialForward:
     """The forward pass from a site on, or the whole one for None; see `Hooked.resume_from`.
 
     The layers that end before the site gives its output run once, and so does the site if it is a layer. Afterwards

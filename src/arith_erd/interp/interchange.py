@@ -35,7 +35,7 @@ from ..errors import UserError
 from ..models.network import Network
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
-from .counterfactuals import CounterfactualDataset, Family, sources
+from .counterfactuals import CounterfactualDataset, Family, draw_sources
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
 
@@ -72,7 +72,7 @@ def interchange_accuracy(
     if (intervention is None) == (not sites):
         raise UserError("interchange_accuracy: expected either an intervention or sites")
     sites = [sites] if isinstance(sites, str) else sites
-    data = replace(data, model=causal_model)
+    data = replace(data, causal_model=causal_model)
     variable = chosen_variable(data, variable)
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
@@ -80,8 +80,8 @@ def interchange_accuracy(
     rows = []
     for site, source in cache.items():
         places: list[Position] = [*range(source.shape[1]), None]
-        if data.digit is not None and len(tokens_read(model, site, 0, source)) == 1:
-            places = [digit(model.task, data.digit), None]
+        if data.digit is not None and len(scored_tokens(model, site, 0, source)) == 1:
+            places = [digit_index(model.task, data.digit), None]
         for position in [intervention.position] if intervention else places:
             trials = Trials(model, data, site, position, variable, source)
             tokens = trials.tokens(intervention.subspace if intervention else None)
@@ -92,7 +92,7 @@ def interchange_accuracy(
                     "position": "all" if position is None else position,
                     "variable": variable,
                     "n": len(data),
-                    "accuracy": balanced(tokens, trials.expected, trials.unchanged),
+                    "accuracy": balanced_accuracy(tokens, trials.expected, trials.unchanged),
                     "changed": float(right[moved].double().mean()),
                     "kept": float(right[~moved].double().mean()),
                     "no_intervention": trials.no_intervention(),
@@ -106,7 +106,7 @@ def require_same_task(model: Hooked, causal_model: CausalModel, data: Counterfac
     """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
     network, *others = (
         f"{task.name}, {task.bits} digits in base {task.base}, {task.completion_order} order"
-        for task in (model.task, causal_model.task, data.model.task)
+        for task in (model.task, causal_model.task, data.causal_model.task)
     )
     for what, other in zip(("causal model", "data"), others, strict=True):
         if other != network:
@@ -120,11 +120,11 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
         UserError: if the causal model lacks it, or if its interchange changes none of the answers.
     """
     if variable is None and len(data.family.vary) != 1:
-        known = ", ".join(data.model.variables)
+        known = ", ".join(data.causal_model.variables)
         raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
     variable = variable or data.family.vary[0]
-    data.model.require([variable])
-    if (data.expected(variable) == data.model.table["answer"][data.base]).all():
+    data.causal_model.require([variable])
+    if (data.expected(variable) == data.causal_model.table["answer"][data.base]).all():
         raise UserError(
             f"variable={variable}: its interchange changes no answer in these data ({data.family}); vary it"
         )
@@ -135,7 +135,7 @@ class Trials:
     """n counterfactual pairs at one place of a network, and the answers that the interchange of a variable predicts.
 
     Attributes:
-        read: the j tokens of the answer that count.
+        scored: the j tokens of the answer that count.
         source: activations (n, k, ...) of the source runs at the site; they run here unless they are given.
         expected, unchanged: tokens (n, j): the predicted ones, and the right ones of the bases.
     """
@@ -152,31 +152,31 @@ class Trials:
         self.site, self.position, base = site, position, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
         at_position(model, self.source, site, position)  # refuses a position that is not there
-        self.read = tokens_read(model, site, position, self.source)
-        self.expected = answer_tokens(model, data.expected(variable))[:, self.read]
-        self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.read]
+        self.scored = scored_tokens(model, site, position, self.source)
+        self.expected = answer_tokens(model, data.expected(variable))[:, self.scored]
+        self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.scored]
         inputs = model.inputs(base)
         if isinstance(model.network, Network):
-            inputs = inputs[0], inputs[1][:, : max(self.read) + 1]
+            inputs = inputs[0], inputs[1][:, : max(self.scored) + 1]
         self.resumed = model.resume_from(site, inputs)
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
-        return self.resumed([Interchange(self.site, self.position, subspace, self.source)])[:, self.read]
+        return self.resumed([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored]
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
         return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
-        """`balanced` accuracy of the same."""
-        return balanced(self.tokens(subspace), self.expected, self.unchanged)
+        """`balanced_accuracy` accuracy of the same."""
+        return balanced_accuracy(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:
-        return balanced(self.resumed()[:, self.read].argmax(dim=-1), self.expected, self.unchanged)
+        return balanced_accuracy(self.resumed()[:, self.scored].argmax(dim=-1), self.expected, self.unchanged)
 
 
-def balanced(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
+def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
     """Interchange-intervention accuracy: the mean of those on answers that should change and on those that should not.
 
     All are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an intervention,
@@ -206,7 +206,7 @@ def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tens
     return x.flatten(1)
 
 
-def tokens_read(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
+def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
     """The tokens of the answer that judge an interchange; x (n, k, ...) are activations of the site."""
     width = model.task.width
     if position is None or site.startswith("enc.") or x.shape[1] != width:
@@ -219,13 +219,13 @@ def answer_tokens(model: Hooked, digits: Array) -> Tensor:
     return torch.as_tensor(reorder(digits, model.task.completion_order) + ZERO, device=model.device)
 
 
-def digit(task: Task, token: int) -> int:
+def digit_index(task: Task, token: int) -> int:
     """Which digit of the answer a token is, counted from the lowest; and the token of a digit."""
     return token if task.completion_order == "reverse" else task.width - 1 - token
 
 
 @torch.no_grad()
-def effects(
+def patching_effects(
     model: Hooked,
     causal_model: CausalModel,
     families: Mapping[str, Family],
@@ -250,7 +250,7 @@ def effects(
     before = model.run(bases).argmax(-1)
     runs = {site: model.resume_from(site, bases) for site in sites}
     drawn = {
-        (name, t): sources(causal_model, family, t or 0, base, rng)
+        (name, t): draw_sources(causal_model, family, t or 0, base, rng)
         for name, family in families.items()
         for t in ([None] if family.everywhere else range(task.width))
     }
@@ -259,11 +259,11 @@ def effects(
             continue
         counted, source = torch.as_tensor(found >= 0, device=model.device), np.where(found >= 0, found, base)
         others = causal_model.examples[source]
-        said = {v: answer_tokens(model, causal_model.predict(bases, others, v)) for v in variables}
+        said = {v: answer_tokens(model, causal_model.interchange_by_digit(bases, others, v)) for v in variables}
         said = {"none": torch.as_tensor(bases.completion, device=model.device)} | said
         for site, x in finite_cache(model, others, sites).items():
-            encoder = len(tokens_read(model, site, 0, x)) > 1
-            answers = range(task.width) if t is None else [digit(task, t)]
+            encoder = len(scored_tokens(model, site, 0, x)) > 1
+            answers = range(task.width) if t is None else [digit_index(task, t)]
             for place in range(x.shape[1]) if encoder else answers:
                 tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
                 right = {"flipped": tokens != before} | {f"iia_{v}": tokens == of for v, of in said.items()}

@@ -34,21 +34,21 @@ class Subspace:
     def rank(self) -> int:
         return self.directions.shape[1]
 
-    def exchange(self, base: Tensor, source: Tensor) -> Tensor:
+    def interchange(self, base: Tensor, source: Tensor) -> Tensor:
         """``base + (source - base) @ directions @ directions.T``, (N, d), (N, d) -> (N, d)."""
         directions = self.directions.to(base)
         return base + (source - base) @ directions @ directions.T
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchSlice:
     """Which examples are run, ``rows`` of ``count``, and where: the position's index among its site's, None for all."""
 
     rows: slice
     count: int
     at: int | None = None
 
-    def of(self, value: Tensor, x: Tensor) -> Tensor:
+    def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a ValueError if it does not fit."""
         if self.at is not None and value.dim() == x.dim() + 1:
             if self.at < 0:
@@ -69,7 +69,7 @@ class Intervention:
     site: str
     position: Position
 
-    def change(self, x: Tensor, batch: Batch) -> Tensor:
+    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape."""
         raise NotImplementedError
 
@@ -80,8 +80,8 @@ class Replace(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, batch: Batch) -> Tensor:
-        return batch.of(self.value, x).expand_as(x)
+    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
+        return batch.align(self.value, x).expand_as(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class Steer(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, batch: Batch) -> Tensor:
-        return x + batch.of(self.value, x)
+    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
+        return x + batch.align(self.value, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,13 @@ class Interchange(Intervention):
         """The same, with the source runs' activations at the site."""
         return replace(self, source=cache[self.site])
 
-    def change(self, x: Tensor, batch: Batch) -> Tensor:
+    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         if self.source is None:
             raise ValueError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
-        source = batch.of(self.source, x).expand_as(x)
+        source = batch.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source
-        return self.subspace.exchange(x.flatten(1), source.flatten(1)).view_as(x)
+        return self.subspace.interchange(x.flatten(1), source.flatten(1)).view_as(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Erase(Intervention):
 
     eraser: Callable[[Tensor], Tensor]
 
-    def change(self, x: Tensor, batch: Batch) -> Tensor:
+    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         return self.eraser(x.flatten(1)).view_as(x)
 
 

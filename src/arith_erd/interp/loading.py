@@ -16,12 +16,12 @@ from torch import Tensor
 from ..config.job import Job
 from ..config.read import read_job, read_run
 from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
-from ..models.authors_weights import load_official
+from ..models.authors_weights import load_authors_network
 from ..models.network import Network
 from ..models.references import reference, written_for
 from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
-from ..runs import Run, matching
+from ..runs import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Task
 from .hooked import Hooked
@@ -150,7 +150,7 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
 def find_runs(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names; a `UserError` if there are none."""
-    if not (paths := matching(pattern)):
+    if not (paths := run_directories(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     return paths
 
@@ -160,14 +160,14 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
-def load_checkpoint(path: Path | str, task: Task) -> Hooked:
+def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """The network in a state dict of the paper's authors; it is not known which examples it was trained on."""
-    network = load_official(path, task)
+    network = load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
     return Hooked(network, task=task, name=Path(path).name, untrained=untrained)
 
 
-def load_state(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
+def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
 
     Raises:
@@ -195,7 +195,7 @@ def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
     task, untrained = job.task, job.network
-    split = job.split if task.listed else None  # of the examples that were drawn, not of those that a probe draws
+    split = job.split if task.enumerable else None  # of the examples that were drawn, not of those that a probe draws
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 

@@ -22,19 +22,23 @@ from ..tasks import Add
 from .hooked import Hooked
 from .loading import find_runs, load_references, load_run
 
-WRITTEN = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
-WRITTEN |= dict.fromkeys(("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy"), "carries")
-WRITTEN |= {"graded_carry": "carries"}
+REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
+REFERENCE_ALGORITHMS |= dict.fromkeys(
+    ("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy"), "carries"
+)
+REFERENCE_ALGORITHMS |= {"graded_carry": "carries"}
 """References -> algorithm. ``mixed`` is both; ``local_remainder`` neither, with a sum of its own at each position."""
 VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 SEEDS = range(2000, 2004)  # of the references; nothing was tuned on them
-FOLLOWED = 0.99  # share of interchanges that a network trained to compute by variables must follow, for every token
+MIN_INTERCHANGE_ACCURACY = (
+    0.99  # share of interchanges that a network trained to compute by variables must follow, for every token
+)
 COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
 Method = Callable[[Hooked], float | str]
 
 
 @dataclass(frozen=True)
-class Known:
+class LabelledNetwork:
     """A network that answers all pairs right, and its algorithm: ``sum``, ``carries``, or empty if it is not known.
 
     ``sites`` are where a trained network holds its variables. Each variant of a reference has them elsewhere:
@@ -49,7 +53,7 @@ class Known:
     load: Callable[[], Hooked] = field(repr=False, compare=False)
 
 
-def zoo(*runs: str | Path) -> list[Known]:
+def zoo(*runs: str | Path) -> list[LabelledNetwork]:
     """The networks written by hand for seven-bit addition and, of these runs, the trained ones that are accepted.
 
     Args:
@@ -61,24 +65,26 @@ def zoo(*runs: str | Path) -> list[Known]:
         UserError: if there is no such run, or it is not finished.
     """
     found = [
-        Known(name, seed, algorithm, VARIABLES[algorithm], (), partial(_reference, name, seed))
-        for name, algorithm in WRITTEN.items()
+        LabelledNetwork(name, seed, algorithm, VARIABLES[algorithm], (), partial(_reference, name, seed))
+        for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in SEEDS
     ]
     return [*found, *(one for pattern in runs for path in find_runs(str(pattern)) for one in _trained(Run(path)))]
 
 
-def score_method(function: Method, networks: Sequence[Known] | None = None) -> pd.DataFrame:
-    """Ask a method for the algorithm of each network, by default of `zoo`: a row of `judged` for each.
+def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
+    """Ask a method for the algorithm of each network, by default of `zoo`: a row of `with_verdicts` for each.
 
     Args:
         function: network -> ``sum`` or ``carries``; or a number, larger where the network computes by the sum. Then a
             threshold is fixed on the networks of one half, and counts on the other half.
     """
-    return judged(pd.DataFrame([scored(function, one, one.load()) for one in networks or zoo()], columns=COLUMNS))
+    return with_verdicts(
+        pd.DataFrame([score_row(function, one, one.load()) for one in networks or zoo()], columns=COLUMNS)
+    )
 
 
-def scored(function: Method, one: Known, model: Hooked) -> list[Any]:
+def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any]:
     """The row of one network: `COLUMNS`."""
     start = time.perf_counter()
     score = function(model)
@@ -86,7 +92,7 @@ def scored(function: Method, one: Known, model: Hooked) -> list[Any]:
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 
 
-def judged(rows: pd.DataFrame) -> pd.DataFrame:
+def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with ``named``, the algorithm that the score names, and ``right``, empty where it is not known.
 
     Networks with even seeds are one half, those with odd seeds the other. The threshold by which a network is named
@@ -132,7 +138,7 @@ def _reference(name: str, seed: int) -> Hooked:
     return load_references(name, [seed], Add())[0]
 
 
-def _trained(run: Run) -> Iterator[Known]:
+def _trained(run: Run) -> Iterator[LabelledNetwork]:
     config = run.config()["model"]
     places = config["loss"].get("variables") or {}
     names = {tuple(sorted(of)): algorithm for algorithm, of in VARIABLES.items()}
@@ -144,8 +150,8 @@ def _trained(run: Run) -> Iterator[Known]:
         least = last.set_index("seed").drop(columns=["epoch", "split"]).min(axis=1).groupby("seed").min().to_dict()
     for entry in run.summary()["seeds"]:
         seed = int(entry["seed"])
-        if least.get(seed, 1.0) >= FOLLOWED and entry["train_seq_acc"] == entry["val_seq_acc"] == 1:
+        if least.get(seed, 1.0) >= MIN_INTERCHANGE_ACCURACY and entry["train_seq_acc"] == entry["val_seq_acc"] == 1:
             sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
             rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
             name = f"{config['name']} {'+'.join(x for x in places if x != 'prefix') or 'none'} {rule}".strip()
-            yield Known(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
+            yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))

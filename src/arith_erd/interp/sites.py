@@ -58,7 +58,7 @@ def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
     return sites
 
 
-def owned(site: str, length: int, inputs: Sequence[Tensor]) -> int:
+def num_owned(site: str, length: int, inputs: Sequence[Tensor]) -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 
     ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.

@@ -15,10 +15,10 @@ from hydra.core.object_type import ObjectType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.compose import CONF, ConfigName, accept, refusals
+from ..config.compose import CONF, ConfigName, checked_job, explained_errors
 from ..config.guard import guarded
 from ..errors import UserError
-from ..system.boundary import program as whole_program
+from ..system.cli_errors import program as whole_program
 from ..system.signals import signals_caught
 from . import sweep
 
@@ -30,8 +30,8 @@ WIDTH = 80  # of the list of options in ``--help``
 def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
     """Turn a function of a job into a command-line program over ``conf/``.
 
-    Every exception becomes one line, with an exit status that `system.boundary` documents. A sweep starts when all its
-    jobs have been checked; a job that fails leaves the others running. A signal ends the program, or the whole sweep.
+    Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts when all
+    its jobs have been checked; a job that fails leaves the others running. A signal ends the whole sweep.
 
     Args:
         config_name: of the primary configuration, ``train`` or ``probe``.
@@ -50,9 +50,9 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                 try:
                     with signals_caught():  # also in the process of a launcher
                         if single:
-                            with refusals(config_name, typed):
+                            with explained_errors(config_name, typed):
                                 _require_single(composed, hydra_node)
-                        return program(accept(config_name, composed, hydra_node, typed))
+                        return program(checked_job(config_name, composed, hydra_node, typed))
                 except Exception as error:
                     if not single:
                         raise  # to the sweep
@@ -66,7 +66,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                         raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
                     accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
                     raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
-                with guarded(), refusals(config_name, typed):
+                with guarded(), explained_errors(config_name, typed):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
                 if raised:
                     raise raised[0]

@@ -26,11 +26,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..config.compose import accept, refusals, without_hydra
+from ..config.compose import checked_job, explained_errors, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
 from ..runs.table import averaged, load_table, percent
-from ..system.boundary import BUSY, FAILED, FAILURE, explain, one_line_errors
+from ..system.cli_errors import BUSY, FAILED, FAILURE, explain, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
 
@@ -98,7 +98,7 @@ class CheckedSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run the jobs that the command line describes, and exit with the status that `boundary` documents."""
+        """Run the jobs that the command line describes, and exit with the status that `cli_errors` documents."""
         launcher = f"hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}"
         here = launcher == "hydra/launcher=basic"
         if self.config.get("fail_fast") is True and not here:
@@ -152,12 +152,12 @@ class CheckedSweeper(Sweeper):
 
     def _accept(self, overrides: list[str]) -> Job | ProbeJob:
         config_name = self.config.hydra.job.config_name
-        with signals_caught(), refusals(config_name, overrides):
+        with signals_caught(), explained_errors(config_name, overrides):
             own, hydra_node = without_hydra(self.hydra_context.config_loader.load_sweep_config(self.config, overrides))
             if hydra_node.sweeper.params and not self.params:
                 experiment = hydra_node.runtime.choices.get("experiment")
                 raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-            return accept(config_name, own, hydra_node)
+            return checked_job(config_name, own, hydra_node)
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """In this process."""

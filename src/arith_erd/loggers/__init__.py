@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runs import Row
+from ..runs import MetricRow
 
 
 class Logger:
@@ -15,10 +15,10 @@ class Logger:
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         """A run starts or resumes. ``folder`` is the run directory."""
 
-    def log(self, rows: Sequence[Row]) -> None:
+    def log(self, rows: Sequence[MetricRow]) -> None:
         """The rows of one epoch, one for each seed: the columns of ``metrics.csv``, and ``learning_rate``."""
 
-    def finish(self, summaries: Sequence[Row]) -> None:
+    def finish(self, summaries: Sequence[MetricRow]) -> None:
         """The run has ended, called once; ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed.
 
         If it did not fail, the run directory holds the final weights and ``curves.png`` by now.

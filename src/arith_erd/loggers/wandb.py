@@ -16,7 +16,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs import Row, Run
+from ..runs import MetricRow, Run
 from . import Logger
 
 
@@ -104,13 +104,13 @@ class Wandb(Logger):
     def _sync(self, prefix: str) -> str:
         return f"wandb sync {self.folder}/wandb/{prefix}-*"
 
-    def log(self, rows: Sequence[Row]) -> None:
+    def log(self, rows: Sequence[MetricRow]) -> None:
         for row in rows:
             if run := self.runs.get(row["seed"]):
                 with self._never_in_the_way():
                     run.log({key: value for key, value in row.items() if key != "seed"})
 
-    def finish(self, summaries: Sequence[Row]) -> None:
+    def finish(self, summaries: Sequence[MetricRow]) -> None:
         for summary in summaries:
             if run := self.runs.get(summary["seed"]):
                 with self._never_in_the_way():

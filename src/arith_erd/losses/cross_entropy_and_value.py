@@ -46,7 +46,7 @@ class CrossEntropyAndValue(CrossEntropy):
         scaled: Array = (values - values.mean(axis=0)) / (spread + (spread == 0))
         return scaled
 
-    def begin(self, replicas: int, activation: Sequence[int], targets: int) -> None:
+    def make_parameters(self, replicas: int, activation: Sequence[int], targets: int) -> None:
         positions, features = activation
         self.everywhere = str(self.site).startswith("enc.")
         if self.everywhere:

@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from ..bits import ZERO, Array, reorder
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel, Hypothesis, hypothesis
+from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..models.network import Network
 from ..tasks import Examples, Task
-from .loss import ANSWER, CrossEntropy, Exchange
+from .loss import ANSWER, BatchInterchange, CrossEntropy
 
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
 REPORTED = 512  # held-out examples on which interchanges are tried after each epoch
@@ -39,7 +39,7 @@ class InterchangeTraining(CrossEntropy):
         weight: of the mean over the variables of their cross-entropies.
         strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
             taken at all positions, and the answer must stay the base's.
-        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class InterchangeTraining(CrossEntropy):
         weight: float = 1.0,
         strict: float = 0.0,
         label_smoothing: float = 0.0,
-        causal_model: Hypothesis = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
         super().__init__(label_smoothing)
         if not isinstance(variables, Mapping) or not variables:
@@ -59,7 +59,7 @@ class InterchangeTraining(CrossEntropy):
 
     def targets(self, task: Task, examples: Examples) -> Array:
         """The row of each example in `examples`, and the values of the variables, in the order of the tokens."""
-        self.causal, self.task = hypothesis(task, self.causal_model, "model.loss.causal_model"), task
+        self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
         model = self.causal
         model.require(self.variables, "model.loss.variables")
         found = model.values(examples)
@@ -79,12 +79,14 @@ class InterchangeTraining(CrossEntropy):
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
         return np.concatenate(columns, axis=1).astype(float)
 
-    def exchanges(self) -> Sequence[Exchange]:
-        own = [Exchange(*at, each=each) for at, each in zip(self.variables.values(), self.by_column, strict=True)]
+    def interchanges(self) -> Sequence[BatchInterchange]:
+        own = [
+            BatchInterchange(*at, each=each) for at, each in zip(self.variables.values(), self.by_column, strict=True)
+        ]
         if self.strict:
             for site in dict.fromkeys(site for site, dims in self.variables.values() if dims):
                 mapped = {one for where, dims in self.variables.values() if where == site for one in dims}
-                own.append(Exchange(site, tuple(sorted(mapped)), others=True))
+                own.append(BatchInterchange(site, tuple(sorted(mapped)), others=True))
         return own
 
     def forward(
@@ -93,10 +95,10 @@ class InterchangeTraining(CrossEntropy):
         completion: Tensor,
         activation: Tensor | None = None,
         targets: Tensor | None = None,
-        exchanged: Tensor | None = None,
+        interchanged: Tensor | None = None,
     ) -> Tensor:
         assert targets is not None
-        assert exchanged is not None
+        assert interchanged is not None
         total = super().forward(logits, completion)
         row, width = targets[..., 0].long(), completion.shape[2]
         batch = torch.arange(completion.shape[1], device=completion.device)
@@ -104,11 +106,11 @@ class InterchangeTraining(CrossEntropy):
             value = targets[..., 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=1)  # (R, B, m)
             table: Tensor = getattr(self, f"labels_{number}")
             label = table[row[..., None], value, torch.arange(width, device=value.device)].long()  # (R, B, m)
-            given = exchanged[:, number]
+            given = interchanged[:, number]
             if each:
                 given, label = given[:, batch, batch % width, None], label[:, batch, batch % width, None]
             total = total + self.weight / len(self.by_column) * _mean(given, label)
-        rest = exchanged[:, len(self.by_column) :]
+        rest = interchanged[:, len(self.by_column) :]
         for number in range(rest.shape[1]):
             total = total + self.strict / rest.shape[1] * _mean(rest[:, number], completion)
         return total
@@ -133,7 +135,7 @@ class InterchangeTraining(CrossEntropy):
                     tokens = torch.stack(runs, dim=1).argmax(-1)
                 else:
                     tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1)
-            digits = (causal.predict if each else causal.interchange)(base, source, name)
+            digits = (causal.interchange_by_digit if each else causal.interchange)(base, source, name)
             right = tokens.cpu().numpy() == reorder(digits, task.completion_order) + ZERO
             found[name] = right.mean(axis=0).tolist()
         return found

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bits import UNUSED, Array
+from ..bits import PAD, Array
 from ..errors import bad_value
 from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
@@ -17,7 +17,7 @@ ANSWER = "answer"
 
 
 @dataclass(frozen=True)
-class Exchange:
+class BatchInterchange:
     """A further run of a batch, in which each example takes part of a site from the example before it in the batch.
 
     Args:
@@ -50,8 +50,8 @@ class Loss(nn.Module):
     """The loss of each of R replicas. Tensors have the replicas' axis first; B examples, m tokens of an answer.
 
     A loss may read an activation of the network (`site`), and numbers that it should say something about (`targets`).
-    It may have parameters, which the optimizer trains along with the network's (`begin`). No replica may see another:
-    row r of the result depends on row r of each tensor alone.
+    It may have parameters, which the optimizer trains along with the network's (`make_parameters`). No replica may see
+    another: row r of the result depends on row r of each tensor alone.
     """
 
     padded: bool = False
@@ -67,8 +67,8 @@ class Loss(nn.Module):
         """
         return None
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Further runs of each batch, whose logits `forward` gets as ``exchanged`` (R, E, B, m, V).
+    def interchanges(self) -> Sequence[BatchInterchange]:
+        """Further runs of each batch, whose logits `forward` gets as ``interchanged`` (R, E, B, m, V).
 
         It is asked after `targets`. The pack of a loss that wants any is not compiled.
         """
@@ -83,7 +83,7 @@ class Loss(nn.Module):
         """
         return {}
 
-    def begin(self, replicas: int, activation: Sequence[int], targets: int) -> None:
+    def make_parameters(self, replicas: int, activation: Sequence[int], targets: int) -> None:
         """Make parameters, if any: (R, ...) each. Called once, before the first step, if there is a `site`.
 
         Args:
@@ -120,7 +120,7 @@ class CrossEntropy(Loss):
     def forward(
         self, logits: Tensor, completion: Tensor, activation: Tensor | None = None, targets: Tensor | None = None
     ) -> Tensor:
-        options: dict[str, Any] = {"ignore_index": UNUSED} if self.padded else {}
+        options: dict[str, Any] = {"ignore_index": PAD} if self.padded else {}
         losses = F.cross_entropy(
             logits.flatten(0, 2),
             completion.flatten(),
@@ -129,5 +129,5 @@ class CrossEntropy(Loss):
             **options,
         ).view(len(completion), -1)
         if self.padded:
-            return losses.sum(dim=1) / (completion != UNUSED).flatten(1).sum(dim=1)
+            return losses.sum(dim=1) / (completion != PAD).flatten(1).sum(dim=1)
         return losses.mean(dim=1)  # (R,)

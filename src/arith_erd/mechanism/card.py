@@ -1,6 +1,6 @@
 """The card of one or several networks: the verdict in plain English, and which variables each bit follows.
 
-``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `Row` is one number behind it. Reading a card
+``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it. Reading a card
 loads no network and no torch.
 """
 
@@ -16,28 +16,28 @@ from ..seeds import format_seeds
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-    from .signature import Measured
+    from .signature import MeasuredSignature
     from .verdict import Verdict
 
-NEAR = 1.0
+MAX_DISTANCE = 1.0
 """Largest distance to an algorithm that counts as near."""
-RIGHT = 0.95
+MIN_ACCURACY = 0.95
 """Smallest share of right answers for a verdict other than ``none``."""
-EFFECT = 0.5
+MIN_EFFECT = 0.5
 """Smallest informedness of a step that counts as an effect."""
-FOLLOWED = 0.01
+MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
-OWN = "own"  # what a user's causal model is called among the hypotheses
+USER_MODEL = "user_model"  # what a user's causal model is called among the hypotheses
 ALL = "all"  # a position that stands for all of them
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Row(NamedTuple):
+class CardRow(NamedTuple):
     """One number of a card."""
 
     test: str
@@ -55,15 +55,15 @@ class Bit(_Frozen):
     """Bit t of the answer, t = ``position``: the steps that it follows (`STEERED`).
 
     ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
-    None where they were not measured. ``as_own`` is the share of answers after random prefixes that the user's causal
-    model expects.
+    None where they were not measured. ``as_user_model`` is the share of answers after random prefixes that the user's
+    causal model predicts.
     """
 
     position: Annotated[int, Field(ge=0)]
     follows_prefix: Share | None
     needs_prefix: Share | None
     follows: tuple[Text, ...]
-    as_own: Share | None = None
+    as_user_model: Share | None = None
 
 
 class NetworkCard(_Frozen):
@@ -86,7 +86,7 @@ class NetworkCard(_Frozen):
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
-        shares = [bit.as_own for bit in self.bits if bit.as_own is not None]
+        shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:
             lines.append(f"Your causal model: it expects {_percent(shares)} of the answers after random prefixes.")
@@ -95,8 +95,8 @@ class NetworkCard(_Frozen):
     def _verdict(self) -> str:
         if self.distance is None:
             return f"none, since {NO_VERDICT}"
-        least, limit = min(self.distances.values()), f"the limit is {NEAR:g}"
-        if self.verdict == "none" and least <= NEAR:
+        least, limit = min(self.distances.values()), f"the limit is {MAX_DISTANCE:g}"
+        if self.verdict == "none" and least <= MAX_DISTANCE:
             return f"none, since the network answers only {self.accuracy:.1%} of the examples right"
         name = "a mixture of two" if self.nearest == "mixed" else self.nearest
         nearest = f"the nearest is {name} at {least:.2f}, {limit}"
@@ -172,14 +172,14 @@ class Card(_Frozen):
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 
-def make_card(model: "Hooked", found: "Measured", verdict: "Verdict", calibrated: bool) -> NetworkCard:
+def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Verdict", calibrated: bool) -> NetworkCard:
     bits = [
         Bit(
             position=t,
             follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
             needs_prefix=number(found.components["mean_ablation"][t]),
-            follows=tuple(name for name in STEERED if found.components[name][t] >= EFFECT),  # False for NaN
-            as_own=number(found.components[OWN][t]),
+            follows=tuple(name for name in STEERED if found.components[name][t] >= MIN_EFFECT),  # False for NaN
+            as_user_model=number(found.components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
     ]
@@ -204,9 +204,9 @@ def number(value: float) -> float | None:
 
 
 def _changed(bits: Sequence[Bit], key: str) -> str:
-    """The bits with a share of at least `FOLLOWED` answers that change, and from which to which share."""
+    """The bits with a share of at least `MIN_PREFIX_EFFECT` answers that change, and from which to which share."""
     measured = {bit.position: share for bit in bits if (share := getattr(bit, key)) is not None}
-    changed = {t: share for t, share in measured.items() if share >= FOLLOWED}
+    changed = {t: share for t, share in measured.items() if share >= MIN_PREFIX_EFFECT}
     if not changed:
         return "no bit" if measured else "not measured"
     return f"{_numbered(list(changed))} in {_percent(changed.values())} of the answers"

@@ -32,7 +32,7 @@ COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by o
 Row = dict[str, Any]
 
 
-class Columns:
+class ColumnSums:
     """The columns of an addition or a long multiplication, and what they can carry.
 
     Raises:
@@ -41,20 +41,20 @@ class Columns:
 
     def __init__(self, task: Task) -> None:
         require_binary(task)
-        self.task, self.model = task, CausalModel(task)
-        self.adds = self.model.adds
-        if not self.adds and "column_sum" not in self.model.variables:
+        self.task, self.causal_model = task, CausalModel(task)
+        self.adds = self.causal_model.adds
+        if not self.adds and "column_sum" not in self.causal_model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 
     def __call__(self, a: Array, b: Array) -> Array:
         """(N, m) what each column adds up, without carries: a_t + b_t, or the sum of a_i * b_j over i + j = t."""
-        values = self.model.values(np.stack([a, b], axis=1))
+        values = self.causal_model.values(np.stack([a, b], axis=1))
         return values["a_bit"] + values["b_bit"] if self.adds else values["column_sum"]
 
     @cached_property
-    def most(self) -> Array:
+    def max_total(self) -> Array:
         """(m,) the largest sum of a column and its carry: 3 in the middle of an addition, 1 at its end."""
-        columns = self(*self.model.examples.operands.T)
+        columns = self(*self.causal_model.examples.operands.T)
         places = np.arange(self.task.width)
         below = np.cumsum(columns << places, axis=1) - (columns << places)
         largest: Array = (columns + (below >> places)).max(axis=0)
@@ -62,10 +62,10 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class PrefixedExamples:
     """N pairs of operands, and the numbers that their prefixes of t bits spell; each (N,)."""
 
-    columns: Columns
+    columns: ColumnSums
     t: int
     a: Array
     b: Array
@@ -76,7 +76,7 @@ class Inputs:
         return self.columns(self.a, self.b)
 
     @property
-    def low(self) -> Array:
+    def lower_sum(self) -> Array:
         """(N,) the columns below t, each at its place value."""
         low: Array = self._sums[:, : self.t] @ (1 << np.arange(self.t))
         return low
@@ -89,7 +89,7 @@ class Inputs:
     @property
     def c(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
         """(N,) the carry that the prefix leaves, in units of 2^t."""
-        return (self.low - self.prefix) / 2.0**self.t
+        return (self.lower_sum - self.prefix) / 2.0**self.t
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
@@ -103,8 +103,8 @@ class Inputs:
         found: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
         return found
 
-    def chosen(self, rows: Array) -> "Inputs":
-        return Inputs(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
+    def chosen(self, rows: Array) -> "PrefixedExamples":
+        return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
 
     def held_out(self, rng: np.random.Generator) -> Array:
         """(N,) bool: half of the combinations of low bits and prefix; of the operands, if there are too many."""
@@ -120,21 +120,23 @@ def generator(measure: str, t: int) -> np.random.Generator:
     return np.random.default_rng([*measure.encode(), t])
 
 
-def with_low(rng: np.random.Generator, columns: Columns, t: int, low: Array, prefix: Array, empty: bool) -> Inputs:
+def with_lower_bits(
+    rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, empty: bool
+) -> PrefixedExamples:
     """Operands with these bits below t, (2, N), and random bits above; a_t = b_t = 0 if column t is ``empty``."""
     first = t + 1 if empty else t
     high = rng.integers(0, 2 ** max(columns.task.bits - first, 0), low.shape) << first
     a, b = high + low
-    return Inputs(columns, t, a, b, prefix)
+    return PrefixedExamples(columns, t, a, b, prefix)
 
 
-def random_inputs(rng: np.random.Generator, columns: Columns, t: int, count: int, empty: bool) -> Inputs:
+def random_inputs(rng: np.random.Generator, columns: ColumnSums, t: int, count: int, empty: bool) -> PrefixedExamples:
     *low, prefix = rng.integers(0, 2**t, (3, count))
     limit = columns.task.limit
-    return with_low(rng, columns, t, np.stack(low) % limit, prefix, empty)
+    return with_lower_bits(rng, columns, t, np.stack(low) % limit, prefix, empty)
 
 
-def slopes(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """Logistic regression of bit t of an addition on the operands' and the prefix's bits below t, where a_t = b_t = 0.
 
     Slopes, by place, are divided by that of the operands' bits t - 1.
@@ -160,7 +162,7 @@ def place_value(place: int, t: int, operands: bool) -> float:
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 
-def rule(name: str, inputs: Inputs, threshold: float = 0.5) -> Array:
+def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
     """Bit t (N,) by a rule: ``local_remainder``, ``remainder``, or, in addition, ``graded_carry``, ``prefix_carry``.
 
     The first two take the parity of round(column + c), the first one within the numbers that a right prefix leaves. The
@@ -173,10 +175,10 @@ def rule(name: str, inputs: Inputs, threshold: float = 0.5) -> Array:
         votes = (inputs.a >> before & 1) + (inputs.b >> before & 1) + 1 - (inputs.prefix >> before & 1)
         return inputs.column % 2 ^ (votes >= 2)
     total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
-    return (np.clip(total, 0, inputs.columns.most[inputs.t]) if name == "local_remainder" else total) % 2
+    return (np.clip(total, 0, inputs.columns.max_total[inputs.t]) if name == "local_remainder" else total) % 2
 
 
-def agreements(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+def agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """Each rule with its threshold fitted on one half of the prefixes, and its agreement on the other half.
 
     Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` is the share of answers as
@@ -205,18 +207,18 @@ def agreements(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
             yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
 
 
-def match_c(rng: np.random.Generator, base: Inputs, above: int) -> Inputs:
+def with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) -> PrefixedExamples:
     """Other operands and prefixes of an addition, a_t = b_t = 0, with c larger by ``above`` than in the base runs."""
     t = base.t
-    wanted = base.low - base.prefix + above * 2**t
+    wanted = base.lower_sum - base.prefix + above * 2**t
     low, prefix = np.zeros((2, len(wanted)), dtype=np.int64), np.full_like(wanted, -1)
     while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
         low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
         prefix[missing] = low[:, missing].sum(axis=0) - wanted[missing]
-    return with_low(rng, base.columns, t, low, prefix, empty=True)
+    return with_lower_bits(rng, base.columns, t, low, prefix, empty=True)
 
 
-def interchanges(model: Hooked, columns: Columns, sites: list[str], count: int) -> Iterator[Row]:
+def interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
     """Bits t of an addition that change if the site's position t comes from a run with the same c, or with c + 1.
 
     Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. In ``plus_low`` the base run answers 0, so the
@@ -226,12 +228,12 @@ def interchanges(model: Hooked, columns: Columns, sites: list[str], count: int) 
     for t in range(2, columns.task.bits):
         rng = generator("interchange", t)
         drawn = random_inputs(rng, columns, t, 4096, empty=True)
-        keep = np.flatnonzero((drawn.c >= 0) & (drawn.c < 1) & (drawn.low - drawn.prefix < 2**t - 1))[:count]
+        keep = np.flatnonzero((drawn.c >= 0) & (drawn.c < 1) & (drawn.lower_sum - drawn.prefix < 2**t - 1))[:count]
         base = drawn.chosen(keep)
         before = base.answers(model)
         cached = {}
         for above in (0, 1):
-            _, cached[above] = model.run_with_cache(match_c(rng, base, above).tensors(), sites)
+            _, cached[above] = model.run_with_cache(with_carry_of(rng, base, above).tensors(), sites)
         for site in sites:
             equal, more = (base.answers(model, Replace(site, t, cached[above][site])) != before for above in (0, 1))
             yield _row("interchange_equal", t, equal.mean(), len(equal), site=site)
@@ -240,7 +242,7 @@ def interchanges(model: Hooked, columns: Columns, sites: list[str], count: int) 
                     yield _row(f"interchange_plus_{name}", t, more[chosen].mean(), chosen.sum(), site=site)
 
 
-def swap_inputs(columns: Columns, t: int, count: int) -> tuple[Inputs, Inputs]:
+def swap_inputs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
     """Bases and sources with the same right prefix, the same sum of column t, and opposite bits t, in either order.
 
     Low sums p and p + 2^t have the same t answer bits p and opposite carries into bit t: in ``3 + 1`` and ``0 + 0`` the
@@ -253,29 +255,33 @@ def swap_inputs(columns: Columns, t: int, count: int) -> tuple[Inputs, Inputs]:
         return _swap_products(columns, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
-    run = with_low(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
+    run = with_lower_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
     pairs = [(run.a + low, run.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
     turned = rng.random(count) < 0.5
     (a, b), (other_a, other_b) = (np.where(turned, v, u) for u, v in (pairs, pairs[::-1]))
-    return Inputs(columns, t, a, b, prefix), Inputs(columns, t, other_a, other_b, prefix)
+    return PrefixedExamples(columns, t, a, b, prefix), PrefixedExamples(columns, t, other_a, other_b, prefix)
 
 
-def _swap_products(columns: Columns, t: int, count: int, rng: np.random.Generator) -> tuple[Inputs, Inputs]:
-    table = columns.model.examples.operands
-    answers = columns.model.table["answer"]
+def _swap_products(
+    columns: ColumnSums, t: int, count: int, rng: np.random.Generator
+) -> tuple[PrefixedExamples, PrefixedExamples]:
+    table = columns.causal_model.examples.operands
+    answers = columns.causal_model.table["answer"]
     low, bit = from_digits(answers[:, :t]), answers[:, t]
-    group = low * (columns.most[t] + 1) + columns(*table.T)[:, t]
+    group = low * (columns.max_total[t] + 1) + columns(*table.T)[:, t]
     found = []
     for base in rng.permutation(len(table))[:count]:
         partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
         if len(partners):
             found.append((base, rng.choice(partners)))
     bases, sources = np.array(found, dtype=np.int64).reshape(-1, 2).T
-    first, second = (Inputs(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources))
+    first, second = (
+        PrefixedExamples(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources)
+    )
     return first, second
 
 
-def swaps(model: Hooked, columns: Columns, count: int) -> Iterator[Row]:
+def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """Bits t that flip if position t, or all earlier positions, read the source's prompt in layers 1 .. ``layer``.
 
     Position t runs in the source with the earlier positions' stream of the base run (``own``), or the reverse

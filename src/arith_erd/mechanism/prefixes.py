@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ..bits import ONE, ZERO, Array, from_digits
 from ..errors import UserError, bad_value
-from ..interp.causal_model import CausalModel, Hypothesis, hypothesis
+from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
 from ..tasks import Examples, Task
-from .card import OWN
+from .card import USER_MODEL
 
 BATCH = 256
 PREFIX = "prefix"
@@ -31,24 +31,26 @@ PREFIX = "prefix"
 class Sample:
     """N examples with two operands in base 2, and their variables: (N,) or, bit by bit, (N, m); ``answer`` is one."""
 
-    model: CausalModel
+    causal_model: CausalModel
     examples: Examples
     values: Mapping[str, Array]
 
     @classmethod
-    def of(cls, model: CausalModel, operands: Array) -> "Sample":
-        values = model.values(operands)
-        return cls(model, model.task.examples(*operands.T), values | {"answer": model.answers(values)})
+    def of(cls, causal_model: CausalModel, operands: Array) -> "Sample":
+        values = causal_model.values(operands)
+        return cls(
+            causal_model, causal_model.task.examples(*operands.T), values | {"answer": causal_model.answers(values)}
+        )
 
     @classmethod
-    def some(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+    def without_replacement(cls, causal_model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
         """Different examples, or all of them if there are no more."""
-        table = model.examples.operands
-        return cls.of(model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
+        table = causal_model.examples.operands
+        return cls.of(causal_model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
 
     @classmethod
-    def draw(cls, model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        return cls.of(model, rng.integers(0, model.task.limit, (2, count)).T)
+    def with_replacement(cls, causal_model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
+        return cls.of(causal_model, rng.integers(0, causal_model.task.limit, (2, count)).T)
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -57,14 +59,14 @@ class Sample:
 def require_binary(task: Task) -> None:
     """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
-        of = f"{task.operands} operand(s) below {task.limit} in base {task.base}"
+        of = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 
 
 @dataclass(frozen=True)
-class Reading:
+class PrefixResponse:
     """The likeliest tokens (N,) at one position after an intervention.
 
     ``prefix`` (N, t) are the bits that the network got; None for ``mean_ablation``.
@@ -77,7 +79,9 @@ class Reading:
 
 
 @torch.no_grad()
-def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int = 0) -> tuple[Array, list[Reading]]:
+def read_prefixes(
+    model: Hooked, examples: Examples, draws: int = 2, seed: int = 0
+) -> tuple[Array, list[PrefixResponse]]:
     """The tokens (N, m) after right prefixes, and the readings after each intervention; ``draws`` are random."""
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
@@ -89,18 +93,18 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
         found: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
         return found
 
-    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
+    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[PrefixResponse]:
         found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
         for t in range(first, width):
-            yield Reading(t, intervention if t == first else later, found[:, t], bits[:, :t])
+            yield PrefixResponse(t, intervention if t == first else later, found[:, t], bits[:, :t])
 
-    readings: list[Reading] = []
+    readings: list[PrefixResponse] = []
     for t in range(1, width):
         flipped = answer_in.clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
         ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
         readings += read(t, flipped, "flip", "far")
-        readings.append(Reading(t, "mean_ablation", ablated[:, t], None))
+        readings.append(PrefixResponse(t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(draws):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
@@ -108,7 +112,7 @@ def read_prefixes(model: Hooked, examples: Examples, draws: int = 2, seed: int =
     return tokens(answer_in), readings
 
 
-def distance(sample: Sample, prefix: Array) -> np.ndarray:
+def prefix_error(sample: Sample, prefix: Array) -> np.ndarray:
     """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1), the error of the remainder in units of 2^t.
 
     A machine that rounds the remainder gives the other bit above 1/2. A single inverted r_(t-1) gives 1/2: a tie.
@@ -117,7 +121,7 @@ def distance(sample: Sample, prefix: Array) -> np.ndarray:
     return (from_digits(sample.values["answer"][:, :t]) - from_digits(prefix)) / 2.0**t
 
 
-def hypotheses(sample: Sample, prefix: Array, own: CausalModel | None = None) -> dict[str, Array]:
+def predicted_bits(sample: Sample, prefix: Array, user_model: CausalModel | None = None) -> dict[str, Array]:
     """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
 
     ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
@@ -126,36 +130,36 @@ def hypotheses(sample: Sample, prefix: Array, own: CausalModel | None = None) ->
 
     Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
     the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
-    round(a_t + b_t + c), held between 0 and 3, or 1 in the last bit: the numbers of a right prefix. ``own`` is what a
-    user's causal model gives.
+    round(a_t + b_t + c), clipped to 0 to 3, in the last bit to 1: the numbers of a right prefix. ``user_model`` is
+    what a user's causal model gives.
     """
     t = prefix.shape[1]
-    answer, off = sample.values["answer"], distance(sample, prefix)
+    answer, off = sample.values["answer"], prefix_error(sample, prefix)
     tie = np.abs(off) == 0.5
     expected = {"prompt_only": answer[:, t], "remainder": np.where(tie, -1, answer[:, t] ^ (np.abs(off) > 0.5))}
-    if sample.model.adds:
+    if sample.causal_model.adds:
         a, b, xor, carry = (sample.values[name] for name in ("a_bit", "b_bit", "xor", "carry"))
         number = carry[:, t] + off
         total = np.round(a[:, t] + b[:, t] + number).clip(0, 1 if t == answer.shape[1] - 1 else 3).astype(np.int64)
         expected["local_carry"] = xor[:, t] ^ (a[:, t - 1] + b[:, t - 1] + 1 - prefix[:, t - 1] >= 2)
         expected["graded_carry"] = np.where(tie, -1, xor[:, t] ^ (number > 0.5))
         expected["local_remainder"] = np.where(tie, -1, total % 2)
-    if own is not None:
-        expected[OWN] = after_prefix(own, sample.examples, prefix)
+    if user_model is not None:
+        expected[USER_MODEL] = after_prefix(user_model, sample.examples, prefix)
     return expected
 
 
-def after_prefix(model: CausalModel, examples: Examples, prefix: Array) -> Array:
+def after_prefix(causal_model: CausalModel, examples: Examples, prefix: Array) -> Array:
     """Bit t (N,) of a causal model's answers after the prefixes (N, t)."""
-    values = model.values(examples, {PREFIX: from_digits(prefix)})
-    return model.answers(values)[:, prefix.shape[1]]
+    values = causal_model.values(examples, {PREFIX: from_digits(prefix)})
+    return causal_model.answers(values)[:, prefix.shape[1]]
 
 
-def with_prefix(task: Task, given: Hypothesis, key: str) -> CausalModel | None:
+def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:
     """The causal model that a key gives, None for None; a `UserError` if no ``prefix`` can be set in it."""
     if given is None:
         return None
-    model = hypothesis(task, given, key)
+    model = build_causal_model(task, given, key)
     if not np.array_equal(model.table.get(PREFIX, []), model.examples.answer):
         accepted = f"a causal model with the variable {PREFIX}, the number that the answer's tokens spell"
         raise bad_value(key, given, accepted)
@@ -176,7 +180,7 @@ def agreement(bits: Array, expected: Array) -> np.ndarray:
 def strata(sample: Sample, t: int) -> dict[str, Array]:
     """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
     masks = {"all": np.ones(len(sample), dtype=bool)}
-    if sample.model.adds:
+    if sample.causal_model.adds:
         propagate = sample.values["xor"][:, t - 1] == 1
         masks |= {"propagate": propagate, "settled": ~propagate}
     return masks

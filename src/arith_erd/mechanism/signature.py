@@ -4,13 +4,13 @@
     prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
     carry, value, value_of_remainder        how well bit t follows steering (`directions`), at its best site
 
-`BESIDE` lists components that are measured too, but are part of no distance::
+`EXTRA_COMPONENTS` lists components that are measured too, but are part of no distance::
 
     mean_ablation, far      share of answers that change if r_(t-1) is ablated, or an earlier token is inverted
     X_over_Y                where X and Y expect different answers after a random prefix: how often X is right
     ties                    share of random prefixes after which a hypothesis ties; the agreements leave these out
     X_of_all                agreement over all random prefixes, where a tie counts one half
-    own                     agreement after random prefixes with a user's causal model
+    user_model                agreement after random prefixes with a user's causal model
 
 `POST_HOC` algorithms were written after we had seen trained networks, so they are no candidates for the verdict.
 
@@ -29,9 +29,9 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add
-from .card import OWN, Row
-from .directions import STEERING, SUMS, draw_shifts, shifted_bits, steer
-from .prefixes import Sample, agreement, hypotheses, no_ties, read_prefixes, strata
+from .card import USER_MODEL, CardRow
+from .prefixes import Sample, agreement, no_ties, predicted_bits, read_prefixes, strata
+from .steering import STEERING, SUMS, draw_shifts, shifted_bits, steer
 
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
@@ -46,7 +46,7 @@ RIVALS = {
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
-BESIDE = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
+EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
 IDEAL = {
     "erd": ("prompt_only", 0.0, 0.0, "value"),
     "lookahead_carry": ("prompt_only", 0.0, 1.0, ""),
@@ -60,7 +60,7 @@ Signature = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSignature:
     """The signature of a network.
 
     ``accuracy`` is the share of examples right in all bits; ``steering`` are the scores at all sites.
@@ -68,40 +68,40 @@ class Measured:
 
     accuracy: float
     components: Signature
-    steering: list[Row] = field(default_factory=list)
+    steering: list[CardRow] = field(default_factory=list)
 
-    def rows(self) -> Iterator[Row]:
-        yield Row("accuracy", value=self.accuracy)
+    def rows(self) -> Iterator[CardRow]:
+        yield CardRow("accuracy", value=self.accuracy)
         for component, of_bits in self.components.items():
             for t in np.flatnonzero(np.isfinite(of_bits)):
-                yield Row("signature", component, position=str(t), value=float(of_bits[t]))
+                yield CardRow("signature", component, position=str(t), value=float(of_bits[t]))
         yield from self.steering
 
 
-def measure(
-    model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, own: CausalModel | None = None
-) -> Measured:
+def measure_signature(
+    model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
+) -> MeasuredSignature:
     """The signature of a network; only additions are steered.
 
-    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions. ``own`` is a
-    causal model of `prefixes.with_prefix`.
+    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions.
+    ``user_model`` is a causal model of `prefixes.with_prefix`.
     """
     task = model.task
-    sample = Sample.some(CausalModel(task), pairs, np.random.default_rng(seed))
-    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *BESIDE, OWN)}
-    for (name, t), shares in _after_prefixes(model, sample, seed, own).items():
+    sample = Sample.without_replacement(CausalModel(task), pairs, np.random.default_rng(seed))
+    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
+    for (name, t), shares in _after_prefixes(model, sample, seed, user_model).items():
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
     accuracy = model.accuracy(sample.examples)
     if not isinstance(task, Add):
-        return Measured(accuracy, components)
+        return MeasuredSignature(accuracy, components)
     scores = list(steer(model, steered, steered, seed))
     for component in STEERING:
         for t in told_apart(component, task.width):
             halves = [both for row, both in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
             components[component][t] = max(halves, key=lambda both: both[0])[1]
-    return Measured(accuracy, components, [row for row, _ in scores])
+    return MeasuredSignature(accuracy, components, [row for row, _ in scores])
 
 
 def told_apart(component: str, width: int) -> range:
@@ -110,7 +110,7 @@ def told_apart(component: str, width: int) -> range:
 
 
 def _after_prefixes(
-    model: Hooked, sample: Sample, seed: int, own: CausalModel | None
+    model: Hooked, sample: Sample, seed: int, user_model: CausalModel | None
 ) -> dict[tuple[str, int], list[Array]]:
     """Component and bit -> for each reading, whether answers change or agree."""
     clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
@@ -123,7 +123,7 @@ def _after_prefixes(
             for stratum, inside in strata(sample, t).items():
                 found[f"flip_{stratum}", t].append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
-            of_prefix = hypotheses(sample, reading.prefix, own)
+            of_prefix = predicted_bits(sample, reading.prefix, user_model)
             found["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
                 found[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
@@ -150,10 +150,10 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     A remainder ties after a flip, so that is NaN. Only those of `POST_HOC` have the components `POST_HOC_PREFIXES`.
     """
     rng, width = np.random.default_rng(seed), task.width
-    sample = Sample.some(CausalModel(task), count, rng)
+    sample = Sample.without_replacement(CausalModel(task), count, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
     for t in range(1, width):
-        of_prefix = hypotheses(sample, rng.integers(0, 2, (len(sample), t)))
+        of_prefix = predicted_bits(sample, rng.integers(0, 2, (len(sample), t)))
         for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
@@ -169,7 +169,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
 
 def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
-    sample = Sample.draw(CausalModel(task), count, rng)
+    sample = Sample.with_replacement(CausalModel(task), count, rng)
     delta, answer = draw_shifts(sample, rng), sample.values["answer"]
     bits = {stored: shifted_bits(sample, delta, stored) for stored in SUMS.values()}
     found = {}

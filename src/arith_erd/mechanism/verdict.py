@@ -16,9 +16,9 @@ import torch
 from ..models import Network, Transformer
 from ..models.references import written_for
 from ..tasks import Task
-from .card import EFFECT, NEAR, RIGHT, Row
-from .directions import STEERING
-from .signature import COMPONENTS, POST_HOC, POST_HOC_PREFIXES, PREFIXES, Measured, Signature
+from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, CardRow
+from .signature import COMPONENTS, POST_HOC, POST_HOC_PREFIXES, PREFIXES, MeasuredSignature, Signature
+from .steering import STEERING
 
 LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
@@ -45,13 +45,13 @@ class Verdict:
     post_hoc: dict[str, float]
     reasons: list[str]
 
-    def rows(self) -> list[Row]:
-        rows = [Row("verdict", self.name, value=min(self.distances.values()))] if self.distances else []
+    def rows(self) -> list[CardRow]:
+        rows = [CardRow("verdict", self.name, value=min(self.distances.values()))] if self.distances else []
         every = self.distances | self.post_hoc
-        return [*rows, *(Row("distance", name, value=distance) for name, distance in every.items())]
+        return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
 
 
-def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
+def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdict:
     """The verdict on a signature; without algorithms to compare it with, ``undecided``."""
     if not expected:
         return Verdict("undecided", np.nan, "", {}, {}, [])
@@ -71,23 +71,23 @@ def decide(measured: Measured, expected: dict[str, Signature]) -> Verdict:
     single = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
     best, mixture = min(single, key=single.__getitem__), min(mixed, key=mixed.__getitem__)
-    name, nearest = (best, best) if single[best] <= NEAR else ("mixed", mixture)
+    name, nearest = (best, best) if single[best] <= MAX_DISTANCE else ("mixed", mixture)
     distances = single | {"mixed": mixed[mixture]}
     distance, reasons = distances[name], []
     rivals = [other for other in single if other != best and single[other] - single[best] < APART]
-    if measured.accuracy < RIGHT:
+    if measured.accuracy < MIN_ACCURACY:
         name = "none"
-        reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {RIGHT:.0%}")
-    elif distance > NEAR:
+        reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
+    elif distance > MAX_DISTANCE:
         of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
         effect = max(np.nanmax(found[component], initial=-1) for component in STEERING)
-        name = "none" if of_prefixes > NEAR or effect >= EFFECT else "undecided"
+        name = "none" if of_prefixes > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         for part in PARTS if name == "none" else ():
             least, by_part = min((_part(square, part), other) for other, square in squares.items())
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if name == "undecided" else []
-        if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= NEAR):
+        if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
             reasons.append(f"closest post-hoc algorithm, written after trained networks had been seen: {fit}")
     elif name == best and rivals:
         name = "undecided"

@@ -46,7 +46,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    future: Tensor | None = None,
+    mask: Tensor | None = None,
     dropout: Dropout | None = None,
     pattern: HookPoint | None = None,
 ) -> Tensor:
@@ -55,15 +55,15 @@ def attend(
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
     cores, `Tensor.softmax` 2.0 ms. Fused attention kernels have no batching rule for `vmap`.
 
-    ``future`` (T, S), or (B, 1, T, S) if it differs by example, is True where a query must not look; ``pattern`` is
+    ``mask`` (T, S), or (B, 1, T, S) if it differs by example, is True where a query must not look; ``pattern`` is
     hooked to the weights (B, nh, T, S).
     """
     watched = pattern is not None and pattern.watched
     if batch_innermost(q) and not watched:
-        return attend_innermost(q, k, v, future, dropout)
+        return attend_innermost(q, k, v, mask, dropout)
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, nh, T, S)
-    if future is not None:
-        scores = scores.masked_fill(future, float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(mask, float("-inf"))
     weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
     normaliser = weights.sum(-1, keepdim=True).reciprocal()  # (B, nh, T, 1)
     if pattern is not None and watched:
@@ -75,14 +75,14 @@ def attend(
 
 
 def attend_innermost(
-    q: Tensor, k: Tensor, v: Tensor, future: Tensor | None = None, dropout: Dropout | None = None
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: Dropout | None = None
 ) -> Tensor:
     """`attend` on tensors that lie in memory as (nh, hs, T, B)."""
     q, k, v = (x.permute(1, 3, 2, 0) for x in (q, k, v))  # (nh, hs, T or S, B)
     scores = (q[:, :, :, None] * k[:, :, None]).sum(1)  # (nh, T, S, B)
-    if future is not None:
-        future = future[..., None] if future.dim() == 2 else future.permute(1, 2, 3, 0)
-        scores = scores.masked_fill(future, float("-inf"))
+    if mask is not None:
+        mask = mask[..., None] if mask.dim() == 2 else mask.permute(1, 2, 3, 0)
+        scores = scores.masked_fill(mask, float("-inf"))
     weights = ((scores - scores.detach().amax(2, keepdim=True)) * (1 / math.sqrt(q.shape[1]))).exp()
     weights = weights * weights.sum(2, keepdim=True).reciprocal()
     if dropout is not None:
@@ -110,11 +110,11 @@ class Heads(nn.Module):
         k: Tensor,
         v: Tensor,
         out: nn.Linear,
-        future: Tensor | None = None,
+        mask: Tensor | None = None,
         dropout: Dropout | None = None,
     ) -> Tensor:
         """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
-        z = attend(q, k, v, future, dropout, self.pattern)
+        z = attend(q, k, v, mask, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)
         if not self.result.watched:
             return project_out(out, z.flatten(-2))
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model)
 
-    def forward(self, x: Tensor, memory: Tensor, future: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (B, T, C), memory (B, S, C) -> (B, T, C)."""
         q, k, v = (
             split_heads(project_in(f, y), self.heads.num_heads)
@@ -143,4 +143,4 @@ class MultiHeadAttention(nn.Module):
         )
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        return self.heads(q, k, v, self.out, future)
+        return self.heads(q, k, v, self.out, mask)

@@ -39,14 +39,14 @@ RENAMINGS = (  # parts of our names -> theirs, each applied in turn
 )
 
 
-def official_name(name: str) -> str:
+def authors_name(name: str) -> str:
     """The authors' name of a parameter of our `Transformer`."""
     for ours, theirs in RENAMINGS:
         name = name.replace(ours, theirs)
     return name.replace("feed_forward.norm", "norm2" if name.startswith("encoder") else "norm3")
 
 
-def load_official(path: str | Path, task: Task) -> Transformer:
+def load_authors_network(path: str | Path, task: Task) -> Transformer:
     """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
     The file is read as tensors only, so that no code in it can run. Of the task only the lengths of prompt and answer
@@ -65,9 +65,9 @@ def load_official(path: str | Path, task: Task) -> Transformer:
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
         "dec_positional_encoding.pe": torch.Size((1, task.width + 1, d_model)),
     }
-    expected = {official_name(name): shape for name, shape in shapes.items()} | positions
+    expected = {authors_name(name): shape for name, shape in shapes.items()} | positions
     wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
     state = checked_state(state, expected, f"checkpoint={path}", wanted)
     network = make(vocab_size=task.vocab_size)
-    network.load_state_dict({name: state[official_name(name)] for name in shapes})
+    network.load_state_dict({name: state[authors_name(name)] for name in shapes})
     return network.eval()

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..bits import START, UNUSED
+from ..bits import PAD, START
 from .network import Network
 
 BATCH = 256
@@ -40,25 +40,25 @@ def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 
 
 @torch.no_grad()
-def forced(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
+def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m). Unused tokens stay."""
     parts = zip(prompt.split(BATCH), completion.split(BATCH), strict=True)
     return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
-def answers(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
+def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m)."""
     result = completion.clone()
-    failed = (forced(network, prompt, completion) != completion).any(dim=-1)
+    failed = (teacher_forced_tokens(network, prompt, completion) != completion).any(dim=-1)
     result[failed] = greedy(network, prompt[failed], completion.shape[-1])
     return _unused_stay(result, completion)
 
 
-def whole_answers(predicted: Tensor, completion: Tensor) -> Tensor:
+def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
     """Which answers (..., N) are right in all tokens that they use: (..., N, m), completions (N, m)."""
-    return ((predicted == completion) | (completion == UNUSED)).all(dim=-1)
+    return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 
 def _unused_stay(predicted: Tensor, completion: Tensor) -> Tensor:
-    return predicted.where(completion != UNUSED, completion)
+    return predicted.where(completion != PAD, completion)

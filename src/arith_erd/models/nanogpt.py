@@ -16,7 +16,7 @@ from ..tasks import Layout
 from .attention import Heads, project_in, split_heads
 from .dropout import Dropout
 from .network import HookPoint, Network, sites_of
-from .positions import Rotary, added_positions, counted, without_padding
+from .positions import Rotary, added_positions, position_ids, without_padding
 
 STD = 0.02  # of initial weights
 SITES = {  # of a block: name -> path
@@ -42,18 +42,18 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, future: Tensor, numbers: Tensor | None = None, *, last: int) -> Tensor:
-        """x (B, T, C), future as in `attend`, numbers as in `Rotary` -> updates (B, L, C) of the last L positions."""
+    def forward(self, x: Tensor, mask: Tensor, numbers: Tensor | None = None, *, last: int) -> Tensor:
+        """x (B, T, C), mask as in `attend`, numbers as in `Rotary` -> updates (B, L, C) of the last L positions."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
             q, k = (self.rotary(y, numbers) for y in (q, k))
         q = q[..., -last:, :]  # (B, nh, L, hs)
-        update: Tensor = self.heads(q, k, v, self.out, future[..., -last:, :], self.dropout)  # (B, L, C)
+        update: Tensor = self.heads(q, k, v, self.out, mask[..., -last:, :], self.dropout)  # (B, L, C)
         return update
 
 
-class MLP(nn.Module):
+class FeedForward(nn.Module):
     """Two linear maps with a GELU between them, four times as wide inside."""
 
     def __init__(self, d_model: int) -> None:
@@ -69,7 +69,7 @@ class MLP(nn.Module):
 class Residual(nn.Module):
     """Pre-norm: ``x + dropout(sublayer(norm(x), ...))``."""
 
-    def __init__(self, sublayer: CausalSelfAttention | MLP, d_model: int, dropout: float) -> None:
+    def __init__(self, sublayer: CausalSelfAttention | FeedForward, d_model: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.sublayer = sublayer
@@ -91,7 +91,7 @@ class Block(nn.Module):
         super().__init__()
         sublayer = CausalSelfAttention(d_model, num_heads, dropout, rotary) if attention else None
         self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
-        self.feed_forward = Residual(MLP(d_model), d_model, dropout) if feed_forward else None
+        self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, *context: Tensor, last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
@@ -106,11 +106,11 @@ class NanoGPT(Network):
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
         attention, feed_forward, positional_encoding: False removes the component.
-        positions: one of `tasks.POSITIONS`.
+        positions: one of `tasks.POSITION_ENCODINGS`.
         layout: of the task's tokens.
     """
 
-    future: Tensor  # (P + m, P + m) bool
+    causal_mask: Tensor  # (P + m, P + m) bool
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class NanoGPT(Network):
         self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.logits = HookPoint()
-        self.register_buffer("future", torch.ones(length, length).triu(1).bool(), persistent=False)
+        self.register_buffer("causal_mask", torch.ones(length, length).triu(1).bool(), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:  # GPT-2's rule: projections back into the residual stream start smaller
                 std = STD / math.sqrt(2 * num_layers) if name.endswith("out.weight") else STD
@@ -161,8 +161,8 @@ class NanoGPT(Network):
         if self.positions is not None:
             x = self.positions(x, tokens)
         x = self.dropout(x)
-        future = self.future[:length, :length]
-        context = (without_padding(future, tokens), counted(tokens)) if self.padded else (future,)
+        mask = self.causal_mask[:length, :length]
+        context = (without_padding(mask, tokens), position_ids(tokens)) if self.padded else (mask,)
         *lower, last = self.blocks
         for block in lower:
             x = block(x, *context, last=length)

@@ -12,11 +12,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..bits import UNUSED
-from ..tasks import POSITIONS, Layout
+from ..bits import PAD
+from ..tasks import POSITION_ENCODINGS, Layout
 from .dropout import Dropout, hash32
 
-PLACED = ("abacus", "coupled")
+DIGIT_SCHEMES = ("abacus", "coupled")
 
 
 def sinusoids(length: int, channels: int) -> Tensor:
@@ -26,18 +26,18 @@ def sinusoids(length: int, channels: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :channels]
 
 
-def counted(tokens: Tensor) -> Tensor:
+def position_ids(tokens: Tensor) -> Tensor:
     """The number of each token in its sequence, from 0: (B, T) -> (B, T). Unused tokens do not count."""
-    return ((tokens != UNUSED).cumsum(-1) - 1).clamp(min=0)
+    return ((tokens != PAD).cumsum(-1) - 1).clamp(min=0)
 
 
-def without_padding(future: Tensor, tokens: Tensor) -> Tensor:
+def without_padding(mask: Tensor, tokens: Tensor) -> Tensor:
     """Let no query look at an unused token but itself: (T, T), tokens (B, T) -> (B, 1, T, T)."""
-    itself = torch.eye(len(future), dtype=torch.bool, device=future.device)
-    return future | ((tokens == UNUSED)[:, None, None, :] & ~itself)
+    itself = torch.eye(len(mask), dtype=torch.bool, device=mask.device)
+    return mask | ((tokens == PAD)[:, None, None, :] & ~itself)
 
 
-class Shift(Dropout):
+class RandomOffset(Dropout):
     """While training, a random number for each example: a function of the key, like dropout."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Shift(Dropout):
         return (hash32(index + self.key[0], self.key[1]).long() & 0xFFFF)[:, None] % (x + 1)
 
 
-class Numbered(nn.Module):
+class IndexEmbedding(nn.Module):
     """Add a vector for the number of each token: a learned one, or sinusoids of this ``size``."""
 
     weight: Tensor  # (T, C)
@@ -71,11 +71,11 @@ class Numbered(nn.Module):
     def forward(self, x: Tensor, tokens: Tensor | None = None, first: int = 0) -> Tensor:
         """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
         if tokens is not None and self.padded:
-            return x + self.weight[counted(tokens)]
+            return x + self.weight[position_ids(tokens)]
         return x + self.weight[: x.shape[-2]]
 
 
-class Placed(nn.Module):
+class DigitPlaceEmbedding(nn.Module):
     """Add a learned vector for the place of each digit, and one for all tokens that are no digits."""
 
     places: Tensor  # (P + m,), 0 for what is not a digit
@@ -83,7 +83,7 @@ class Placed(nn.Module):
     def __init__(self, layout: Layout, d_model: int, moves_all: bool) -> None:
         super().__init__()
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
-        self.shift = Shift() if layout.padded else None
+        self.shift = RandomOffset() if layout.padded else None
         self.moves_all = moves_all
         # One more where places shift: an answer's last digit, which the longest operands' networks never read.
         rows = max(layout.places) + 2 + layout.padded
@@ -96,28 +96,28 @@ class Placed(nn.Module):
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
             return x + self.weight[places]
-        places = places * (tokens != UNUSED)  # (B, T)
+        places = places * (tokens != PAD)  # (B, T)
         shift = self.shift(len(self.weight) - 1 - places.amax(-1, keepdim=True))
         return x + self.weight[places + (shift if self.moves_all else shift * (places > 0))]
 
 
 def added_positions(
     scheme: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
-) -> Numbered | Placed | None:
+) -> IndexEmbedding | DigitPlaceEmbedding | None:
     """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``.
 
     ``size`` is the largest number in fixed vectors, which should not be larger than the tokens'.
     """
-    if scheme not in POSITIONS:
-        raise ValueError(f"positions={scheme}: expected {', '.join(POSITIONS)}")
+    if scheme not in POSITION_ENCODINGS:
+        raise ValueError(f"positions={scheme}: expected {', '.join(POSITION_ENCODINGS)}")
     if scheme in ("none", "rope"):
         return None
-    if scheme in PLACED:
+    if scheme in DIGIT_SCHEMES:
         if layout is None:
             raise ValueError(f"positions={scheme}: needs the layout of a task's tokens")
-        return Placed(layout, d_model, scheme == "coupled")
+        return DigitPlaceEmbedding(layout, d_model, scheme == "coupled")
     padded = layout is not None and layout.padded
-    return Numbered(length, d_model, padded, size if scheme == "sinusoidal" else None)
+    return IndexEmbedding(length, d_model, padded, size if scheme == "sinusoidal" else None)
 
 
 class Rotary(nn.Module):

@@ -87,8 +87,8 @@ class DecoderLayer(nn.Module):
         self.cross_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
-    def forward(self, x: Tensor, memory: Tensor, future: Tensor) -> Tensor:
-        x = self.self_attention(x, x, future)
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        x = self.self_attention(x, x, mask)
         return self.feed_forward(self.cross_attention(x, memory))
 
 
@@ -102,11 +102,11 @@ class Transformer(Network):
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
-        positions: one of `tasks.POSITIONS`, in both stacks; ``rope`` turns nothing in cross-attention.
+        positions: one of `tasks.POSITION_ENCODINGS`, in both stacks; ``rope`` turns nothing in cross-attention.
         layout: of the task's tokens. Operands of several lengths are refused: `decode` does not see which are unused.
     """
 
-    future: Tensor  # (m, m) bool
+    causal_mask: Tensor  # (m, m) bool
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Transformer(Network):
         self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(num_layers if encoder else 0))
         self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(num_layers))
         self.head = nn.Linear(d_model, vocab_size)
-        self.register_buffer("future", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
+        self.register_buffer("causal_mask", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
 
     def encode(self, prompt: Tensor) -> Tensor:
         """Prompt tokens (B, P) -> what the decoder attends to (B, P, C)."""
@@ -160,7 +160,7 @@ class Transformer(Network):
         x = self.answer_dropout(x)
         length = answer_in.shape[-1]
         for layer in self.decoder:
-            x = layer(x, memory, self.future[:length, :length])
+            x = layer(x, memory, self.causal_mask[:length, :length])
         return self.head(x)
 
     def sites(self) -> dict[str, nn.Module]:

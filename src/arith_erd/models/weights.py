@@ -12,14 +12,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import UserError
-from ..seeds import Stream, derive
+from ..seeds import RandomStream, derive
 from .network import Network
 
 
 def initialise(make_network: Callable[[], Network], seed: int) -> Network:
     """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, Stream.WEIGHTS))
+        torch.manual_seed(derive(seed, RandomStream.WEIGHTS))
         return make_network()
 
 

@@ -19,7 +19,7 @@ MARKERS = "osD^v"
 MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
 
 
-def carried(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
+def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
     """A column as a table (epochs, seeds); a seed that stopped keeps its last value until the longest one ends."""
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
@@ -28,7 +28,7 @@ def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: st
     """Draw a column; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
-    band(ax, carried(rows, column), **look)
+    band(ax, forward_filled(rows, column), **look)
 
 
 def thinned(rows: pd.DataFrame) -> pd.DataFrame:

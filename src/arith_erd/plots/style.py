@@ -81,7 +81,7 @@ def seeds_text(*tables: pd.DataFrame) -> str:
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
-def question(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
+def set_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     """Set the title of a figure: the task, a text, and the number of seeds; in several lines if it is too wide."""
     seeds = seeds_text(rows).replace(" ", "\N{NO-BREAK SPACE}")
     title = f"{TASKS.get(task, task)}: {text} ({seeds})"

@@ -4,16 +4,16 @@ from importlib import import_module
 
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
-from ..system.machine import settle_threads
+from ..system.machine import configure_threads
 
 
 @entry_point("probe")
 def main(job: ProbeJob) -> None:
-    settle_threads()
+    configure_threads()
     import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
-    from .ask import answer  # slow imports only for a job that was accepted
+    from .run_probe import run_job  # slow imports only for a job that was accepted
 
-    answer(job)
+    run_job(job)
 
 
 if __name__ == "__main__":

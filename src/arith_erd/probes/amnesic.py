@@ -20,7 +20,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
-from ..plots.course import Course
+from ..plots.epoch_curves import EpochCurves
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
 from .probe import Natural, Positive, Probe, listed
@@ -83,7 +83,7 @@ class Amnesic(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         site: str | Sequence[str] = "dec.3",
         concept: str | Sequence[str] | None = None,
         method: Method | Sequence[Method] | None = None,
@@ -91,8 +91,8 @@ class Amnesic(Probe):
         controls: Positive = 100,
         seed: Natural = 0,
     ) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
-        self.sites = chosen_sites(subjects, site)
+        self.models, self.task = models, models[0].task
+        self.sites = chosen_sites(models, site)
         known = self.task.concept_names
         self.concepts, self.methods = listed(concept or known), listed(method or METHODS)
         for name in self.concepts:
@@ -104,9 +104,9 @@ class Amnesic(Probe):
         concepts = self.task.concepts(self.task.examples())
         targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
         baselines = {name: baseline(self.task, z) for name, z in targets.items()}
-        for subject, name in product(self.subjects, self.sites):
-            for concept, method, *measures in self._at(subject, name, targets):
-                yield self.row(subject.seed, name, concept, method, *measures, baselines[concept])
+        for model, name in product(self.models, self.sites):
+            for concept, method, *measures in self._at(model, name, targets):
+                yield self.row(model.seed, name, concept, method, *measures, baselines[concept])
 
     def _at(self, model: Hooked, site: str, targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
         """Erase every concept by every method at one site: the columns from ``concept`` on, without the baseline."""
@@ -153,13 +153,15 @@ class Amnesic(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         lines = ("concept", "method")
-        return Course.of(rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure")
+        return EpochCurves.of(
+            rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure"
+        )
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         title = f"{self.task.name}: sequence accuracy after erasing a concept"
-        networks = all(isinstance(subject.network, Transformer) for subject in self.subjects)
+        networks = all(isinstance(model.network, Transformer) for model in self.models)
         published = networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
         return draw_erasures(rows, title, published)
 

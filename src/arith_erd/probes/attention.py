@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..plots.course import Course
-from ..plots.style import INK, canvas, heat_map, question
+from ..plots.epoch_curves import EpochCurves
+from ..plots.style import INK, canvas, heat_map, set_title
 from .probe import Natural, Positive, Probe, sample_pairs
 
 
@@ -24,23 +24,23 @@ class Attention(Probe):
 
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
 
-    def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
+    def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
+        self.models, self.task = models, models[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
-        self.sites = [site for site in subjects[0].sites if site.endswith("pattern")]
+        self.sites = [site for site in models[0].sites if site.endswith("pattern")]
         if not self.sites:
-            raise UserError(f"probe=attention: {subjects[0].name} has no attention; expected a network that has")
+            raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network that has")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
+        for model in self.models:
             for site in self.sites:  # one at a time, since the patterns of a sample are large
-                _, cache = subject.run_with_cache(self.pairs, [site], prompt_too=True)
+                _, cache = model.run_with_cache(self.pairs, [site], include_prompt=True)
                 pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
                 mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
                 queries, keys = self._names(site, *mean.shape[1:])
                 for (head, i, j), weight in np.ndenumerate(mean):
                     of_pairs = float(weight), float(spread[head, i, j])
-                    yield self.row(subject.seed, site, head + 1, queries[i], keys[j], *of_pairs)
+                    yield self.row(model.seed, site, head + 1, queries[i], keys[j], *of_pairs)
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
         prompt, answer = self.task.prompt_names, self.task.answer_names
@@ -63,12 +63,12 @@ class Attention(Probe):
         shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(last)]
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """How sharp attention is: the largest weight of each query, mean over the answer's positions and heads."""
         queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
-        return Course.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
+        return EpochCurves.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         sites = list(rows["site"].unique())
@@ -90,5 +90,5 @@ class Attention(Probe):
             grid[i, 0].set_ylabel(site.removesuffix(".pattern"), fontsize=8, color=INK)
         for ax, head in zip(grid[0], heads, strict=True):
             ax.set_title(f"head {head}", fontsize=8, color=INK)
-        question(figure, self.task.name, "mean attention, query (down) to key (across)", rows)
+        set_title(figure, self.task.name, "mean attention, query (down) to key (across)", rows)
         return figure

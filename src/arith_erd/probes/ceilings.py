@@ -54,5 +54,5 @@ class Ceilings(Probe):
         ax.set(xscale="log", xlim=(1e-3, 5), xlabel="sequence accuracy at most")
         ax.set_yticks(range(len(ABLATIONS)), [name.replace("_", " ") for name in ABLATIONS])
         legend_below(figure)
-        headline(ax, f"{self.task.name} at {self.task.bits} {self.task.digits}: exact ceilings")
+        headline(ax, f"{self.task.name} at {self.task.bits} {self.task.digit_noun}: exact ceilings")
         return figure

@@ -56,7 +56,7 @@ class Dataset(Probe):
             ax.set_yticks([])
         dark = "dark" if held_out.ndim < 3 else "dark: share over other operands"
         options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
-        digits = self.task.digits if self.task.bits > 1 else self.task.digits.removesuffix("s")
+        digits = self.task.digit_noun if self.task.bits > 1 else self.task.digit_noun.removesuffix("s")
         split = type(self.split).__name__ + (options and f"({options})")
         caption = f"{count:,} of {len(rows):,} examples held out ({dark})"
         ax.set_title(f"{self.task.name}, {self.task.bits} {digits}, {split}\n{caption}", fontsize=10)

@@ -62,8 +62,8 @@ class Discontinuity(Probe):
             yield self.row(self.task.name, i, j, float(value))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        title = f"{self.task.name} at {self.task.bits} {self.task.digits}: percent of each row"
-        return draw_discontinuities({title: rows}, digits=self.task.digits)
+        title = f"{self.task.name} at {self.task.bits} {self.task.digit_noun}: percent of each row"
+        return draw_discontinuities({title: rows}, digits=self.task.digit_noun)
 
 
 def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:

@@ -13,10 +13,10 @@ from scipy.stats import rankdata
 
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
-from ..models.decoding import answers, shift_right
+from ..models.decoding import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
-from ..plots.course import Course
+from ..plots.epoch_curves import EpochCurves
 from ..tasks import Examples
 from .probe import Probe
 
@@ -55,35 +55,35 @@ class DistanceCorrelation(Probe):
     units: ClassVar[dict[str, str]] = {"correlation": "correlation"}
     across = ("level", "space")
 
-    def __init__(self, subjects: Sequence[Hooked]) -> None:
-        self.subjects = subjects
+    def __init__(self, models: Sequence[Hooked]) -> None:
+        self.models = models
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
-            task = subject.task
-            examples = task.examples(*[np.arange(task.limit)] * task.operands)
+        for model in self.models:
+            task = model.task
+            examples = task.examples(*[np.arange(task.limit)] * task.num_operands)
             texts = examples.prompt, examples.completion
             tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
             values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
             outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
-            inside = distances(subject, examples)
+            inside = distances(model, examples)
             for method, correlate in METHODS.items():
                 of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
                 themselves = correlate(outside, outside)  # (4, 4)
-                yield self.row(subject.seed, "input", 0, "in", "value", method, float(themselves[0, 1]))
+                yield self.row(model.seed, "input", 0, "in", "value", method, float(themselves[0, 1]))
                 for place, of_site in zip(inside, of_sites, strict=True):
                     for to, correlation in zip(COMPARED, of_site, strict=True):
-                        yield self.row(subject.seed, *place, *to, method, float(correlation))
-                yield self.row(subject.seed, "output", 0, "out", "value", method, float(themselves[2, 3]))
+                        yield self.row(model.seed, *place, *to, method, float(correlation))
+                yield self.row(model.seed, "output", 0, "out", "value", method, float(themselves[2, 3]))
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
         shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
         sheet = self.sheet("", shown)
-        return Course.of(shown, sheet, "correlation", "site", "space", "correlation with distances at the output")
+        return EpochCurves.of(shown, sheet, "correlation", "site", "space", "correlation with distances at the output")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        names = ", ".join(sorted({subject.task.name for subject in self.subjects}))
+        names = ", ".join(sorted({model.task.name for model in self.models}))
         return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
 
 
@@ -94,7 +94,7 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
     between these digits scaled by their place value.
     """
     prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
-    inputs = prompt, shift_right(answers(model.network, prompt, completion))
+    inputs = prompt, shift_right(greedy_tokens(model.network, prompt, completion))
     networks = {"": model}
     if model.untrained is not None:
         networks[UNTRAINED] = Hooked(initialise(model.untrained, model.seed).to(model.device))
@@ -106,5 +106,5 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
             found[prefix + stack, int(layer)] = pdist(x.flatten(1).double().cpu().numpy())
     task = model.task
     digits = task.operand_digits(examples.operands)  # (N, k * bits)
-    scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.operands)
-    return found | {(f"operand {task.digits}", 0): pdist(digits), (f"scaled {task.digits}", 0): pdist(scaled)}
+    scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.num_operands)
+    return found | {(f"operand {task.digit_noun}", 0): pdist(digits), (f"scaled {task.digit_noun}", 0): pdist(scaled)}

@@ -8,11 +8,11 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from ..errors import UserError, require_integer
-from ..interp.causal_model import Hypothesis, hypothesis
+from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.dose import doses
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites
-from ..plots.style import GREY, INK, canvas, headline, legend_below, question, tidy
+from ..plots.style import GREY, INK, canvas, headline, legend_below, set_title, tidy
 from .probe import Natural, Positive, Probe, listed
 
 Method = Literal["slope", "leace", "centroids"]
@@ -37,7 +37,7 @@ class Dose(Probe):
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta.
-        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
 
     Raises:
         UserError: for a site or method that is not there, or a task without a value.
@@ -47,20 +47,20 @@ class Dose(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         site: str | Sequence[str] = "all",
         method: Method | Sequence[Method] = ("slope", "leace", "centroids"),
         delta: int | Sequence[int] | None = None,
         sample: Positive = 128,
         seed: Natural = 0,
-        causal_model: Hypothesis = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
-        self.subjects, self.sample, self.seed = subjects, sample, seed
-        self.causal_model = hypothesis(subjects[0].task, causal_model, "probe.causal_model")
-        if not self.causal_model.value:
-            said = f"task {subjects[0].task.name} has no variable that is the answer as a number"
+        self.models, self.sample, self.seed = models, sample, seed
+        self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
+        if not self.causal_model.answer_variable:
+            said = f"task {models[0].task.name} has no variable that is the answer as a number"
             raise UserError(f"{said}; expected one that has it, such as add or mul")
-        self.sites = chosen_sites(subjects, site)
+        self.sites = chosen_sites(models, site)
         self.methods = listed(method)
         largest = int(self.causal_model.examples.answer.max())
         self.deltas = [number for number in DELTAS if number <= largest] if delta is None else listed(delta)
@@ -69,8 +69,8 @@ class Dose(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         arguments = (self.causal_model, self.sites, self.methods, self.deltas, self.sample, self.seed)
-        for subject in self.subjects:
-            yield from ({"seed": subject.seed} | row for row in doses(subject, *arguments))
+        for model in self.models:
+            yield from ({"seed": model.seed} | row for row in doses(model, *arguments))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         means = rows.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
@@ -96,6 +96,6 @@ class Dose(Probe):
             ax.xaxis.set_major_formatter("{x:g}")
             headline(ax, *TITLES[method])
         figure.axes[0].set_ylabel("answers that become value + delta")
-        question(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
+        set_title(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure

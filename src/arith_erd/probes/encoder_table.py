@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace, token_means
 from ..interp.sites import layers
-from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, question, tidy
+from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, set_title, tidy
 from .probe import Probe
 
 
@@ -33,30 +33,30 @@ class EncoderTable(Probe):
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy"}
     across = ("encoder",)
 
-    def __init__(self, subjects: Sequence[Hooked]) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
-        encoder = [site for site in layers(subjects[0].sites) if site.startswith("enc.")]
+    def __init__(self, models: Sequence[Hooked]) -> None:
+        self.models, self.task = models, models[0].task
+        encoder = [site for site in layers(models[0].sites) if site.startswith("enc.")]
         if not encoder:
-            raise UserError(f"probe=encoder_table: {subjects[0].name} has no encoder; expected an encoder-decoder")
+            raise UserError(f"probe=encoder_table: {models[0].name} has no encoder; expected an encoder-decoder")
         self.site = encoder[-1]
 
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()
         completion = torch.as_tensor(examples.completion)
-        for subject in self.subjects:
-            logits, cache = subject.run_with_cache(examples, [self.site])
-            trained = ~subject.split(examples) if subject.split else np.ones(len(examples), dtype=bool)
+        for model in self.models:
+            logits, cache = model.run_with_cache(examples, [self.site])
+            trained = ~model.split(examples) if model.split else np.ones(len(examples), dtype=bool)
             x, prompt = cache[self.site], torch.as_tensor(examples.prompt, device=cache[self.site].device)
             means = token_means(x[trained], prompt[trained], self.task.vocab_size)  # (P, V, C)
             table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
             vectors = sum(len(column.unique()) for column in prompt.T)
-            replaced = subject.run(examples, [Replace(self.site, None, table)])
+            replaced = model.run(examples, [Replace(self.site, None, table)])
             for name, found in (("own", logits), ("table", replaced)):
                 right = found.argmax(-1).cpu() == completion  # (N, m)
                 shares = [float(right.all(1).double().mean()), *right.double().mean(0).tolist()]
                 for token, share in zip(["all", *self.task.answer_names], shares, strict=True):
-                    yield self.row(subject.seed, name, token, vectors, share, len(examples))
+                    yield self.row(model.seed, name, token, vectors, share, len(examples))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(6.4, 4)
@@ -70,6 +70,6 @@ class EncoderTable(Probe):
         ax.set_xticks(range(len(tokens)), tokens)
         ax.set(xlabel="answer token", ylabel="right answers")
         headline(ax, "Encoder replaced by a table")
-        question(figure, self.task.name, "is the encoder a table?", rows)
+        set_title(figure, self.task.name, "is the encoder a table?", rows)
         legend_below(figure)
         return figure

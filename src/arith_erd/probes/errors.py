@@ -15,8 +15,8 @@ from scipy.stats import binom
 
 from ..bits import Array, from_digits, to_digits
 from ..interp.hooked import Hooked
-from ..models.decoding import answers
-from ..plots.course import Course
+from ..models.decoding import greedy_tokens
+from ..plots.epoch_curves import EpochCurves
 from ..plots.sheet import Sheet
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, tidy
 from ..stats import Counts, stuck
@@ -28,11 +28,11 @@ SAMPLES = 50_000
 SUBSETS = {"train": (GREY, "training"), "validation": (ORANGE, "held out"), "all": (BLUE, "all pairs")}
 
 
-def subsets(subject: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
+def subsets(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``, or ``all`` without a known split."""
-    if subject.split is None:
+    if model.split is None:
         return np.full(len(examples), "all")
-    return np.where(subject.split(examples), "validation", "train")
+    return np.where(model.split(examples), "validation", "train")
 
 
 class Errors(Probe):
@@ -56,8 +56,8 @@ class Errors(Probe):
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens"}
     counted = ("seed", "subset")
 
-    def __init__(self, subjects: Sequence[Hooked]) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
+    def __init__(self, models: Sequence[Hooked]) -> None:
+        self.models, self.task = models, models[0].task
         self.examples = self.task.examples()
         self.carry = self.task.longest_carry(self.examples)
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
@@ -66,17 +66,17 @@ class Errors(Probe):
     def rows(self) -> Iterator[dict[str, Any]]:
         self.found = []
         names = np.array(self.task.answer_names)
-        for subject in self.subjects:
+        for model in self.models:
             tensors = (self.examples.prompt, self.examples.completion)
-            prompt, completion = (torch.as_tensor(x, device=subject.device) for x in tensors)
-            tokens = answers(subject.network, prompt, completion).cpu().numpy()  # (N, m)
+            prompt, completion = (torch.as_tensor(x, device=model.device) for x in tensors)
+            tokens = greedy_tokens(model.network, prompt, completion).cpu().numpy()  # (N, m)
             decoded = self.task.decode(tokens)
             hamming = (tokens != self.examples.completion).sum(axis=1)
-            forced = subject.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
-            subset = subsets(subject, self.examples)
+            forced = model.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
+            subset = subsets(model, self.examples)
             for i in np.flatnonzero(hamming):
                 answer, got = int(self.examples.answer[i]), int(decoded[i])
-                example = (subject.seed, str(subset[i]), *self.examples.operands[i].tolist(), answer, got)
+                example = (model.seed, str(subset[i]), *self.examples.operands[i].tolist(), answer, got)
                 carry = None if self.carry is None else int(self.carry[i])
                 row = self.row(*example, got - answer, int(hamming[i]), carry, " ".join(names[forced[i]]))
                 self.found.append(row)
@@ -84,11 +84,11 @@ class Errors(Probe):
 
     def _by_subset(self, rows: pd.DataFrame) -> Iterator[tuple[int, str, npt.NDArray[np.bool_], pd.DataFrame]]:
         """Seed, subset, its members (N,), and the rows of its wrong answers; subsets without any too."""
-        for subject in self.subjects:
-            subset = subsets(subject, self.examples)
+        for model in self.models:
+            subset = subsets(model, self.examples)
             for name in np.unique(subset):
-                here = (rows["seed"] == subject.seed) & (rows["subset"] == name)
-                yield subject.seed, str(name), subset == name, rows[here]
+                here = (rows["seed"] == model.seed) & (rows["subset"] == name)
+                yield model.seed, str(name), subset == name, rows[here]
 
     def shares(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The content of ``shares.csv``."""
@@ -118,7 +118,7 @@ class Errors(Probe):
         return {"shares.csv": self._found().to_csv(index=False, float_format="%.9g")}
 
     def notes(self) -> list[str]:
-        bit = self.task.digits.removesuffix("s")
+        bit = self.task.digit_noun.removesuffix("s")
         found = self._found().query("by == 'token'").assign(right=lambda table: 1 - table["wrong"] / table["examples"])
         training = found[found["subset"] == "train"].set_index(["seed", "name"])["right"].to_dict()
         return [
@@ -136,15 +136,15 @@ class Errors(Probe):
             lines.append({"seed": seed, "subset": subset, "examples": size, "wrong": len(wrong)} | tokens)
         return pd.DataFrame(lines)
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         shares = [(seed, name, len(wrong) / inside.sum()) for seed, name, inside, wrong in self._by_subset(rows)]
         table = pd.DataFrame(shares, columns=["seed", "subset", "wrong"])
         sheet = Sheet.of("", table, {"wrong": "accuracy"})
-        return Course.of(table, sheet, "wrong", "subset", label="share of wrong answers")
+        return EpochCurves.of(table, sheet, "wrong", "subset", label="share of wrong answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        seeds = len({subject.seed for subject in self.subjects})
-        of = f"{len(rows):,} wrong of {len(self.subjects) * len(self.examples):,} answers"
+        seeds = len({model.seed for model in self.models})
+        of = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
         title = f"{self.task.name}: {of}, {seeds} seed{'s' * (seeds > 1)}"
         return draw_errors(rows, self.shares(rows), self.task, title)
 
@@ -167,7 +167,7 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
         return figure
     lengths = sorted(shares.loc[shares["by"] == "longest carry", "name"].unique(), key=int)
     axes = figure.subplot_mosaic([["value", "digits"], ["token", "carry" if lengths else "token"]])
-    bit, verb = task.digits.removesuffix("s"), "flipped" if task.base == 2 else "changed"
+    bit, verb = task.digit_noun.removesuffix("s"), "flipped" if task.base == 2 else "changed"
     wrong, errors = rows["hamming_error"].to_numpy(), rows["value_error"].to_numpy()
     random = flipped_values(rows["answer"].to_numpy(), wrong.clip(max=task.width), task.width, task.base)
     octaves = (task.base**task.width - 1).bit_length()

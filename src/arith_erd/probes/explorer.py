@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.explorer.page import measure, write_page
+from ..interp.explorer.page import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
@@ -23,14 +23,14 @@ class Explorer(Probe):
     columns = ("seed", "network", "bits", "right")
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(self, subjects: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Natural) -> None:
-        task = subjects[0].task
+    def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Natural) -> None:
+        task = models[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
-        extra = [one for one in extra if one.name not in {subject.name for subject in subjects}]
-        self.subjects, self.left_out, self.pairs = [*subjects[:most], *extra], len(subjects[most:]), pairs
+        extra = [one for one in extra if one.name not in {model.name for model in models}]
+        self.models, self.left_out, self.pairs = [*models[:most], *extra], len(models[most:]), pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        self.measured = [measure(subject, self.pairs) for subject in self.subjects]
+        self.measured = [export_network(model, self.pairs) for model in self.models]
         yield from (self.row(one["seed"], one["name"], one["bits"], one["right"]) for one in self.measured)
 
     def files(self) -> dict[str, str]:

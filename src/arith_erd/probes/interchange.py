@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..interp.causal_model import Hypothesis, hypothesis
-from ..interp.counterfactuals import distinct, families, require_distinct
+from ..interp.causal_model import CausalModelSpec, build_causal_model
+from ..interp.counterfactuals import distinguishable, families, require_distinct
 from ..interp.hooked import Hooked
-from ..interp.interchange import effects
+from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
-from ..plots.style import canvas, headline, heat_map, question
+from ..plots.style import canvas, headline, heat_map, set_title
 from .probe import Natural, Positive, Probe, listed, weighted
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -28,7 +28,7 @@ class Interchange(Probe):
     nothing. High ``iia_token``, in the encoder: the prompt's token.
 
     Args:
-        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
         variable: of the causal model, a name or a list; None for all that predict different answers.
         sample: number of runs that are intervened on, the same everywhere.
 
@@ -38,17 +38,17 @@ class Interchange(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         site: str | Sequence[str] = "all",
         variable: str | Sequence[str] | None = None,
         sample: Positive = 64,
         seed: Natural = 0,
-        causal_model: Hypothesis = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
-        self.subjects, self.sample, self.seed = subjects, sample, seed
-        self.causal_model = hypothesis(subjects[0].task, causal_model, "probe.causal_model")
-        self.sites = chosen_sites(subjects, site)
-        self.variables = distinct(self.causal_model) if variable is None else listed(variable)
+        self.models, self.sample, self.seed = models, sample, seed
+        self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
+        self.sites = chosen_sites(models, site)
+        self.variables = distinguishable(self.causal_model) if variable is None else listed(variable)
         if variable is not None:
             require_distinct(self.causal_model, self.variables, "probe.variable")
         self.families = families(self.causal_model, None if variable is None else self.variables)
@@ -57,8 +57,8 @@ class Interchange(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         arguments = (self.causal_model, self.families, self.variables, self.sites, self.sample, self.seed)
-        for subject in self.subjects:
-            yield from ({"seed": subject.seed} | row for row in effects(subject, *arguments))
+        for model in self.models:
+            yield from ({"seed": model.seed} | row for row in patching_effects(model, *arguments))
 
     def notes(self) -> list[str]:
         return [
@@ -73,7 +73,7 @@ class Interchange(Probe):
         return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        task = self.subjects[0].task
+        task = self.models[0].task
         names = list(dict.fromkeys(rows["family"]))
         stacks = {stack: rows[rows["site"].str.startswith(stack)] for stack in COLOURS}
         stacks = {stack: part for stack, part in stacks.items() if len(part)}
@@ -89,5 +89,5 @@ class Interchange(Probe):
                 heat_map(ax, table, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")
-        question(figure, task.name, "answers that change when one position is patched from another run", rows)
+        set_title(figure, task.name, "answers that change when one position is patched from another run", rows)
         return figure

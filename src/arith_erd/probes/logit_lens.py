@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..plots.style import canvas, heat_map, question
+from ..plots.style import canvas, heat_map, set_title
 from .probe import Natural, Positive, Probe, sample_pairs
 
 
@@ -26,21 +26,21 @@ class LogitLens(Probe):
     columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    def __init__(self, subjects: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
+    def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
+        self.models, self.task = models, models[0].task
         self.pairs = sample_pairs(self.task, pairs, seed)
-        known = subjects[0].sites
+        known = models[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
         if not decoder:
-            raise UserError(f"probe=logit_lens: {subjects[0].name} has no decoder layers")
+            raise UserError(f"probe=logit_lens: {models[0].name} has no decoder layers")
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
-            whole, cache = subject.run_with_cache(self.pairs, self.sites)
-            head = subject.resume_from(self.last, self.pairs)
+        for model in self.models:
+            whole, cache = model.run_with_cache(self.pairs, self.sites)
+            head = model.resume_from(self.last, self.pairs)
             completion = torch.as_tensor(self.pairs.completion, device=whole.device)  # (N, m)
             for site in self.sites:
                 logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
@@ -49,7 +49,7 @@ class LogitLens(Probe):
                 right, agreeing = token == completion, token == whole.argmax(-1)
                 measures = [x.double().mean(0).tolist() for x in (right, probability, agreeing)]
                 for position, values in enumerate(zip(*measures, strict=True)):
-                    yield self.row(subject.seed, site, position, *values)
+                    yield self.row(model.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return self._wide(rows).map("{:.3f}".format).reset_index()
@@ -59,7 +59,7 @@ class LogitLens(Probe):
         figure = canvas(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
         ax = figure.subplots()
         heat_map(ax, wide, numbers=".2f")
-        question(figure, self.task.name, "right tokens, by layer", rows)
+        set_title(figure, self.task.name, "right tokens, by layer", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:

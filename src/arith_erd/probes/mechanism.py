@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from ..errors import UserError
-from ..interp.causal_model import Hypothesis
+from ..interp.causal_model import CausalModelSpec
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
-from ..mechanism.card import NEAR, OWN, UNCALIBRATED, Card, NetworkCard, make_card
+from ..mechanism.card import MAX_DISTANCE, UNCALIBRATED, USER_MODEL, Card, NetworkCard, make_card
 from ..mechanism.prefixes import require_binary, with_prefix
-from ..mechanism.signature import POST_HOC, expected_signatures, measure
+from ..mechanism.signature import POST_HOC, expected_signatures, measure_signature
 from ..mechanism.verdict import decide, is_calibrated
-from ..plots.course import Course
+from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, canvas, headline, heat_map, tidy
 from ..tasks import Add, Mul
 from .probe import Natural, Probe
@@ -31,7 +31,7 @@ QUESTIONS = {
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
 }
-OWN_QUESTION = {OWN: "Random prefixes: answers\nthat your model predicts"}
+USER_MODEL_QUESTION = {USER_MODEL: "Random prefixes: answers\nthat your model predicts"}
 OVER_TRAINING = {
     ("accuracy", ""): "right",
     ("signature", "carry"): "follow an inverted carry",
@@ -49,20 +49,20 @@ class Mechanism(Probe):
     after trained networks had been seen, so the verdict cannot name them.
 
     A causal model of yours can be compared with the answers after random prefixes, if it has the variable
-    ``prefix`` (`interp.algorithms`); ``own`` is the share that it expects, where no known algorithm ties. The verdict
-    cannot name it. What its other variables do is asked by `Dose`, `Interchange` and `Subspaces`.
+    ``prefix`` (`interp.algorithms`); ``user_model`` is the share that it predicts, where no known algorithm ties. The
+    verdict cannot name it. What its other variables do is asked by `Dose`, `Interchange` and `Subspaces`.
 
     The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
     carry? A shifted sum?
 
     A row is one number. ``test`` says where it comes from: ``verdict`` (the component is its name, the value the
     distance to the nearest algorithm), ``distance`` (to each), ``accuracy``, ``signature`` (what the verdict depends
-    on) and ``steering`` (by site, -1 to 1; `mechanism.directions`).
+    on) and ``steering`` (by site, -1 to 1; `mechanism.steering`).
 
     Args:
         pairs: number of examples that get wrong prefixes.
         moved: number of examples that are steered; as many others give the directions.
-        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for none.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for none.
 
     Raises:
         UserError: for another task or order, a network without the sites, too few examples, or a causal model
@@ -74,37 +74,37 @@ class Mechanism(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         pairs: Enough = 1024,
         moved: Enough = 512,
         seed: Natural = 0,
-        causal_model: Hypothesis = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
-        task = subjects[0].task
+        task = models[0].task
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
-        for subject in subjects:
-            check_sites(subject.sites, ["dec.embed", "dec.1"], "sites= of Hooked")
-        self.subjects = subjects
+        for model in models:
+            check_sites(model.sites, ["dec.embed", "dec.1"], "sites= of Hooked")
+        self.models = models
         self.pairs, self.moved, self.seed = pairs, moved, seed
-        self.own = with_prefix(task, causal_model, "probe.causal_model")
+        self.user_model = with_prefix(task, causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.cards: list[NetworkCard] = []
 
     def rows(self) -> Iterator[dict[str, Any]]:
         self.cards = []
-        for subject in self.subjects:
-            found = measure(subject, self.pairs, self.moved, self.seed, self.own)
+        for model in self.models:
+            found = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
             verdict = decide(found, self.expected)
-            calibrated = is_calibrated(subject.network, subject.task)
-            self.cards.append(make_card(subject, found, verdict, calibrated))
+            calibrated = is_calibrated(model.network, model.task)
+            self.cards.append(make_card(model, found, verdict, calibrated))
             for values in (*verdict.rows(), *found.rows()):
-                yield self.row(subject.seed, *values)
+                yield self.row(model.seed, *values)
 
     @property
     def card(self) -> Card:
-        task = self.subjects[0].task
+        task = self.models[0].task
         return Card.of(task.name, task.bits, self.cards)
 
     def files(self) -> dict[str, str]:
@@ -119,21 +119,23 @@ class Mechanism(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return self.card.table()
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """What becomes causal: a panel for each seed, means over bits."""
         means = rows[rows["site"] == ""].groupby(["seed", "test", "component"])["value"].mean().reset_index()
         means["line"] = [OVER_TRAINING.get(of) for of in zip(means["test"], means["component"], strict=True)]
         table = means.dropna(subset="line").assign(panel="")  # in the order of OVER_TRAINING, as its keys are sorted
-        return Course(table[["seed", "panel", "line", "value"]], "share of the answers, mean over bits", by_seed=True)
+        return EpochCurves(
+            table[["seed", "panel", "line", "value"]], "share of the answers, mean over bits", by_seed=True
+        )
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """A table of shares for each question; below, a dot for each network's distance to each algorithm."""
         names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.cards}
         signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))
         lines = [*names.values(), *(f"expected of {algorithm}" for algorithm in self.expected)]
-        bits = list(map(str, range(1, self.subjects[0].task.width)))
+        bits = list(map(str, range(1, self.models[0].task.width)))
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
-        questions = QUESTIONS | (OWN_QUESTION if self.own else {})
+        questions = QUESTIONS | (USER_MODEL_QUESTION if self.user_model else {})
         figure = canvas(2.6 * len(questions), 0.4 + sum(heights))
         figure.suptitle(self.card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -159,7 +161,7 @@ def _draw_distances(ax: Axes, rows: pd.DataFrame) -> None:
     for part, fill in ((beside, "none"), (~beside, "full")):
         at = rows.loc[part, "component"].map(names.index)
         ax.plot(rows.loc[part, "value"], at, "o", color=BLUE, markersize=6, alpha=0.8, fillstyle=fill)
-    ax.axvline(NEAR, color=GREY, linewidth=1, linestyle=":")
+    ax.axvline(MAX_DISTANCE, color=GREY, linewidth=1, linestyle=":")
     ax.set_yticks(range(len(names)), names, fontsize=8.5)
     ax.set(xlim=(0, None), ylim=(len(names) - 0.5, -0.5))
-    headline(ax, "Distance to each algorithm", f"at most {NEAR:g} (dotted): near; hollow: not in the verdict")
+    headline(ax, "Distance to each algorithm", f"at most {MAX_DISTANCE:g} (dotted): near; hollow: not in the verdict")

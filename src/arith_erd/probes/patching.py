@@ -13,8 +13,8 @@ from torch import Tensor
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites
-from ..plots.course import Course
-from ..plots.style import GREY, canvas, heat_map, question
+from ..plots.epoch_curves import EpochCurves
+from ..plots.style import GREY, canvas, heat_map, set_title
 from ..tasks import Examples, Task
 from .probe import Natural, Positive, Probe, sample_pairs, weighted
 
@@ -40,31 +40,31 @@ class Patching(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         site: str | Sequence[str] = "all",
         corruption: Literal["bit", "pair"] = "bit",
         pairs: Positive = 256,
         seed: Natural = 0,
     ) -> None:
-        self.subjects, self.task = subjects, subjects[0].task
-        self.sites = chosen_sites(subjects, site)
+        self.models, self.task = models, models[0].task
+        self.sites = chosen_sites(models, site)
         self.clean = sample_pairs(self.task, pairs, seed)
         self.corrupted = corrupt(self.task, self.clean, corruption, seed)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
+        for model in self.models:
             for site in self.sites:
-                for position, t, *measures in patched(subject, site, self.clean, self.corrupted):
-                    yield self.row(subject.seed, site, position, t, *measures)
+                for position, t, *measures in patched(model, site, self.clean, self.corrupted):
+                    yield self.row(model.seed, site, position, t, *measures)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{round(100 * x)}")
         return wide.rename_axis("%").reset_index()
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
-        return Course.of(best, self.sheet("", best), line="site", label="most that one position recovers")
+        return EpochCurves.of(best, self.sheet("", best), line="site", label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
@@ -81,7 +81,7 @@ class Patching(Probe):
             if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
                 ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
             ax.set_xlabel("patched position")
-        question(figure, self.task.name, "share of the logit difference that one position recovers", rows)
+        set_title(figure, self.task.name, "share of the logit difference that one position recovers", rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def patched(
     model: Hooked, site: str, clean: Examples, corrupted: Examples
 ) -> Iterator[tuple[str, int, int, float, float]]:
     """For each position that a site holds and each answer token t: ``position, t, n, recovered, flipped``."""
-    logits, cache = model.run_with_cache(clean, [site], prompt_too=True)
+    logits, cache = model.run_with_cache(clean, [site], include_prompt=True)
     tokens = [torch.as_tensor(x.completion, device=logits.device) for x in (clean, corrupted)]
     differ = (tokens[0] != tokens[1]).double()  # (N, m)
 
@@ -125,7 +125,7 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
     operands = clean.operands.copy()
     todo = np.arange(len(clean))
     while len(todo):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
-        operand, place = np.divmod(generator.integers(task.operands * task.bits, size=len(todo)), task.bits)
+        operand, place = np.divmod(generator.integers(task.num_operands * task.bits, size=len(todo)), task.bits)
         old, unit = clean.operands[todo, operand], task.base**place
         digit = old // unit % task.base
         changed = (digit + generator.integers(1, task.base, size=len(todo))) % task.base

@@ -13,8 +13,8 @@ from ..bits import ONE, ZERO
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..mechanism.place_value import Columns, generator, random_inputs
-from ..plots.style import canvas, headline, heat_map, question
+from ..mechanism.place_value import ColumnSums, generator, random_inputs
+from ..plots.style import canvas, headline, heat_map, set_title
 from .probe import Positive, Probe
 
 
@@ -40,24 +40,24 @@ class PathPatching(Probe):
     columns = ("seed", "bit", "place", "site", "head", "effect", "whole", "n")
 
     def __init__(
-        self, subjects: Sequence[Hooked], bits: int | Sequence[int] | None = None, pairs: Positive = 128
+        self, models: Sequence[Hooked], bits: int | Sequence[int] | None = None, pairs: Positive = 128
     ) -> None:
-        self.subjects, self.task, self.pairs = subjects, subjects[0].task, pairs
-        self.sums = Columns(self.task)
+        self.models, self.task, self.pairs = models, models[0].task, pairs
+        self.sums = ColumnSums(self.task)
         if not self.sums.adds:
             raise UserError(f"probe=path_patching: task={self.task.name}; expected an addition")
         self.bits = [bits] if isinstance(bits, int) else list(bits or range(2, self.task.bits))
         if wrong := [t for t in self.bits if not 1 <= t < self.task.width]:
             raise UserError(f"probe.bits={wrong[0]}: expected bits of the answer, 1 to {self.task.width - 1}")
-        self.sites = [name for name in subjects[0].sites if name.startswith("dec.") and name.endswith("attn.z")]
+        self.sites = [name for name in models[0].sites if name.startswith("dec.") and name.endswith("attn.z")]
         if not self.sites:
-            raise UserError(f"probe=path_patching: {subjects[0].name} has no attention; expected a network that has")
+            raise UserError(f"probe=path_patching: {models[0].name} has no attention; expected a network that has")
 
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
+        for model in self.models:
             for t in self.bits:
-                yield from (self.row(subject.seed, t, *measured) for measured in self._effects(subject, t))
+                yield from (self.row(model.seed, t, *measured) for measured in self._effects(model, t))
 
     def _effects(self, model: Hooked, t: int) -> Iterator[tuple[int, str, int, float, float, int]]:
         rng = generator("paths", t)
@@ -104,7 +104,7 @@ class PathPatching(Probe):
         t = rows["bit"].max()
         ax.set_xlabel("operand bit i")
         headline(ax, f"Effect on bit {t}", f"1: that of operand bit {t - 1} as a whole")
-        question(figure, self.task.name, "which heads bring which bits?", rows)
+        set_title(figure, self.task.name, "which heads bring which bits?", rows)
         return figure
 
 

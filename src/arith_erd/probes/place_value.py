@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
-from ..mechanism.place_value import Columns, agreements, interchanges, place_value, slopes
-from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, question, tidy
+from ..mechanism.place_value import ColumnSums, agreements, interchanges, place_value, slopes
+from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, set_title, tidy
 from .probe import Positive, Probe
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -50,24 +50,24 @@ class PlaceValue(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         draws: Positive = 4096,
         pairs: Positive = 256,
         site: str | Sequence[str] | None = None,
     ) -> None:
-        self.subjects, self.task, self.draws, self.pairs = subjects, subjects[0].task, draws, pairs
-        self.sums = Columns(self.task)
-        self.sites = attention_sites(subjects[0]) if site is None else chosen_sites(subjects, site)
+        self.models, self.task, self.draws, self.pairs = models, models[0].task, draws, pairs
+        self.sums = ColumnSums(self.task)
+        self.sites = attention_sites(models[0]) if site is None else chosen_sites(models, site)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, whose position t predicts bit t")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
-            measured = [agreements(subject, self.sums, self.draws)]
+        for model in self.models:
+            measured = [agreements(model, self.sums, self.draws)]
             if self.sums.adds:
-                measured += [slopes(subject, self.sums, self.draws)]
-                measured += [interchanges(subject, self.sums, self.sites, self.pairs)]
-            yield from ({"seed": subject.seed} | row for row in chain(*measured))
+                measured += [slopes(model, self.sums, self.draws)]
+                measured += [interchanges(model, self.sums, self.sites, self.pairs)]
+            yield from ({"seed": model.seed} | row for row in chain(*measured))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         whole = rows[rows["place"].isna() & rows["c"].isna()]
@@ -80,7 +80,7 @@ class PlaceValue(Probe):
         figure = canvas(5.2 * len(panels), 4.6)
         for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw(ax, rows)
-        question(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
+        set_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         legend_below(figure, columns=5)
         return figure
 

@@ -11,12 +11,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import no_such_key, refused
-from ..plots.course import Course
+from ..errors import no_such_key, user_error
+from ..plots.epoch_curves import EpochCurves
 from ..plots.sheet import Sheet, tabulate
 from ..tasks import Examples, Task
 
-GIVEN = ("task", "split", "subjects")  # arguments that are no options
+GIVEN = ("task", "split", "models")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -33,7 +33,7 @@ class Probe(ABC):
     13  add           2            3     27.5
 
     The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
-    ``task``, ``split`` and ``subjects`` (trained networks). Its annotations are the rules of the options: a call with
+    ``task``, ``split`` and ``models`` (trained networks). Its annotations are the rules of the options: a call with
     other values is a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
     """
 
@@ -63,12 +63,12 @@ class Probe(ABC):
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Draw the rows."""
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
 
         By default the first measure, a line for each value of the first column that tells rows apart.
         """
-        return Course.of(rows, self.sheet("", rows))
+        return EpochCurves.of(rows, self.sheet("", rows))
 
     def files(self) -> dict[str, str]:
         """Further files to write beside the rows, name -> text. Called after ``rows`` is exhausted."""
@@ -106,7 +106,7 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
             if first["type"] == "unexpected_keyword_argument":
                 names = [name for name in inspect.signature(make).parameters if name not in ("self", *GIVEN)]
                 raise no_such_key(f"probe.{first['loc'][0]}", [f"probe.{name}" for name in names]) from None
-            raise refused(error, options, prefix="probe") from None
+            raise user_error(error, options, prefix="probe") from None
 
     return construct
 

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
-from ..mechanism.place_value import Columns, swaps
-from ..plots.style import BLUE, ORANGE, band, canvas, headline, legend_below, question, tidy
+from ..mechanism.place_value import ColumnSums, swaps
+from ..plots.style import BLUE, ORANGE, band, canvas, headline, legend_below, set_title, tidy
 from .probe import Positive, Probe
 
-POSITIONS: dict[str, tuple[str, dict[str, Any]]] = {
+READERS: dict[str, tuple[str, dict[str, Any]]] = {
     "own": ("position t reads the other run", {"color": BLUE, "marker": "o"}),
     "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
 }
@@ -35,15 +35,15 @@ class SamePrefix(Probe):
 
     columns = ("seed", "bit", "positions", "layer", "flipped", "n")
 
-    def __init__(self, subjects: Sequence[Hooked], pairs: Positive = 256) -> None:
-        self.subjects, self.task, self.pairs = subjects, subjects[0].task, pairs
-        self.sums = Columns(self.task)
-        if not any(site.startswith("dec.") for site in layers(subjects[0].sites)):
-            raise UserError(f"probe=same_prefix: {subjects[0].name} has no decoder layers")
+    def __init__(self, models: Sequence[Hooked], pairs: Positive = 256) -> None:
+        self.models, self.task, self.pairs = models, models[0].task, pairs
+        self.sums = ColumnSums(self.task)
+        if not any(site.startswith("dec.") for site in layers(models[0].sites)):
+            raise UserError(f"probe=same_prefix: {models[0].name} has no decoder layers")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
-            yield from ({"seed": subject.seed} | row for row in swaps(subject, self.sums, self.pairs))
+        for model in self.models:
+            yield from ({"seed": model.seed} | row for row in swaps(model, self.sums, self.pairs))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         wide = rows.groupby(["positions", "layer", "bit"], sort=False)["flipped"].mean().unstack("bit")
@@ -56,7 +56,7 @@ class SamePrefix(Probe):
         draw_swaps(by_bit, rows[rows["layer"] == rows["layer"].max()], "bit", "bit t of the answer")
         headline(by_layer, "Layers 1 to l read the other run", "mean over bits")
         headline(by_bit, "All layers")
-        question(figure, self.task.name, "does position t use what earlier positions computed?", rows)
+        set_title(figure, self.task.name, "does position t use what earlier positions computed?", rows)
         legend_below(figure)
         return figure
 
@@ -64,7 +64,7 @@ class SamePrefix(Probe):
 def draw_swaps(ax: Axes, rows: pd.DataFrame, by: str = "layer", label: str = "decoder layer l") -> None:
     """Flipped bits by layer or bit: the mean over seeds, and their range as a band."""
     tidy(ax, "y")
-    for name, (text, style) in POSITIONS.items():
+    for name, (text, style) in READERS.items():
         by_seed = rows[rows["positions"] == name].pivot_table("flipped", by, "seed")
         band(ax, by_seed, "mean", label=text, markersize=4.5, **style)
     ax.set(xlabel=label, ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(rows[by].unique()))

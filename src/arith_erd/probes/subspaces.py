@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import UserError, bad_value
-from ..interp.causal_model import Hypothesis, hypothesis
-from ..interp.counterfactuals import distinct, require_distinct
+from ..interp.causal_model import CausalModelSpec, build_causal_model
+from ..interp.counterfactuals import distinguishable, require_distinct
 from ..interp.das import SearchConfig
+from ..interp.das_controls import ANGLES, ControlledDAS
 from ..interp.hooked import Hooked
-from ..interp.interchange import digit
-from ..interp.search import ANGLES, Search
+from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
-from ..plots.course import Course
-from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, question, tidy
+from ..plots.epoch_curves import EpochCurves
+from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, set_title, tidy
 from .probe import Natural, Positive, Probe, listed
 
 CONTROLS = (*("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),)
@@ -41,8 +41,9 @@ class Subspaces(Probe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `interp.search.Search.at`, `controls`, `searches` and `angles`: degrees between
-    the subspace, which the network uses, and the directions that probes read.
+    from. The other columns are those of `evaluate`, `controls`, `negative_controls` and `angles` of
+    `interp.das_controls.ControlledDAS`. Angles are degrees between the subspace, which the network uses, and the
+    directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
     a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
@@ -50,7 +51,7 @@ class Subspaces(Probe):
 
     Args:
         site: one, a list of them, or ``all`` layers; None for the middle layer of the decoder.
-        causal_model: a hypothesis of yours (`interp.causal_model.hypothesis`); None for the task's own.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
@@ -68,7 +69,7 @@ class Subspaces(Probe):
 
     def __init__(
         self,
-        subjects: Sequence[Hooked],
+        models: Sequence[Hooked],
         site: str | Sequence[str] | None = None,
         position: Natural | Literal["all"] | Sequence[Natural | Literal["all"]] | None = None,
         variable: str | Sequence[str] | None = None,
@@ -79,12 +80,12 @@ class Subspaces(Probe):
         steps: Positive = 50,
         random: Positive = 20,
         seed: Natural = 0,
-        causal_model: Hypothesis = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
-        self.subjects, self.seed = subjects, seed
-        task = subjects[0].task
-        self.causal_model = hypothesis(task, causal_model, "probe.causal_model")
-        self.sites = chosen_sites(subjects, site)
+        self.models, self.seed = models, seed
+        task = models[0].task
+        self.causal_model = build_causal_model(task, causal_model, "probe.causal_model")
+        self.sites = chosen_sites(models, site)
         self.positions = listed(task.width // 2 if position is None else position)
         self.variables = None if variable is None else listed(variable)
         self.ranks = listed(rank)
@@ -94,21 +95,23 @@ class Subspaces(Probe):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
             if at != "all" and at >= task.width:
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
-        digits = [None if at == "all" else digit(task, at) for at in self.positions]
+        digits = [None if at == "all" else digit_index(task, at) for at in self.positions]
         for name in self.variables or ():
             require_distinct(self.causal_model, [name], "probe.variable", digits)
-        if "all" in self.positions and not (self.variables or self.causal_model.value):
+        if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):
             raise UserError(f"probe.position=all: task {task.name} has no value; name variables in probe.variable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for subject in self.subjects:
+        for model in self.models:
             for site, position in product(self.sites, self.positions):
                 at = None if position == "all" else position
-                search = Search(subject, self.causal_model, site, at, self.config, self.seed)
-                default = [self.causal_model.value] if position == "all" else distinct(self.causal_model)
+                search = ControlledDAS(model, self.causal_model, site, at, self.config, self.seed)
+                default = (
+                    [self.causal_model.answer_variable] if position == "all" else distinguishable(self.causal_model)
+                )
                 for variable in self.variables or default:
-                    for found in search.at(variable, self.ranks):
-                        found |= {"seed": subject.seed, "site": site, "position": position, "variable": variable}
+                    for found in search.evaluate(variable, self.ranks):
+                        found |= {"seed": model.seed, "site": site, "position": position, "variable": variable}
                         yield {name: found.get(name) for name in self.columns}
 
     def notes(self) -> list[str]:
@@ -123,10 +126,10 @@ class Subspaces(Probe):
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
         return means.map(lambda x: "" if isnan(x) else f"{x:.3g}").rename(columns=SHOWN).reset_index()
 
-    def course(self, rows: pd.DataFrame) -> Course:
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         chosen = rows[rows["chosen"] == 1]
         lines = ("variable", "position")
-        return Course.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
+        return EpochCurves.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
@@ -138,7 +141,7 @@ class Subspaces(Probe):
             headline(ax, site, f"position {position}")
         legend_below(figure, columns=3)
         asked = "does interchanging a few directions act as interchanging the variable?"
-        question(figure, self.causal_model.task.name, asked, rows)
+        set_title(figure, self.causal_model.task.name, asked, rows)
         return figure
 
 

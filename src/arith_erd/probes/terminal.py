@@ -22,7 +22,7 @@ PROSE = 30  # characters: longer text is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
-def watched(
+def with_progress(
     rows: Iterable[dict[str, Any]], name: str, networks: int, console: Console | None = None
 ) -> list[dict[str, Any]]:
     """The rows of a probe. While it measures them, there is a bar on a terminal, and elsewhere a line every 30 s.

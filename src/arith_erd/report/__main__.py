@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..plots.style import save_png, svg_of
-from ..system.boundary import one_line_errors
+from ..system.cli_errors import one_line_errors
 from ..system.files import replacing, require_writable, write_atomically
 from . import claims, page, tables
 from .collect import Collection, collect
@@ -57,8 +57,8 @@ def build(
             png.with_suffix(".svg").unlink(missing_ok=True)
             continue
         figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-        with replacing(png) as beside:
-            save_png(figure, beside)
+        with replacing(png) as partial:
+            save_png(figure, partial)
     return found, results
 
 

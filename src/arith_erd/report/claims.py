@@ -15,7 +15,7 @@ import pandas as pd
 from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
 from . import verdicts
-from .collect import EXACT, GIVEN, Collection
+from .collect import AUTHORS, TASK_ALONE, Collection
 from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper
 from .verdicts import VERDICTS, Modes, Verdict
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def seeds(self) -> str:
-        if self.source == EXACT or not self.n:
+        if self.source == TASK_ALONE or not self.n:
             return ""
         return " / ".join(format_seeds(tuple(sorted(set(sample["seed"].astype(int))))) for sample in self.samples)
 
@@ -107,8 +107,8 @@ def judge(claim: Claim, found: Collection) -> Result:
             weights = (weight for weight, _ in measure.arms)
             result.theirs = sum(w * float(sample["low"].iloc[0]) for w, sample in zip(weights, given, strict=True))
             if result.n == 0:
-                result.samples, result.source = given, GIVEN
-    if measure.source != EXACT:
+                result.samples, result.source = given, AUTHORS
+    if measure.source != TASK_ALONE:
         chosen = (found.chosen(runs) for runs in kinds)
         result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in chosen)
     if result.n == 0 and claim.compare != "ceiling":
@@ -154,7 +154,7 @@ def _estimate(result: Result, found: Collection) -> Estimate:
             distance = measure.model_copy(
                 update={"reduce": measure.reduce.replace("arg", "behind_"), "at": claim.value}
             )
-            behind = (distance.theirs if result.source == GIVEN else distance.values)(found, measure.runs)["low"]
+            behind = (distance.theirs if result.source == AUTHORS else distance.values)(found, measure.runs)["low"]
             result.behind = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
     if claim.compare == "prediction":
         return Estimate.of_prediction(terms[0], claim.mean_of, span)
@@ -175,7 +175,7 @@ def _modes(claim: Claim, found: Collection) -> list[Modes]:
 def _verdict(result: Result, interval: Interval | None) -> Verdict:
     """The verdict if the interval of the estimate were this one."""
     claim, estimate, measure = result.claim, result.estimate, result.claim.measure
-    if estimate is None or (result.source == GIVEN and claim.kind == "result"):
+    if estimate is None or (result.source == AUTHORS and claim.kind == "result"):
         return "inconclusive"
     if isinstance(measure, Ceiling):
         return verdicts.of_ceiling(
@@ -241,7 +241,7 @@ def _cause(result: Result, found: Collection) -> str:
         at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
         when = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
         said += [f"{result.censored} of {len(samples)} seeds censored: below {when}"]
-    said += ["measured on the authors' weights only" if result.source == GIVEN else ""]
+    said += ["measured on the authors' weights only" if result.source == AUTHORS else ""]
     said += [f"{result.unfinished} more still training" if result.unfinished else ""]
     return "; ".join(filter(None, said))
 

@@ -14,7 +14,7 @@ from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
 
-OURS, GIVEN, OTHER, EXACT = "our runs", "authors' weights", "weights given to the probe", "task"
+OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
 OF_RUN = {"task": "task", "split": "split", "experiment": "key"}  # columns of a probe's rows, and of replicas
 DTYPES = {TEXT: str, INTEGER: int}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
@@ -134,5 +134,5 @@ def _read_probe(
         return sheet, rows.assign(source=OURS, **about)
     # Of a task alone, or of weights that came without a run.
     named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-    source = EXACT if "seed" not in rows else OTHER if "weights" in sheet.settings else GIVEN
+    source = TASK_ALONE if "seed" not in rows else OTHER if "weights" in sheet.settings else AUTHORS
     return sheet, rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)

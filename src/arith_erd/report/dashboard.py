@@ -20,7 +20,7 @@ from wandb_workspaces.workspaces import interface as ws
 from ..config.compose import CONF
 from ..errors import UserError, first_line
 from ..runs.replicas import GROUPS
-from ..system.boundary import one_line_errors
+from ..system.cli_errors import one_line_errors
 from .collect import DEFAULTS, OURS
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper, load_paper
@@ -46,7 +46,7 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
 def probes() -> list[str]:
     """Every probe of trained networks: those are the ones that log to W&B."""
     asked = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / "probe").glob("*.yaml")}
-    return sorted(name for name, probe in asked.items() if "subjects" in probe.get("needs", []))
+    return sorted(name for name, probe in asked.items() if "models" in probe.get("needs", []))
 
 
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:

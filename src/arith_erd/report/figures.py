@@ -14,7 +14,7 @@ from ..plots.curves import Line, draw_compared, thinned
 from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
-from .collect import EXACT, GIVEN, OURS, Collection
+from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper, PaperFigure
 
 NEVER = 1080  # where a seed is drawn that never gets to 95%
@@ -115,7 +115,7 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     rows = probe_rows(found, "distance_correlation", correlations.DRAWN, min_epochs=10).query("method == 'pearson'")
-    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, GIVEN))
+    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, AUTHORS))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
     return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
@@ -151,7 +151,7 @@ def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs
     if any(c not in rows or not (kind is str or pd.api.types.is_numeric_dtype(rows[c])) for c, kind in needed):
         return pd.DataFrame(columns=["task", "source", *columns])
     ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
-    return rows[(rows["departs"] == "") & (rows["source"].isin([GIVEN, EXACT]) | rows["replica"].isin(ids))]
+    return rows[(rows["departs"] == "") & (rows["source"].isin([AUTHORS, TASK_ALONE]) | rows["replica"].isin(ids))]
 
 
 Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]

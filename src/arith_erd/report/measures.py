@@ -9,11 +9,11 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..bits import VOCAB_SIZE
-from ..plots.curves import carried
+from ..plots.curves import forward_filled
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
 from ..tasks.ceilings import ceiling
-from .collect import DEFAULTS, EXACT, GIVEN, OURS, Collection, kind_of
+from .collect import AUTHORS, DEFAULTS, OURS, TASK_ALONE, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default
 Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # by replica, the smallest and the largest that a value can be
@@ -199,7 +199,7 @@ class EpochsTo(Measure):
 
     def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
         """The first epoch at which the mean over the seeds gets there; a seed that stopped keeps its last value."""
-        curves = carried(found.metrics[found.metrics["replica"].isin(values["replica"])], self.column, "replica")
+        curves = forward_filled(found.metrics[found.metrics["replica"].isin(values["replica"])], self.column, "replica")
         complete = len(curves) > 0 and len(curves) == curves.index.max()
         reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
         return int(reached[0]) if complete and len(reached) else None
@@ -225,15 +225,15 @@ class ProbeColumn(Measure):
 
     @property
     def source(self) -> str:  # type: ignore[override]
-        return EXACT if self.of == "task" else OURS
+        return TASK_ALONE if self.of == "task" else OURS
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        return super().values(found, runs) if self.of == "runs" else self._outside(found, runs, EXACT)
+        return super().values(found, runs) if self.of == "runs" else self._outside(found, runs, TASK_ALONE)
 
     def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
         """The same on the authors' weights, if that was asked."""
         wanted = set(runs) <= {"task", "min_epochs"} and self.of == "runs"
-        return self._outside(found, runs, GIVEN) if wanted else _one(np.nan)
+        return self._outside(found, runs, AUTHORS) if wanted else _one(np.nan)
 
     def _outside(self, found: Collection, runs: Runs, source: str) -> pd.DataFrame:
         rows = self._rows(found, source, runs["task"])
@@ -279,14 +279,14 @@ class ProbeColumn(Measure):
         return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
 
 
-class OfExamples(Measure):
+class ExampleCount(Measure):
     """A number that follows from the definition of a task and a split: no run is needed."""
 
     way: Literal["examples"] = Field("examples", alias="from")
     count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
     subset: Literal["", "train", "validation"] = ""
     bits: int = 7
-    source: ClassVar[str] = EXACT
+    source: ClassVar[str] = TASK_ALONE
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
         examples, held_out = _examples(str(runs["task"]), str(runs.get("split", "random")), self.bits)
@@ -304,5 +304,5 @@ def _examples(task: str, split: str, bits: int) -> tuple[Examples, np.ndarray[An
 
 
 AnyMeasure: TypeAlias = Annotated[
-    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn | OfExamples, Field(discriminator="way")
+    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn | ExampleCount, Field(discriminator="way")
 ]

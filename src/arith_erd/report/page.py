@@ -21,7 +21,7 @@ from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from .claims import Result, missing, tally
-from .collect import GIVEN, Collection
+from .collect import AUTHORS, Collection
 from .paper import Paper
 from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
 from .verdicts import VERDICTS
@@ -80,9 +80,9 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"cell": cell, "subscripts": subscripts}
     functions = (estimate_text, experiment_text, final, format_seeds, notes, ours_text, spread_text, values_text)
-    environment.globals |= {function.__name__: function for function in (*functions, strip, stuck_tokens, tally)}
+    environment.globals |= {function.__name__: function for function in (*functions, strip_places, stuck_tokens, tally)}
     environment.globals |= {"MAX_PANELS": MAX_PANELS, "MAX_SEEDS": MAX_SEEDS, "FINAL": FINAL}
-    environment.globals |= {"GIVEN": GIVEN, "VERDICTS": VERDICTS}
+    environment.globals |= {"AUTHORS": AUTHORS, "VERDICTS": VERDICTS}
     return environment.get_template(template).render(
         paper=paper,
         runs=runs,
@@ -141,7 +141,7 @@ def stuck_tokens(replicas: pd.DataFrame) -> str:
     return "; ".join(texts + ["..."] * (len(parts) > MAX_STUCK))
 
 
-def strip(result: Result) -> dict[str, float] | None:
+def strip_places(result: Result) -> dict[str, float] | None:
     """Places in [4, 116] of a line: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
     claim, estimate = result.claim, result.estimate
     if estimate is None or result.votes or claim.span == (estimate.value, estimate.value):

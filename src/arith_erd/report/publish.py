@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from ..runs import Run
-from ..system.boundary import one_line_errors
+from ..system.cli_errors import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build
 from .paper import MINI, PAPER
@@ -26,7 +26,7 @@ WEIGHTS = "weights/seed=0.safetensors"
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
 
 
-def keep(runs: Path, results: Path, *weights: str) -> list[str]:
+def copy_runs(runs: Path, results: Path, *weights: str) -> list[str]:
     """Copy ``weights`` and the light files of every finished run, and of every probe; the names of what was copied."""
     finished = [run for run in map(Run, sorted(runs.iterdir())) if run.summary_file.is_file()]
     for run in finished:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         to, claimed, weights = to / "mini", MINI, []
     with one_line_errors():
         for runs in options.runs:
-            print("\n".join(f"kept {name}" for name in keep(runs, to, *weights)))
+            print("\n".join(f"kept {name}" for name in copy_runs(runs, to, *weights)))
         publish(to, claimed)
 
 

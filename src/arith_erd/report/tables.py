@@ -11,7 +11,7 @@ from ..plots.sheet import seeds_note, tabulate
 from ..plots.style import TASKS
 from ..stats import EXACTLY, clopper_pearson
 from .claims import Result, tally
-from .collect import EXACT, GIVEN, OURS, Collection
+from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper
 
 OF_CLAIM = ("id", "kind", "same_as", "section", "place", "statement", "unit")
@@ -124,7 +124,7 @@ def notes(result: Result) -> list[str]:
     said += [result.cause]
     if result.averaged is not None:
         said += [f"epoch {result.averaged} on the averaged curve"]
-    if result.theirs is not None and result.source != GIVEN:
+    if result.theirs is not None and result.source != AUTHORS:
         said += [f"{number(result.theirs, claim.unit)} on the authors' weights"]
     return [*filter(None, [*said, claim.erratum])]
 
@@ -147,7 +147,9 @@ def probe_tables(found: Collection) -> list[Table]:
             what = experiment_text(found, str(experiment)) if ours else str(first["split"])
             title = ", ".join(filter(None, (TASKS.get(first["task"], str(first["task"])).lower(), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
-            note = seeds_note(part["replica"].nunique()) if ours else "exact" if source == EXACT else f"the {source}"
+            note = (
+                seeds_note(part["replica"].nunique()) if ours else "exact" if source == TASK_ALONE else f"the {source}"
+            )
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
             tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, cells))
     return tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import UserError, bad_value, printable
-from ..system.boundary import one_line_errors
+from ..system.cli_errors import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
 from .table import averaged, differing, load_table, percent, sliced
@@ -41,8 +41,8 @@ def main() -> None:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
 
-            with replacing(options.plot) as beside:
-                save_png(draw_by_setting(shown), beside)
+            with replacing(options.plot) as partial:
+                save_png(draw_by_setting(shown), partial)
         if options.json:
             print(shown.to_json(orient="records", indent=2))
         elif options.csv:

@@ -31,7 +31,7 @@ from ..errors import UserError
 from ..system import lock
 from ..system.files import remove_partial_files, write_atomically
 from ..system.machine import commit
-from .epochs import NOTHING, Keep, Row, read_metrics
+from .epochs import KEEP_NOTHING, MetricRow, WeightSchedule, read_metrics
 
 FINISHED = "finished"
 
@@ -65,7 +65,7 @@ class Run:
         """The epochs after which the weights of a replica were kept, ascending."""
         return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
 
-    def missing_epochs(self, keep: Keep, seeds: Sequence[int], last: int) -> list[int]:
+    def missing_epochs(self, keep: WeightSchedule, seeds: Sequence[int], last: int) -> list[int]:
         """The epochs up to ``last`` that ``keep`` asks for, and after which the weights of some seed were not kept."""
         there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
         return [epoch for epoch in keep.until(last) if epoch not in there]
@@ -96,10 +96,10 @@ class Run:
         except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
 
-    def skipped(self, keep: Keep = NOTHING, sources: Mapping[str, str] | None = None) -> str:
+    def skip_message(self, keep: WeightSchedule = KEEP_NOTHING, sources: Mapping[str, str] | None = None) -> str:
         """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``.
 
-        ``sources`` are the hashes of trusted packages today (`config.build.sources`).
+        ``sources`` are the hashes of trusted packages today (`config.build.source_hashes`).
         """
         summary, now = self.summary(), commit() or ""
         then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
@@ -109,7 +109,7 @@ class Run:
         elif then and now.endswith("-dirty"):
             line += "; cannot tell whether the code changed: both had uncommitted changes"
         seeds = [row["seed"] for row in summary["seeds"]]
-        if keep != NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+        if keep != KEEP_NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains it again and keeps them)"
         if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
             line += f"; the sources of {', '.join(other)} have changed since"
@@ -118,19 +118,19 @@ class Run:
     # Overwriting: the old run is renamed, and deleted when the new one has finished
 
     @property
-    def replaced(self) -> "Run":
+    def backup(self) -> "Run":
         """The old run, while a new one is trained in its place."""
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def set_aside(self) -> None:
         """Rename the run, unless a new one has its place already; refused if another process trains it."""
-        if self.path.exists() and not self.replaced.path.exists():
+        if self.path.exists() and not self.backup.path.exists():
             with lock.holding(self.path):
-                self.path.rename(self.replaced.path)
+                self.path.rename(self.backup.path)
 
-    def drop_replaced(self) -> None:
+    def drop_backup(self) -> None:
         """Delete the old run, once the new one has finished."""
-        old = self.replaced.path
+        old = self.backup.path
         if self.finished and old.is_symlink():
             old.unlink()
         elif self.finished:
@@ -155,7 +155,7 @@ class Run:
             raise UserError(f"{self.config_file}: expected a mapping of keys to values")
         return config
 
-    def metrics(self) -> list[Row]:
+    def metrics(self) -> list[MetricRow]:
         """The rows of ``metrics.csv``, oldest first."""
         return read_metrics(self.metrics_file)
 
@@ -180,7 +180,7 @@ class Run:
         self.error.unlink(missing_ok=True)
 
 
-def matching(pattern: str) -> list[Path]:
+def run_directories(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
     found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))

@@ -22,10 +22,10 @@ INTEGERS = ("epoch", "seed")
 SLICES = ("slice", "value", "val_seq_acc")
 METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
 
-Row = dict[str, Any]
+MetricRow = dict[str, Any]
 
 
-def read_metrics(path: Path) -> list[Row]:
+def read_metrics(path: Path) -> list[MetricRow]:
     """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
 
     A `UserError` says if the file lacks columns of `METRICS`, or holds a value that is not a number.
@@ -76,7 +76,7 @@ def _whole_lines(path: Path) -> list[str]:
     return text[: text.rfind("\n") + 1].splitlines()
 
 
-def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
+def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | None:
     """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
@@ -85,10 +85,10 @@ A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 10
 
 
 @dataclass(frozen=True)
-class Keep:
+class WeightSchedule:
     """The epochs whose weights are kept.
 
-    >>> [list(Keep.read("keep", text).until(10)) for text in ("none", "every:4", "log")]
+    >>> [list(WeightSchedule.read("keep", text).until(10)) for text in ("none", "every:4", "log")]
     [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
     """
 
@@ -96,7 +96,7 @@ class Keep:
     step: int = 1
 
     @classmethod
-    def read(cls, key: str, value: object) -> "Keep":
+    def read(cls, key: str, value: object) -> "WeightSchedule":
         """The rule that a text names; a `UserError` with the key for any other."""
         if value in ("none", "all", "log"):
             return cls(str(value))
@@ -116,4 +116,4 @@ class Keep:
         return range(0) if self.rule == "none" else range(self.step, last + 1, self.step)
 
 
-NOTHING = Keep("none")
+KEEP_NOTHING = WeightSchedule("none")

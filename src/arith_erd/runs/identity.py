@@ -21,7 +21,10 @@ ADDED: dict[str, Any] = {
     "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
     "model.loss.causal_model": None,
 }
-POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}  # likewise, by class
+DEFAULT_POSITIONS = {
+    "arith_erd.models.NanoGPT": "learned",
+    "arith_erd.models.Transformer": "sinusoidal",
+}  # likewise, by class
 
 
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +65,9 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     kept = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
-        first = POSITIONS.get(str(node.get("_target_"))) if name == "model.net.positions" else ADDED.get(name, ...)
+        first = (
+            DEFAULT_POSITIONS.get(str(node.get("_target_"))) if name == "model.net.positions" else ADDED.get(name, ...)
+        )
         if value != first:
             kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept

@@ -19,7 +19,7 @@ import pandas as pd
 from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
-from .epochs import METRICS, Row
+from .epochs import METRICS, MetricRow
 from .identity import identity, require_name, settings
 
 GROUPS = ("task", "split", "model", "ablation")
@@ -67,7 +67,7 @@ class Replicas:
 
 def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     """Every run under some folders, at any depth. Duplicates of a replica: the first folder wins."""
-    rows: list[Row] = []
+    rows: list[MetricRow] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []
     problems: dict[str, str] = {}
@@ -113,7 +113,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
             yield path / "probes", False
 
 
-def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row], pd.DataFrame]:
+def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[MetricRow], pd.DataFrame]:
     """The replicas of one run, and its metrics. An unreadable summary is a problem, and the run unfinished."""
     config = run.config()
     try:
@@ -123,11 +123,11 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
     metrics = pd.DataFrame(run.metrics(), columns=list(METRICS), dtype="float64")
     metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
     last = metrics.groupby("seed")["epoch"].max()
-    by_seed: dict[int, Row] = {}
+    by_seed: dict[int, MetricRow] = {}
     if run.summary_file.exists():
         try:
             summary = run.summary()
-            of_run: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+            of_run: MetricRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
             of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
             of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
             of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
@@ -143,7 +143,7 @@ def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[Row],
     return [by_seed.get(s, {}) | facts | {"seed": s, "epochs": int(last.get(s, 0))} for s in seeds], metrics
 
 
-def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], Row]:
+def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], MetricRow]:
     """The seeds, and what a configuration says of all its replicas."""
     given, who = settings(config), identity(config)
     del who["seed"]
@@ -159,9 +159,9 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], R
     }
 
 
-def _of_a_seed(row: Row) -> Row:
+def _of_a_seed(row: MetricRow) -> MetricRow:
     """The numbers and texts of one seed, a list of names as one text; null means not known."""
-    found: Row = {}
+    found: MetricRow = {}
     for key, value in row.items():
         if key in NUMBERS:
             found[key] = math.nan if value is None else float(value)

@@ -14,7 +14,7 @@ from ..seeds import parse_seeds
 from ..stats import Estimate, Mean
 from ..system import lock
 from .directory import FINISHED, Run
-from .epochs import METRICS, Row
+from .epochs import METRICS, MetricRow
 from .identity import identity, settings
 
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
@@ -43,7 +43,7 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
     found = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not found:
         raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    old = [run.replaced for run in found if _is_run(run.replaced.path)]
+    old = [run.backup for run in found if _is_run(run.backup.path)]
     rows = [row for run in found for row in _rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
     table = pd.DataFrame(rows)
@@ -98,8 +98,8 @@ def _is_run(path: Path | str) -> bool:
     return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
-def _rows(run: Run) -> list[Row]:
-    row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
+def _rows(run: Run) -> list[MetricRow]:
+    row: MetricRow = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)

@@ -41,14 +41,14 @@ def replacing(path: Path) -> Iterator[Path]:
     After the block that file is flushed and takes the place of ``path``; if the block fails it is removed. Several
     processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
     """
-    beside = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
+    partial = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:
         with naming(path):
-            yield beside
-            _flush(beside)
-            beside.replace(path)
+            yield partial
+            _flush(partial)
+            partial.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not every file system can flush a folder
         _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
 
@@ -61,8 +61,8 @@ def remove_partial_files(folder: Path) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """`replacing`, for text, as UTF-8; half of a surrogate pair is escaped."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace")
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _flush(path: Path) -> None:

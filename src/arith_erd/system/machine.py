@@ -63,7 +63,7 @@ def versions() -> dict[str, str | None]:
     return {"arith_erd": __version__, "commit": commit(), "python": platform.python_version(), **packages}
 
 
-def settle_threads() -> None:
+def configure_threads() -> None:
     """Use the processors that affinity and the container's quota allow, and spin for a moment. Before torch is loaded.
 
     Neither depends on what else runs, so results do not either. ``OMP_NUM_THREADS`` and `CHOSEN` are kept if set.
@@ -77,7 +77,7 @@ def settle_threads() -> None:
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
-def settle_products() -> None:
+def configure_matmul() -> None:
     """Allow TF32 on CUDA, and have oneDNN multiply matrices on an AMD processor, if it keeps all digits.
 
     MKL has half the speed there (`benchmarks/README.md`). torch hands products to oneDNN only with the precision

@@ -3,7 +3,7 @@
 A checkpoint is written first (`training.checkpoint.ResumePoint`), and the same command resumes at that step. Slurm
 sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2 keep
 their signals, and are called between two steps too: under hydra-submitit-launcher, submitit requeues the job, and
-exits. `boundary` documents the exit status.
+exits. `cli_errors` documents the exit status.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Preempted(SystemExit):
         self.signal = number
 
 
-class Inbox:
+class SignalQueue:
     """The signals that have arrived and are not handled yet. There is one for the process."""
 
     def __init__(self) -> None:
@@ -95,13 +95,13 @@ class Inbox:
             for number, handler in others.items():
                 signal.signal(number, handler)
             self.deferring = False
-            self.check()  # also replaces Lightning's own SIGTERMException
+            self.raise_pending()  # also replaces Lightning's own SIGTERMException
 
-    def asked(self) -> bool:
+    def pending(self) -> bool:
         """Whether a signal waits."""
         return self.received is not None or bool(self.waiting)
 
-    def check(self) -> None:
+    def raise_pending(self) -> None:
         """Call the third-party handlers that wait; then raise `Preempted` if a signal was for us."""
         if not _in_main_thread():
             return
@@ -128,7 +128,7 @@ class Inbox:
         signal.signal(signal.SIGALRM, self._leave)
         signal.setitimer(signal.ITIMER_REAL, GRACE)
         if not self.deferring:
-            self.check()
+            self.raise_pending()
 
     def _leave(self, *_: object) -> None:
         """End a process stuck in a long step, or waiting for a server; files are atomic, so none is half-written."""
@@ -137,8 +137,9 @@ class Inbox:
             os._exit(128 + self.received)
 
 
-_inbox = Inbox()
-signals_caught, deferred, asked, check = _inbox.caught, _inbox.deferred, _inbox.asked, _inbox.check
+_inbox = SignalQueue()
+signals_caught, deferred = _inbox.caught, _inbox.deferred
+pending, raise_pending = _inbox.pending, _inbox.raise_pending
 
 
 def _in_main_thread() -> bool:

@@ -1,14 +1,14 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
 from .add import Add, Add3, AddScratchpad, Sub
-from .examples import POSITIONS, Examples, Layout
+from .examples import POSITION_ENCODINGS, Examples, Layout
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
 from .task import SAMPLE, Task
 
 __all__ = [
-    "POSITIONS",
+    "POSITION_ENCODINGS",
     "SAMPLE",
     "Add",
     "Add3",

@@ -22,7 +22,7 @@ class Add(Task):
 
     @property
     def width(self) -> int:
-        return bits.digits_of(self.operands * (self.limit - 1), self.base)
+        return bits.num_digits(self.num_operands * (self.limit - 1), self.base)
 
     def answer(self, *operands: npt.ArrayLike) -> Array:
         return np.sum(np.broadcast_arrays(*operands), axis=0, dtype=np.int64)
@@ -65,7 +65,7 @@ class Add(Task):
         summed = {"carry": lambda operands: (operands[:, :, None] % place).sum(axis=1) // place}
         return {
             digit_sum: lambda operands: digit_sums(operands) % base,
-            **(looked_up if self.operands == 2 else summed),
+            **(looked_up if self.num_operands == 2 else summed),
             "sum": _joined(digit_sum, base),
             "sum_mod": lambda sum: sum[:, None] % (place * base),
             "prefix_remainder": lambda sum_mod: sum_mod - sum_mod % place,
@@ -91,7 +91,7 @@ class Add3(Add):
     """
 
     name = "add3"
-    operands = 3
+    num_operands = 3
 
 
 class AddScratchpad(Add):

@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 from ..bits import Array
 
-POSITIONS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
+POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order, digits_of, to_digits
+from ..bits import Array, Order, num_digits, to_digits
 from ..errors import require_integer
-from .task import ROWS, Task
+from .task import MAX_ROWS, Task
 
 
 class ModAdd(Task):
@@ -35,12 +35,12 @@ class ModAdd(Task):
         base: int = 2,
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
-        require_integer("task.modulus", modulus, 2, min(base**bits, math.isqrt(ROWS - 1)))
+        require_integer("task.modulus", modulus, 2, min(base**bits, math.isqrt(MAX_ROWS - 1)))
         self.modulus = modulus
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
-        return super()._widths(base)[0], digits_of(ROWS, base) - 1
+        return super()._widths(base)[0], num_digits(MAX_ROWS, base) - 1
 
     @property
     def limit(self) -> int:

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order, digits_of
+from ..bits import Array, Order, num_digits
 from ..errors import require_integer
-from .task import ROWS, Task
+from .task import MAX_ROWS, Task
 
 
 class RandomOutput(Task):
@@ -39,11 +39,11 @@ class RandomOutput(Task):
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
         lowest, most = super()._widths(base)
-        return lowest, max(n for n in range(1, most) if base ** (2 * n) < ROWS)  # the table is in memory
+        return lowest, max(n for n in range(1, most) if base ** (2 * n) < MAX_ROWS)  # the table is in memory
 
     @property
     def width(self) -> int:
-        return digits_of(2 * (self.limit - 1), self.base)
+        return num_digits(2 * (self.limit - 1), self.base)
 
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return self._table[np.asarray(a) * self.limit + np.asarray(b)]

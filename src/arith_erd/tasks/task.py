@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import bits as bit
-from ..bits import MAX_BASE, OPERATOR, ORDERS, UNUSED, ZERO, Array, Order, reorder
+from ..bits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, reorder
 from ..errors import UserError, bad_value, excerpt, require_integer
 from .examples import Examples, Layout
 
-ROWS = 2**20  # every table that is listed whole has fewer
+MAX_ROWS = 2**20  # every table that is listed whole has fewer
 SAMPLE = 4096  # examples in place of a table that is not
 
 
@@ -50,7 +50,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     operator: ClassVar[str]
-    operands: ClassVar[int] = 2
+    num_operands: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Task(ABC):
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
         """The fewest and most digits that an operand may have: a product of all operands is below 2 ** 62."""
-        return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.operands, 2) * n) <= 2**62)
+        return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.num_operands, 2) * n) <= 2**62)
 
     @property
     @abstractmethod
@@ -103,7 +103,7 @@ class Task(ABC):
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the table: how many values each operand has."""
-        return (self.limit,) * self.operands
+        return (self.limit,) * self.num_operands
 
     @property
     def size(self) -> int:
@@ -111,7 +111,7 @@ class Task(ABC):
         return math.prod(self.shape)
 
     @property
-    def digits(self) -> str:
+    def digit_noun(self) -> str:
         """The word for digits in this base: ``bits`` or ``digits``."""
         return "bits" if self.base == 2 else "digits"
 
@@ -121,9 +121,9 @@ class Task(ABC):
         return ZERO + self.base
 
     @property
-    def listed(self) -> bool:
+    def enumerable(self) -> bool:
         """Whether `examples` gives the whole table, and not a sample."""
-        return self.min_bits is None and self.size < ROWS
+        return self.min_bits is None and self.size < MAX_ROWS
 
     @property
     def prompt_length(self) -> int:
@@ -138,15 +138,15 @@ class Task(ABC):
     @property
     def operand_names(self) -> tuple[str, ...]:
         """``a``, ``b``, ``c``, as many as there are operands."""
-        return tuple(chr(ord("a") + i) for i in range(self.operands))
+        return tuple(chr(ord("a") + i) for i in range(self.num_operands))
 
     @property
     def prompt_places(self) -> list[tuple[int, int]]:
         """Of the prompt's tokens: the number of the operand, and its digit; (i, -1) for the i-th operator."""
         digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
         if self.interleaved:
-            return [(operand, digit) for digit in digits for operand in range(self.operands)]
-        places = [(operand, digit) for operand in range(self.operands) for digit in (-1, *digits)]
+            return [(operand, digit) for digit in digits for operand in range(self.num_operands)]
+        places = [(operand, digit) for operand in range(self.num_operands) for digit in (-1, *digits)]
         return places[1:]
 
     @property
@@ -155,7 +155,9 @@ class Task(ABC):
 
         Index 0 is the lowest digit. Names are unique: with three operands the operators are ``+1`` and ``+2``.
         """
-        operators = [self.operator if self.operands == 2 else f"{self.operator}{i}" for i in range(self.operands)]
+        operators = [
+            self.operator if self.num_operands == 2 else f"{self.operator}{i}" for i in range(self.num_operands)
+        ]
         operands = self.operand_names
         return [operators[i] if digit < 0 else f"{operands[i]}{digit}" for i, digit in self.prompt_places]
 
@@ -178,7 +180,7 @@ class Task(ABC):
         return Layout(places, self.min_bits is not None)
 
     @property
-    def named(self) -> bool:
+    def has_token_names(self) -> bool:
         """Whether names and places are those of the tokens: not if a subclass writes only `examples` anew."""
         own = type(self)
         anew = own.examples is not Task.examples or own.completion is not Task.completion
@@ -197,11 +199,11 @@ class Task(ABC):
             UserError: for operands that are not integers of the task, or if its answers are no integers that ``width``
                 digits hold.
         """
-        if not operands and not self.listed:
+        if not operands and not self.enumerable:
             return self.sample(SAMPLE)
-        columns = operands or tuple(np.indices(self.shape).reshape(self.operands, -1))
-        if len(columns) != self.operands:
-            raise ValueError(f"{self.name} takes {self.operands} operands, received {len(columns)}")
+        columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
+        if len(columns) != self.num_operands:
+            raise ValueError(f"{self.name} takes {self.num_operands} operands, received {len(columns)}")
         given = [np.atleast_1d(x) for x in columns]
         for name, x, limit in zip(self.operand_names, given, self.shape, strict=True):
             if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
@@ -209,7 +211,7 @@ class Task(ABC):
         table = np.stack(np.broadcast_arrays(*given), axis=1).astype(np.int64)
         answer = np.asarray(self.answer(*table.T))
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
-            accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digits} hold"
+            accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digit_noun} hold"
             raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")
         operand, digit = np.array(self.prompt_places).T
         tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
@@ -217,9 +219,9 @@ class Task(ABC):
         prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
         written = np.broadcast_to(self.bits if length is None else np.asarray(length), len(table))
         if self.min_bits is not None:
-            prompt[digit >= written[:, None]] = UNUSED
+            prompt[digit >= written[:, None]] = PAD
             widths = np.array([self._width_of(n) for n in range(self.bits + 1)])
-            completion[np.arange(self.width) >= widths[written][:, None]] = UNUSED
+            completion[np.arange(self.width) >= widths[written][:, None]] = PAD
         return Examples(
             bits=self.bits,
             base=self.base,
@@ -246,9 +248,9 @@ class Task(ABC):
         lengths = range(self.min_bits or self.bits, self.bits + 1)
         rows, draw = [], random.Random(seed)
         for n in lengths:
-            shape = (min(self.limit, self.base**n),) * self.operands
+            shape = (min(self.limit, self.base**n),) * self.num_operands
             for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths)))):
-                rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.operands))))
+                rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.num_operands))))
         length, *columns = np.array(rows, dtype=np.int64).T
         return self.examples(*columns, length=length)
 
@@ -288,8 +290,8 @@ class Task(ABC):
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return {
             "value": lambda *x: self.answer(*x)[:, None],
-            f"completion_{self.digits}": lambda *x: bit.to_digits(self.answer(*x), self.width, self.base),
-            f"operand_{self.digits}": lambda *x: self.operand_digits(np.stack(x, axis=1)),
+            f"completion_{self.digit_noun}": lambda *x: bit.to_digits(self.answer(*x), self.width, self.base),
+            f"operand_{self.digit_noun}": lambda *x: self.operand_digits(np.stack(x, axis=1)),
             "operand_values": lambda *x: np.stack(x, axis=1),
         }
 

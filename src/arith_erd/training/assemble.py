@@ -12,7 +12,7 @@ from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError, bad_value
 from ..losses import Loss
-from ..system.machine import settle_products
+from ..system.machine import configure_matmul
 from .checkpoint import CheckpointFile
 from .compiling import wants_compile
 from .data import TableData
@@ -26,9 +26,9 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
 
     It raises a `UserError` if the network or its recipe do not take their options, or could not train a pack.
     """
-    settle_products()
+    configure_matmul()
     data = data or table_data(job)
-    compile = not data.loss.exchanges() and wants_compile(job, device, data.steps_per_epoch)
+    compile = not data.loss.interchanges() and wants_compile(job, device, data.steps_per_epoch)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)

@@ -12,19 +12,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import METRICS, NOTHING, Keep, Row, Run
+from ..runs import KEEP_NOTHING, METRICS, MetricRow, Run, WeightSchedule
 from ..runs.epochs import SLICES, append_rows, begin_rows
 from .checkpoint import position
-from .finish import save_weights
+from .summary import save_weights
 
 
-class KeepRows(L.Callback):
+class MetricsWriter(L.Callback):
     """After every epoch: rows of ``tokens.csv`` and ``metrics.csv``, the logger, and the weights of epochs in ``keep``.
 
     Where a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
     """
 
-    def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: Keep = NOTHING) -> None:
+    def __init__(
+        self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: WeightSchedule = KEEP_NOTHING
+    ) -> None:
         self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
         self.started: float | None = None  # when the epoch began, for `time.perf_counter`; None before training
         self.spent = 0.0  # seconds, on this epoch before an interruption
@@ -67,7 +69,7 @@ class KeepRows(L.Callback):
         if not pl_module.rows:  # so says a damaged checkpoint, and so ends a loss that raises StopIteration
             fault = f"epoch {epoch} ends without an evaluation; delete last.ckpt to start again"
             raise UserError(f"{self.run.path}: {fault}")
-        rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
+        rows: list[MetricRow] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
         if pl_module.slices:
             append_rows(self.run.slices_file, pl_module.slices)
@@ -90,7 +92,7 @@ class StopAtAccuracy(L.Callback):
 
     def __init__(self, run: Run, accuracy: float) -> None:
         self.run, self.accuracy = run, accuracy
-        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
+        self.ended: dict[int, tuple[MetricRow, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if epoch := trainer.current_epoch:  # else the rows are begun anew, which may be damaged
@@ -107,7 +109,7 @@ class StopAtAccuracy(L.Callback):
             pl_module.rows[index] = {**row, "epoch": trainer.current_epoch + 1}
         self._end(trainer, pl_module, pl_module.rows)
 
-    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
+    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[MetricRow]) -> None:
         for index, row in enumerate(rows):
             if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
                 self.ended[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]

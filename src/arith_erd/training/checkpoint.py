@@ -45,32 +45,32 @@ class ResumePoint(Checkpoint):
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         # Not after the last batch: Lightning would consider the epoch finished, without its validation.
-        if signals.asked() and not trainer.is_last_batch:
+        if signals.pending() and not trainer.is_last_batch:
             self.save(trainer, position(trainer))
-            signals.check()
+            signals.raise_pending()
 
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if signals.asked():
+        if signals.pending():
             progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
             progress.reset()  # to the first batch, half done: there Lightning starts a validation again
             progress.increment_ready()
             progress.increment_started()
             self.save(trainer, position(trainer))
-            signals.check()
+            signals.raise_pending()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         epoch = trainer.current_epoch + 1
         is_last = epoch == trainer.max_epochs or trainer.should_stop
-        if epoch % self.every_n_epochs == 0 or (is_last and self.at_end) or signals.asked():
+        if epoch % self.every_n_epochs == 0 or (is_last and self.at_end) or signals.pending():
             self.save(trainer, f"epoch {epoch + 1}")
             if is_last:
                 self.next_time = "will write the summary"
-            signals.check()
+            signals.raise_pending()
 
     def save(self, trainer: L.Trainer, where: str) -> None:
         """Replace the checkpoint; ``where`` says at which epoch and step the run will resume."""
-        with replacing(self.run.checkpoint) as beside:
-            trainer.save_checkpoint(beside)
+        with replacing(self.run.checkpoint) as partial:
+            trainer.save_checkpoint(partial)
         self.next_time = f"resumes from {where}"
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -136,8 +136,8 @@ def continue_shorter(job: Job, module: LitPack) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as beside:
-        shutil.copyfile(source, beside)
+    with replacing(target) as partial:
+        shutil.copyfile(source, partial)
 
 
 def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:

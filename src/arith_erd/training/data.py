@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..losses import CrossEntropy, Loss
-from ..seeds import Stream, derive
+from ..seeds import RandomStream, derive
 from ..splits import Split
 from ..tasks import Task
 
@@ -36,7 +36,7 @@ class TrainBatches:
 
     def order(self, seed: int, epoch: int) -> Tensor:
         """The permutation (N,) in which a seed sees the examples; drawn on the CPU, whatever the device."""
-        generator = torch.Generator().manual_seed(derive(seed, Stream.BATCHES, epoch))
+        generator = torch.Generator().manual_seed(derive(seed, RandomStream.BATCHES, epoch))
         return torch.randperm(len(self.examples[0]), generator=generator)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -86,7 +86,7 @@ class TableData(L.LightningDataModule):
         extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = tuple(x[held_out] for x in tokens)
-        by = {} if task.listed else {name: values[held_out] for name, values in task.slices(examples).items()}
+        by = {} if task.enumerable else {name: values[held_out] for name, values in task.slices(examples).items()}
         self.kinds = [(name, int(value)) for name, values in by.items() for value in np.unique(values)]
         columns = [torch.from_numpy(by[name] == value) for name, value in self.kinds]
         self.slices = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)

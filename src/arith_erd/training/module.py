@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
-from ..bits import UNUSED
+from ..bits import PAD
 from ..errors import UserError
-from ..models.decoding import shift_right, whole_answers
-from ..runs import Row
-from ..system.boundary import FAILURE
+from ..models.decoding import sequence_correct, shift_right
+from ..runs import MetricRow
+from ..system.cli_errors import FAILURE
 from .data import Batch
 from .pack import Pack
 from .recipe import change_rate
@@ -27,11 +27,11 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     Predicted tokens (R, N, m) follow the right ones (paper, section 3.2); completions are (N, m). Accuracies of whole
     answers are the autoregressive ones exactly: see `arith_erd.models.decoding`.
     """
-    used = completion != UNUSED  # (N, m)
+    used = completion != PAD  # (N, m)
     hits = (predicted == completion) & used  # (R, N, m)
     of_tokens = hits.sum(dim=1).double() / used.sum(dim=0)  # (R, m)
     of_all = hits.sum(dim=(1, 2)).double() / used.sum()  # (R,)
-    whole = whole_answers(predicted, completion).double().mean(dim=1)  # (R,)
+    whole = sequence_correct(predicted, completion).double().mean(dim=1)  # (R,)
     return torch.cat([of_all[:, None], whole[:, None], of_tokens], dim=1)
 
 
@@ -79,7 +79,7 @@ class LitPack(L.LightningModule):
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
-        self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
+        self.rows: list[MetricRow] = []  # after the last epoch: one for each seed, without the seconds
         self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
         self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
 
@@ -161,7 +161,7 @@ class LitPack(L.LightningModule):
             if not (is_finite and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
-            row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
+            row: MetricRow = {"epoch": epoch, "seed": seed, "train_loss": loss}
             half = len(found) // 2
             for split, (of_all, of_answers, *of_tokens) in (("train", found[:half]), ("val", found[half:])):
                 row |= {f"{split}_token_acc": of_all, f"{split}_seq_acc": of_answers}
@@ -171,7 +171,9 @@ class LitPack(L.LightningModule):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.tokens += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.kinds:
-            of_kinds = whole_answers(val, data.validation[1]).double() @ data.slices / data.slices.sum(dim=0)  # (R, G)
+            of_kinds = (
+                sequence_correct(val, data.validation[1]).double() @ data.slices / data.slices.sum(dim=0)
+            )  # (R, G)
             for seed, values in zip(seeds, of_kinds.tolist(), strict=True):
                 named = zip(data.kinds, values, strict=True)
                 self.slices += [(epoch, seed, name, kind, accuracy) for (name, kind), accuracy in named]

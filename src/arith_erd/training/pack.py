@@ -17,14 +17,14 @@ from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
-from ..interp.hooks import reading
-from ..interp.sites import layers, owned
+from ..interp.hooks import caching
+from ..interp.sites import layers, num_owned
 from ..losses import ANSWER, CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, position_axis
 from ..models.weights import initialise
-from ..seeds import Stream, derive
+from ..seeds import RandomStream, derive
 from .compiling import compiles_layers, options, regions
 
 Keys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
@@ -78,16 +78,16 @@ class Pack(nn.Module):
             if self.loss.site not in sites:
                 raise bad_value("model.loss.site", self.loss.site, " or ".join(sites))
             sites[self.loss.site].register_forward_hook(lambda module, inputs, output: self._read.append(output))
-        self._exchanges = tuple(self.loss.exchanges())
-        if self._exchanges:
+        self._interchanges = tuple(self.loss.interchanges())
+        if self._interchanges:
             known = [site for site in layers(self._skeleton[0].sites()) if not site.startswith("enc.")] + [ANSWER]
-            for one in self._exchanges:
+            for one in self._interchanges:
                 if one.site not in known:
                     raise bad_value("model.loss.variables", one.site, f"a site of {' or '.join(known)}")
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
         names = [*self._stack_places, *self._constant_places, *self._key_names]
         self._places = {name: _place(self._skeleton[0], name) for name in names}
-        keys = [[derive(seed, Stream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
+        keys = [[derive(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._replicas, self._mean_losses
         self._in_turn = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
@@ -138,7 +138,7 @@ class Pack(nn.Module):
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
-    def trial(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
+    def dry_run(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
         """`_replicas` at the first step, all at once and not compiled: prompt (R, B, P), completion (R, B, m)."""
         (skeleton,) = self._skeleton
         skeleton.train()
@@ -176,9 +176,11 @@ class Pack(nn.Module):
         return self.loss_of(logits, completion, activation, targets)
 
     def loss_of(self, logits: Tensor, completion: Tensor, activation: Tensor | None, targets: Tensor | None) -> Tensor:
-        """The losses (R,) of what `trial` gives; logits are (R, 1 + E, B, m, V) if the loss asks for E further runs."""
-        exchanged = {"exchanged": logits[:, 1:]} if self._exchanges else {}
-        losses: Tensor = self.loss(logits[:, 0] if exchanged else logits, completion, activation, targets, **exchanged)
+        """The losses (R,) of a `dry_run`; logits are (R, 1 + E, B, m, V) if the loss asks for E further runs."""
+        interchanged = {"interchanged": logits[:, 1:]} if self._interchanges else {}
+        losses: Tensor = self.loss(
+            logits[:, 0] if interchanged else logits, completion, activation, targets, **interchanged
+        )
         return losses
 
     def _replicas(
@@ -193,8 +195,8 @@ class Pack(nn.Module):
         ) -> tuple[Tensor, Tensor | None]:
             before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
             try:
-                if self._exchanges and skeleton.training:
-                    return self._exchanged(prompt, answer_in), self._activation(prompt, answer_in)
+                if self._interchanges and skeleton.training:
+                    return self._with_interchanges(prompt, answer_in), self._activation(prompt, answer_in)
                 return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
             finally:
                 self._swap(before)
@@ -220,16 +222,16 @@ class Pack(nn.Module):
         if self.loss.site is None:
             return None
         by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
-        own = owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
+        own = num_owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
         return by_position[:, -own:].flatten(2)
 
-    def _exchanged(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+    def _with_interchanges(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
         """Logits (1 + E, B, m, V) of a plain run, then of each run that the loss asks for."""
         (skeleton,) = self._skeleton
         sites = skeleton.sites()
-        with reading(sites, {one.site for one in self._exchanges} - {ANSWER}) as plain:
+        with caching(sites, {one.site for one in self._interchanges} - {ANSWER}) as plain:
             logits = [skeleton(prompt, answer_in)]
-        for one in self._exchanges:
+        for one in self._interchanges:
             if one.site == ANSWER:
                 logits.append(skeleton(prompt, answer_in.roll(1, dims=0)))
                 continue

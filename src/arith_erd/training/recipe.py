@@ -46,9 +46,9 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             accepted = "expected a layer of arith_erd.models.recurrent, as in model=lstm"
             raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.blamed():  # vmap refuses random numbers
-        logits, activation = pack.trial(prompt, completion)
+        logits, activation = pack.dry_run(prompt, completion)
     expected = (*completion.shape, job.task.vocab_size)
-    runs = 1 if data.loss.exchanges() else 0  # an axis of further runs, behind that of the replicas
+    runs = 1 if data.loss.interchanges() else 0  # an axis of further runs, behind that of the replicas
     if (*logits.shape[:1], *logits.shape[1 + runs :]) != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
     buffers = dict(pack.stacked.named_buffers())
@@ -57,7 +57,7 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             raise net.fault(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
     if activation is not None:
         with loss.blamed():
-            pack.loss.begin(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
+            pack.loss.make_parameters(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
 
     def losses(rows: Tensor) -> Tensor:
         more = [None if x is None else x[rows] for x in (activation, targets[0] if targets else None)]
@@ -70,7 +70,7 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     if not own.requires_grad:
         raise loss.fault("does not depend on a parameter that requires gradients; expected one at least")
     with torch.no_grad():
-        for index in range(replicas):  # each with the rows of the others exchanged
+        for index in range(replicas):  # each with the rows of the others interchanged
             rows = torch.arange(replicas).roll(1)
             rows[index] = index
             if not torch.allclose(losses(rows)[index], own[index], equal_nan=True):

@@ -6,22 +6,22 @@ from contextlib import contextmanager, suppress
 
 import pandas as pd
 
-from ..config.build import sources
+from ..config.build import source_hashes
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..loggers import Logger
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
-from ..runs import Row, Run
+from ..runs import MetricRow, Run
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import replacing, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
-from .callbacks import EpochProgress, KeepRows, StopAtAccuracy
+from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
 from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows
-from .finish import describe, finish, parameters, save_weights, summarise
 from .memory import memory_errors_explained, require_room
+from .summary import describe, finish, num_parameters, save_weights, summarise
 
 
 def train_pack(job: Job) -> None:
@@ -33,7 +33,7 @@ def train_pack(job: Job) -> None:
     run = job.run
     # Assemble: every refusal comes before anything is written.
     logger = job.logger.build(Logger)
-    rows = KeepRows(run, logger, job.task.answer_names, job.checkpoint.keep)
+    rows = MetricsWriter(run, logger, job.task.answer_names, job.checkpoint.keep)
     stop_at = job.trainer.stop_at
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
     resume_point = ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
@@ -43,13 +43,13 @@ def train_pack(job: Job) -> None:
         require_room(job, device)
         data = table_data(job)
         module = assemble(job, device, data)
-    code = sources(job.resolved)  # before training: they may be edited meanwhile
+    code = source_hashes(job.resolved)  # before training: they may be edited meanwhile
 
     if job.overwrite:
         run.set_aside()
     with lock.holding(run.path), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(run.skipped(job.checkpoint.keep, code))
+            print(run.skip_message(job.checkpoint.keep, code))
             return
 
         # Resume, or start.
@@ -59,12 +59,12 @@ def train_pack(job: Job) -> None:
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
-        print(f"{run.path}: {parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
+        print(f"{run.path}: {num_parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
         # Train.
-        summaries: list[Row] = []
+        summaries: list[MetricRow] = []
         try:
             logger.start(job.name, job.seeds, job.resolved, run.path)
             try:
@@ -78,9 +78,9 @@ def train_pack(job: Job) -> None:
             require_rows(run, trainer.current_epoch, job.seeds)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
-            with replacing(run.curves) as beside:
+            with replacing(run.curves) as partial:
                 slices = pd.read_csv(run.slices_file) if data.kinds else None
-                save_png(learning_curves(run.metrics(), job.title, slices), beside)
+                save_png(learning_curves(run.metrics(), job.title, slices), partial)
             summaries += summarise(run, module.pack, data)
         finally:
             logger.finish(summaries)

@@ -3,11 +3,11 @@
 import sys
 from importlib import import_module
 
-from ..config.build import sources
+from ..config.build import source_hashes
 from ..config.job import Job
 from ..runs import Run
 from ..system.files import require_writable
-from ..system.machine import settle_threads
+from ..system.machine import configure_threads
 
 
 def train(job: Job) -> list[Run]:
@@ -22,18 +22,18 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs()
     for pack in packs:
-        new = not job.overwrite or pack.run.replaced.path.exists()  # by an interrupted command, which goes on
+        new = not job.overwrite or pack.run.backup.path.exists()  # by an interrupted command, which goes on
         if pack.run.finished and new:
-            print(pack.run.skipped(job.checkpoint.keep, sources(job.resolved)))
+            print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
             continue
         require_writable("runs_dir", job.runs_dir)
         if "torch" not in sys.modules:
-            settle_threads()
+            configure_threads()
             print("loading PyTorch", flush=True)
         import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
         from .run_pack import train_pack
 
         train_pack(pack)
     for pack in packs:  # after the last one: until then the old runs show which packs are new
-        pack.run.drop_replaced()
+        pack.run.drop_backup()
     return [pack.run for pack in packs]

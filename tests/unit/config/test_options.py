@@ -34,7 +34,7 @@ def test_every_task_builds(name, order):
     more = ["task.modulus=8"] if name == "mod_add" else []
     task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}", *more]).task
     assert (task.name, task.bits, task.prompt_order, task.base) == (name, 3, order, 2)
-    assert len(task.examples()) == 8**task.operands
+    assert len(task.examples()) == 8**task.num_operands
 
 
 @pytest.mark.parametrize(("model", "ablation"), PAIRS)
@@ -78,7 +78,7 @@ def test_option_of_a_recipe_replaces_what_the_model_chose(group):
 
 
 @pytest.fixture(scope="module")
-def subject() -> Hooked:
+def model() -> Hooked:
     """An untrained network of three-bit addition."""
     task = Add(3)
     torch.manual_seed(0)
@@ -87,7 +87,7 @@ def subject() -> Hooked:
 
 
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
-def test_every_probe_builds(choice, subject):
+def test_every_probe_builds(choice, model):
     job = compose("probe", [choice, "task.bits=3"])
-    things = {"task": job.task, "split": job.split, "subjects": [subject]}
+    things = {"task": job.task, "split": job.split, "models": [model]}
     assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)

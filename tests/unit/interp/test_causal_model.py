@@ -6,7 +6,14 @@ import pytest
 from arith_erd.bits import to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.counterfactuals import CounterfactualDataset, Family, distinct, families, operand_pools, sources
+from arith_erd.interp.counterfactuals import (
+    CounterfactualDataset,
+    Family,
+    distinguishable,
+    draw_sources,
+    families,
+    operand_pools,
+)
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
@@ -16,14 +23,14 @@ TASKS = [Add(4), Add(2, base=10), Add3(2), Mul(3), Mul(1, base=10), ModAdd(3, mo
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}{task.base}")
 def test_interchange_with_itself_keeps_the_answer_and_the_whole_value_of_a_source_gives_its_answer(task: Task) -> None:
     model = CausalModel(task)  # checks the answers
-    base, source = (np.random.default_rng(i).integers(task.limit, size=(50, task.operands)) for i in range(2))
+    base, source = (np.random.default_rng(i).integers(task.limit, size=(50, task.num_operands)) for i in range(2))
     right = model.answers(model.values(base))
     for variable in model.variables:
         assert (model.interchange(base, base, variable) == right).all()
         assert (model.interchange(base, base, variable, 1) == right).all()
-    if model.value:
-        assert (model.interchange(base, source, model.value) == model.answers(model.values(source))).all()
-    if task.size == task.base ** (task.bits * task.operands):
+    if model.answer_variable:
+        assert (model.interchange(base, source, model.answer_variable) == model.answers(model.values(source))).all()
+    if task.size == task.base ** (task.bits * task.num_operands):
         digit = model.interchange(base, source, model.roots[0], 0)
         first = base[:, 0] - base[:, 0] % task.base + source[:, 0] % task.base
         assert (digit == to_digits(task.answer(first, *base[:, 1:].T), task.width, task.base)).all()
@@ -44,7 +51,10 @@ def test_variables_of_3_plus_5_and_what_they_predict_with_those_of_1_plus_4() ->
         "answer": [0, 0, 0, 1],
     }
     assert values | expected == values
-    said = {name: model.predict([[3, 5]], [[1, 4]], name)[0].tolist() for name in ("carry", "xor", "sum", "a_bit")}
+    said = {
+        name: model.interchange_by_digit([[3, 5]], [[1, 4]], name)[0].tolist()
+        for name in ("carry", "xor", "sum", "a_bit")
+    }
     assert said == {"carry": [0, 1, 1, 0], "xor": [1, 1, 0, 1], "sum": [1, 0, 1, 0], "a_bit": [0, 1, 0, 1]}
 
 
@@ -110,7 +120,7 @@ def test_families_and_variables_that_a_model_suggests() -> None:
         "carry": ("column_sum",),
     }
     assert list(families(CausalModel(RandomOutput(3)))) == ["random"]
-    assert distinct(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # product_mod predicts the same
+    assert distinguishable(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # product_mod predicts the same
 
 
 @pytest.mark.parametrize("model", [ADD, MUL], ids=["add", "mul"])
@@ -119,7 +129,7 @@ def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) ->
         drawn = 0
         for t in range(model.task.width):
             base = np.random.default_rng(t).integers(model.task.size, size=200)
-            source = sources(model, family, t, base, np.random.default_rng(0))
+            source = draw_sources(model, family, t, base, np.random.default_rng(0))
             base, source = base[source >= 0], source[source >= 0]
             drawn += len(base)
             assert (base != source).all()
@@ -133,7 +143,7 @@ def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) ->
 def test_sources_are_uniform_over_the_family() -> None:
     base = np.full(20_000, 3 * 16 + 5)  # 3 + 5: eight others have the sum 8
     same = Family(keep=("sum",), everywhere=True)
-    counts = np.bincount(sources(ADD, same, 0, base, np.random.default_rng(0)))
+    counts = np.bincount(draw_sources(ADD, same, 0, base, np.random.default_rng(0)))
     found = counts[counts > 0]
     assert len(found) == 8
     assert abs(found / 2500 - 1).max() < 0.1

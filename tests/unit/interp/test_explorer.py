@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.explorer.page import FOUND, SOURCES, found, measure, write_page
+from arith_erd.interp.explorer.page import FOUND, SOURCES, export_network, found, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
@@ -61,7 +61,7 @@ def in_node(measured: dict[str, Any], examples: Any) -> tuple[np.ndarray, np.nda
 
 def agree(model: Hooked, examples: Any) -> None:
     """Greedy decoding gives the tokens of teacher forcing where those are right, so only the others are decoded."""
-    measured = measure(model, pairs=32)
+    measured = export_network(model, pairs=32)
     logits, tokens = in_node(measured, examples)
     rounded, _ = unpacked(model, measured)
     exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)
@@ -101,7 +101,7 @@ def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[A
 
 
 def test_answers_of_references_survive_rounding() -> None:
-    erd, carry = (measure(load_references(name, [0], Add(7))[0], 64) for name in ("erd", "prefix_carry"))
+    erd, carry = (export_network(load_references(name, [0], Add(7))[0], 64) for name in ("erd", "prefix_carry"))
     assert (erd["bits"], carry["bits"]) == (32, 16)  # the sum of erd needs more digits
     assert erd["right"] == carry["right"] == 1
 
@@ -127,9 +127,9 @@ def test_findings_link_to_headings_that_are_there() -> None:
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(Add(3), NanoGPT)
-    assert measure(model, 8)["missed"] is None
+    assert export_network(model, 8)["missed"] is None
     model.split = RandomSplit()
-    missed = measure(model, 8)["missed"]
+    missed = export_network(model, 8)["missed"]
     assert missed is not None
     assert missed["position"] in model.task.answer_names
     table = model.task.examples()
@@ -141,9 +141,9 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
         pass
 
     with pytest.raises(UserError, match="is a Other; expected our Transformer or NanoGPT"):
-        measure(untrained(Add(3), Other))
+        export_network(untrained(Add(3), Other))
     with pytest.raises(UserError, match="answers mul, 3 bits; expected the first one's task, add"):
-        write_page([measure(untrained(task, NanoGPT), 8) for task in (Add(3), Mul(3))])
+        write_page([export_network(untrained(task, NanoGPT), 8) for task in (Add(3), Mul(3))])
 
 
 def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:

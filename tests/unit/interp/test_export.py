@@ -42,7 +42,7 @@ def test_transformer_lens_computes_the_same(ablated: dict[str, bool]) -> None:
     sites = {"dec.2": "blocks.1.hook_resid_post"}
     sites |= {"dec.2.attn.z": "blocks.1.attn.hook_z"} if ablated != {"attention": False} else {}
     sites |= {"dec.2.mlp.post": "blocks.1.mlp.hook_post"} if ablated != {"feed_forward": False} else {}
-    expected, ours = model.run_with_cache(examples, list(sites), prompt_too=True)
+    expected, ours = model.run_with_cache(examples, list(sites), include_prompt=True)
     close = partial(torch.testing.assert_close, rtol=0, atol=1e-10)
     close(logits[:, 7:11], expected)
     for site, hook in sites.items():

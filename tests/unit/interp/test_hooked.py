@@ -69,7 +69,7 @@ def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_wh
 
 def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_network() -> None:
     model = hooked("nanogpt")
-    _, other = model.run_with_cache(OTHER, ["dec.1"], prompt_too=True)
+    _, other = model.run_with_cache(OTHER, ["dec.1"], include_prompt=True)
     assert other["dec.1"].shape == (64, 7 + 4, 16)
     by_name = model.run(CLEAN, [Replace("dec.1", "r2", other["dec.1"][:, 7 + 2])])
     assert torch.equal(by_name, model.run(CLEAN, [Replace("dec.1", 2, other["dec.1"][:, 7 + 2])]))
@@ -149,7 +149,7 @@ class Ordered(Transformer):
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         x, length = self.positions(self.answer_embedding(answer_in)), answer_in.shape[-1]
         for i in self.order:
-            x = self.decoder[i](x, memory, self.future[:length, :length])
+            x = self.decoder[i](x, memory, self.causal_mask[:length, :length])
         return self.head(x)
 
 

@@ -13,7 +13,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset, families
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import effects, interchange_accuracy
+from arith_erd.interp.interchange import interchange_accuracy, patching_effects
 from arith_erd.models import Transformer
 from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections
@@ -146,7 +146,9 @@ def test_positions_may_be_numpys_and_sites_one_name(mine: tuple[ae.Hooked, ae.Ca
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = CausalModel(task)
-    found = effects(Hooked(InDirections(task), task=task), model, families(model), ["carry", "sum"], ["dec.1"], 30)
+    found = patching_effects(
+        Hooked(InDirections(task), task=task), model, families(model), ["carry", "sum"], ["dec.1"], 30
+    )
     rows = pd.DataFrame(found)
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
     assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
@@ -161,7 +163,7 @@ def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_
     torch.manual_seed(0)
     model = Hooked(Transformer(7, 4, d_model=16, num_heads=2, num_layers=1), task=task)
     adder = CausalModel(task)
-    rows = pd.DataFrame(effects(model, adder, families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
+    rows = pd.DataFrame(patching_effects(model, adder, families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
     encoder = rows[rows["site"] == "enc.1"]
     assert (set(encoder["position"]), set(encoder["answer"])) == (set(range(7)), set(range(4)))
     operator = encoder[encoder["position"] == 3]

@@ -14,7 +14,7 @@ from arith_erd.interp.loading import (
     load_references,
     load_run,
     load_seeds,
-    load_state,
+    load_weights,
     pretrained,
 )
 from arith_erd.models import Transformer
@@ -29,20 +29,20 @@ def run(trained_pack, tmp_path) -> Run:
     return Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
 
 
-def logits(subject) -> torch.Tensor:
-    return subject.run(subject.task.examples())
+def logits(model) -> torch.Tensor:
+    return model.run(model.task.examples())
 
 
 @pytest.mark.parametrize(("index", "seed"), [(0, 3), (1, 5)])
 def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(trained_pack, index, seed):
-    subject = load_run(trained_pack.path, seed)
+    model = load_run(trained_pack.path, seed)
     stacks = torch.load(trained_pack.checkpoint, weights_only=True)["state_dict"]
-    for name, value in subject.network.state_dict().items():
+    for name, value in model.network.state_dict().items():
         assert torch.equal(value, stacks[f"pack.stacked.{name}"][index])
-    assert (subject.name, subject.seed) == (trained_pack.name, seed)
-    examples = subject.task.examples()
-    hits = logits(subject).argmax(-1) == torch.from_numpy(examples.completion)
-    held_out = torch.from_numpy(subject.split(examples))
+    assert (model.name, model.seed) == (trained_pack.name, seed)
+    examples = model.task.examples()
+    hits = logits(model).argmax(-1) == torch.from_numpy(examples.completion)
+    held_out = torch.from_numpy(model.split(examples))
     reported = next(row for row in reversed(trained_pack.metrics()) if row["seed"] == seed)
     assert hits[held_out].double().mean().item() == pytest.approx(reported["val_token_acc"])
     assert hits[~held_out].double().mean().item() == pytest.approx(reported["train_token_acc"])
@@ -52,7 +52,7 @@ def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(tra
 def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_one_line(trained_pack, tmp_path):
     path = trained_pack.path
     assert find_runs(f"{path.parent}/add-*") == find_runs(str(path)) == [path]
-    assert [subject.seed for subject in load_seeds(path)] == [3, 5]
+    assert [model.seed for model in load_seeds(path)] == [3, 5]
     for call, said in (
         (lambda: find_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
         (lambda: load_run(tmp_path), "not a run directory"),
@@ -82,9 +82,9 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
     """After two of four epochs, the weights of a run of two; after the last, the final ones; 0 is before training."""
     short = train_in(tmp_path, *LEARNS, "trainer.max_epochs=2", "seed=0-1")
     for epoch, same in ((2, load_run(short.path, 1)), (4, load_run(whole.path, 1))):
-        subject = load_run(whole.path, 1, epoch)
-        assert subject.epoch == epoch
-        assert torch.equal(logits(subject), logits(same))
+        model = load_run(whole.path, 1, epoch)
+        assert model.epoch == epoch
+        assert torch.equal(logits(model), logits(same))
     first = load_run(whole.path, 1, 0)
     assert torch.equal(logits(first), logits(load_run(short.path, 1, 0)))
     assert not torch.equal(logits(first), logits(load_run(whole.path, 1, 1)))
@@ -130,10 +130,10 @@ def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
     network = make()
     path = tmp_path / f"weights{suffix}"
     (save_file if suffix == ".safetensors" else torch.save)(network.state_dict(), path)
-    loaded = load_state(path, Add(bits=3), make).network
+    loaded = load_weights(path, Add(bits=3), make).network
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), loaded.parameters(), strict=True))
     with pytest.raises(UserError, match="weights do not fit model= and task=: "):
-        load_state(path, Add(bits=3), partial(Transformer, 7, 4, d_model=32, num_heads=2, num_layers=1))
+        load_weights(path, Add(bits=3), partial(Transformer, 7, 4, d_model=32, num_heads=2, num_layers=1))
 
 
 SAMPLE = 256  # held-out pairs of each network
@@ -161,10 +161,10 @@ def test_networks_behind_the_results_are_in_the_repository() -> None:
 @pytest.mark.parametrize(("name", "seed"), CHECKED)
 def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str, seed: int) -> None:
     """On a sample of the held-out pairs, within five standard deviations of such a sample."""
-    subject = load_pretrained(name, seed)
-    (said,) = (entry for entry in Run(PRETRAINED / subject.name).summary()["seeds"] if entry["seed"] == seed)
-    examples = subject.task.examples()
-    chosen = np.random.default_rng(0).permutation(np.flatnonzero(subject.split(examples)))[:SAMPLE]
+    model = load_pretrained(name, seed)
+    (said,) = (entry for entry in Run(PRETRAINED / model.name).summary()["seeds"] if entry["seed"] == seed)
+    examples = model.task.examples()
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(model.split(examples)))[:SAMPLE]
     deviation = (said["val_seq_acc"] * (1 - said["val_seq_acc"]) / len(chosen)) ** 0.5
     near = pytest.approx(said["val_seq_acc"], abs=5 * deviation + 1 / len(chosen))
-    assert subject.accuracy(examples[chosen]) == near
+    assert model.accuracy(examples[chosen]) == near

@@ -9,7 +9,7 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.errors import UserError
-from arith_erd.interp.scoring import COLUMNS, judged, threshold, zoo
+from arith_erd.interp.scoring import COLUMNS, threshold, with_verdicts, zoo
 
 
 def table(scores: np.ndarray, method: str = "mine") -> pd.DataFrame:
@@ -22,7 +22,7 @@ APART = np.array([3.0, 4, 5, 3, 4, 5, 0, 1, 2, 0, 1, 2])
 
 
 def test_score_that_separates_the_algorithms_names_every_network():
-    found = judged(table(APART))
+    found = with_verdicts(table(APART))
     assert found["right"].tolist() == [1] * 12
 
 
@@ -32,20 +32,20 @@ def test_scores_of_one_half_never_move_the_threshold_that_names_it(half: int):
     rng = np.random.default_rng(0)
     rows = table(rng.normal(size=12))
     own = rows["seed"] % 2 == half
-    before = judged(rows)["named"]
+    before = with_verdicts(rows)["named"]
     for index in rows.index[own]:
         others = own & (rows.index != index)
         moved = rows.assign(score=rows["score"].where(~others, rng.normal(scale=9, size=12)))
-        assert judged(moved)["named"][index] == before[index]
+        assert with_verdicts(moved)["named"][index] == before[index]
 
 
 def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
     rows = table(np.arange(12.0)[::-1])
     free = rows.assign(network="free", algorithm="", score=-100.0)
-    found = judged(pd.concat([rows, free], ignore_index=True))
+    found = with_verdicts(pd.concat([rows, free], ignore_index=True))
     assert found["named"][12:].tolist() == ["carries"] * 12
     assert found["right"][12:].isna().all()
-    assert found["right"][:12].tolist() == judged(rows)["right"].tolist()
+    assert found["right"][:12].tolist() == with_verdicts(rows)["right"].tolist()
 
 
 def test_threshold_of_one_algorithm_alone_is_refused():

@@ -20,7 +20,7 @@ from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import CheckedSweeper
 from arith_erd.runs import METRICS
 from arith_erd.stats import mean_interval
-from arith_erd.system.boundary import BUSY, FAILED, INTERNAL
+from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
 from arith_erd.system.signals import Preempted
 from tests.rows import write_metrics

@@ -1,4 +1,4 @@
-"""Interchange-intervention training: labels, exchanges, and what a pack must not change."""
+"""Interchange-intervention training: labels, interchanges, and what a pack must not change."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,11 @@ def test_labels_are_the_answers_that_the_causal_model_predicts():
         value = targets[source, 1 + 4 * number : 5 + 4 * number]
         found = getattr(loss, f"labels_{number}")[base[:, None], value, torch.arange(4)]
         bases = TASK.examples(*examples.operands[base].T)
-        digits = model.predict(bases, sources, name) if name == "carry" else model.interchange(bases, sources, name)
+        digits = (
+            model.interchange_by_digit(bases, sources, name)
+            if name == "carry"
+            else model.interchange(bases, sources, name)
+        )
         assert (found.numpy() == reorder(digits, TASK.completion_order) + ZERO).all()
 
 
@@ -56,8 +60,8 @@ def test_losses_alone_equal_those_in_a_pack(network):
 def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(network):
     whole = {"sum": {"site": "dec.2", "dims": [0, 7]}}
     pack, (prompt, completion, _) = made(network, (0,), whole, strict=1.0)
-    (plain, exchanged, nothing) = pack.trial(prompt, completion)[0][0]
-    torch.testing.assert_close(exchanged, plain.roll(1, dims=0))
+    (plain, interchanged, nothing) = pack.dry_run(prompt, completion)[0][0]
+    torch.testing.assert_close(interchanged, plain.roll(1, dims=0))
     torch.testing.assert_close(nothing, plain)
 
 
@@ -69,12 +73,12 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
     size = {"d_model": 8, "num_heads": 2, "num_layers": 2, "dropout": 0.0}
     pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **size), [0], loss=loss)
     prompt, completion = (torch.as_tensor(x)[None] for x in (examples.prompt, examples.completion))
-    logits = pack.trial(prompt, completion)[0]
+    logits = pack.dry_run(prompt, completion)[0]
     expected = pack.replica(0)(prompt[0], shift_right(completion[0]).roll(1, dims=0))
     torch.testing.assert_close(logits[0, 1], expected)
     before = np.roll(examples.answer, 1)
     digits = [model.answers(model.values(examples, {"prefix": before}))]
-    digits += [model.predict(examples, examples[np.arange(-1, 63)], "carry")]
+    digits += [model.interchange_by_digit(examples, examples[np.arange(-1, 63)], "carry")]
     tokens = torch.as_tensor(np.stack([examples.completion, *(x + ZERO for x in digits)]))
     right = 30.0 * F.one_hot(tokens.long(), TASK.vocab_size)
     assert loss(right[None, 0], completion, None, targets[None], right[None, 1:]) < 1e-6
@@ -83,11 +87,11 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
 
 def test_a_column_is_exchanged_at_one_position():
     pack, (prompt, completion, _) = made(NanoGPT, (0,), {"carry": {"site": "dec.2", "dims": [0, 7]}})
-    plain, exchanged = pack.trial(prompt, completion)[0][0]
+    plain, interchanged = pack.dry_run(prompt, completion)[0][0]
     examples = torch.arange(8)
     source = plain.roll(1, dims=0)
-    torch.testing.assert_close(exchanged[examples, examples % 4], source[examples, examples % 4])
-    moved = (exchanged != plain).any(-1)
+    torch.testing.assert_close(interchanged[examples, examples % 4], source[examples, examples % 4])
+    moved = (interchanged != plain).any(-1)
     moved[examples, examples % 4] = False
     assert not moved.any()
 
@@ -124,7 +128,7 @@ def test_report_tries_interchanges_on_held_out_examples():
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables)
-        pack.trial(*given[:2])
+        pack.dry_run(*given[:2])
 
     with pytest.raises(UserError, match=message):
         first_step()

@@ -23,7 +23,7 @@ def batch() -> dict[str, torch.Tensor]:
 
 def with_head(site: str) -> Loss:
     loss = CrossEntropyAndValue(site, weight=0.5)
-    loss.begin(R, (T, C), 2)
+    loss.make_parameters(R, (T, C), 2)
     with torch.no_grad():
         for parameter in loss.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))

@@ -12,7 +12,7 @@ from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import token_means
-from arith_erd.mechanism.place_value import Columns, Inputs, agreements, slopes, swap_inputs, swaps
+from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples, agreements, slopes, swap_inputs, swaps
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.probes.encoder_table import EncoderTable
@@ -21,7 +21,7 @@ from arith_erd.probes.place_value import PlaceValue
 from arith_erd.tasks import Add, Mul, Sub, Task
 
 TASK = Add(bits=5)
-COLUMNS = Columns(TASK)
+COLUMNS = ColumnSums(TASK)
 
 
 class Rule(nn.Module):
@@ -31,7 +31,7 @@ class Rule(nn.Module):
     reads it off the prompt itself.
     """
 
-    def __init__(self, rule: Callable[[Inputs], np.ndarray], task: Task = TASK, passed: bool = False) -> None:
+    def __init__(self, rule: Callable[[PrefixedExamples], np.ndarray], task: Task = TASK, passed: bool = False) -> None:
         super().__init__()
         self.rule, self.task, self.passed = rule, task, passed
         self.state, self.out = HookPoint(), HookPoint()
@@ -45,8 +45,10 @@ class Rule(nn.Module):
         place, bits = 1 << np.arange(self.task.bits), self.task.bits
         a, b = digits[:, :bits] @ place, digits[:, bits + 1 :] @ place
         given = (answer_in[:, 1:] - ZERO).numpy()
-        columns = Columns(self.task)
-        answers = [self.rule(Inputs(columns, t, a, b, given[:, :t] @ (1 << np.arange(t)))) for t in range(length)]
+        columns = ColumnSums(self.task)
+        answers = [
+            self.rule(PrefixedExamples(columns, t, a, b, given[:, :t] @ (1 << np.arange(t)))) for t in range(length)
+        ]
         if self.passed:  # the state of position j is the carry out of it
             carried = [((a % (2 << j) + b % (2 << j)) >> (j + 1)) for j in range(length)]
             state = self.state(torch.tensor(np.stack(carried, axis=1))[..., None].double())  # (N, t + 1, 1)
@@ -59,15 +61,15 @@ class Rule(nn.Module):
         return self.out(logits)
 
 
-def network(rule: Callable[[Inputs], np.ndarray], **options: object) -> Hooked:
+def network(rule: Callable[[PrefixedExamples], np.ndarray], **options: object) -> Hooked:
     return Hooked(Rule(rule, **options), task=TASK)  # type: ignore[arg-type]
 
 
-def by_carry(threshold: float) -> Callable[[Inputs], np.ndarray]:
+def by_carry(threshold: float) -> Callable[[PrefixedExamples], np.ndarray]:
     return lambda x: x.column % 2 ^ (x.c > threshold)
 
 
-def last_token(x: Inputs) -> np.ndarray:
+def last_token(x: PrefixedExamples) -> np.ndarray:
     if x.t == 0:
         return x.column % 2
     before = x.t - 1
@@ -80,10 +82,10 @@ def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
 
 def test_the_columns_are_what_carries_are_made_of() -> None:
     for task in (TASK, Mul(bits=3)):
-        columns, examples = Columns(task), task.examples()
+        columns, examples = ColumnSums(task), task.examples()
         sums = columns(*examples.operands.T)
         assert np.array_equal(sums @ (1 << np.arange(task.width)), examples.answer)
-    assert COLUMNS.most.tolist() == [2, 3, 3, 3, 3, 1]
+    assert COLUMNS.max_total.tolist() == [2, 3, 3, 3, 3, 1]
 
 
 def test_slopes_are_place_values_where_the_rule_compares_c_with_a_threshold_and_only_there() -> None:
@@ -109,7 +111,7 @@ def test_the_fitted_threshold_is_that_of_the_rule_and_agreement_tells_rules_apar
 
 @pytest.mark.parametrize("task", [TASK, Mul(bits=4)], ids=["add", "mul"])
 def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None:
-    columns = Columns(task)
+    columns = ColumnSums(task)
     for t in range(1, task.width):
         base, source = swap_inputs(columns, t, 64)
         right, other = (task.answer(x.a, x.b) for x in (base, source))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from arith_erd.bits import ONE, ZERO, from_digits
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.prefixes import Sample, hypotheses, read_prefixes, strata
+from arith_erd.mechanism.prefixes import Sample, predicted_bits, read_prefixes, strata
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.references import reference
@@ -22,7 +22,7 @@ SAMPLE = Sample.of(CausalModel(TASK), TASK.examples().operands)
 
 @pytest.mark.parametrize(("name", "reads"), [("erd", False), ("prefix_carry", True)])
 def test_a_carry_read_off_the_last_token_follows_it_only_where_a_carry_propagates(name: str, reads: bool) -> None:
-    sample = Sample.draw(CausalModel(Add()), 64, np.random.default_rng(0))
+    sample = Sample.with_replacement(CausalModel(Add()), 64, np.random.default_rng(0))
     clean, readings = read_prefixes(Hooked(reference(name).network, task=Add()), sample.examples)
     assert (clean == sample.examples.completion).all()
     for reading in readings:
@@ -32,7 +32,7 @@ def test_a_carry_read_off_the_last_token_follows_it_only_where_a_carry_propagate
         elif reading.intervention == "flip":
             assert (changed == strata(sample, reading.position)["propagate"]).all()
         if reads and reading.prefix is not None:
-            assert (reading.tokens - ZERO == hypotheses(sample, reading.prefix)["local_carry"]).all()
+            assert (reading.tokens - ZERO == predicted_bits(sample, reading.prefix)["local_carry"]).all()
         if reading.intervention in ("flip", "far"):
             wrong = reading.prefix != sample.values["answer"][:, : reading.position]
             assert (wrong.sum(axis=1) == 1).all()
@@ -69,7 +69,7 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
 
 
 def test_hypotheses_follow_from_the_operands_alone() -> None:
-    """`hypotheses` gets there from the right carry and the error of the prefix."""
+    """`predicted_bits` gets there from the right carry and the error of the prefix."""
     generator, outside = np.random.default_rng(0), set()
     causal = CausalModel(Add(5))
     sample = Sample.of(causal, causal.examples.operands)
@@ -85,7 +85,7 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
             "graded_carry": ((a >> t) + (b >> t) + (carry > 0.5)) % 2,
             "local_remainder": held % 2,
         }
-        tie, found = carry % 1 == 0.5, hypotheses(sample, prefix)
+        tie, found = carry % 1 == 0.5, predicted_bits(sample, prefix)
         for name, bits in expected.items():
             assert (found[name] == np.where(tie, -1, bits)).all()
         outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0} if t < 5 else set()

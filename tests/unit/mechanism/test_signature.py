@@ -7,10 +7,17 @@ import pytest
 
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.card import NEAR
-from arith_erd.mechanism.directions import draw_shifts, shifted_bits
+from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.prefixes import Sample
-from arith_erd.mechanism.signature import COMPONENTS, IDEAL, POST_HOC, Measured, expected_signatures, measure
+from arith_erd.mechanism.signature import (
+    COMPONENTS,
+    IDEAL,
+    POST_HOC,
+    MeasuredSignature,
+    expected_signatures,
+    measure_signature,
+)
+from arith_erd.mechanism.steering import draw_shifts, shifted_bits
 from arith_erd.mechanism.verdict import decide, is_calibrated
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
@@ -22,9 +29,9 @@ HALF, NOTHING = np.full(8, 0.5), np.zeros(8)
 BROKEN = dict.fromkeys(("flip_propagate", "flip_settled"), HALF)  # ties, broken at random
 
 
-def ideal(name: str, **changes: np.ndarray) -> Measured:
+def ideal(name: str, **changes: np.ndarray) -> MeasuredSignature:
     """The signature of an ideal network, with some components replaced."""
-    return Measured(1.0, EXPECTED[name] | changes)
+    return MeasuredSignature(1.0, EXPECTED[name] | changes)
 
 
 @pytest.mark.parametrize("name", IDEAL)
@@ -32,8 +39,8 @@ def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterw
     verdict = decide(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
     if name in POST_HOC:
         assert (verdict.name, verdict.post_hoc[name]) == ("none", 0)
-        assert verdict.distance > NEAR
-        assert [other for other, distance in verdict.post_hoc.items() if distance <= NEAR] == [name]
+        assert verdict.distance > MAX_DISTANCE
+        assert [other for other, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
     else:
         assert (verdict.name, verdict.distance) == (name, 0)
 
@@ -53,13 +60,13 @@ def test_prefixes_of_one_algorithm_and_steering_of_another_are_none() -> None:
 
 def test_right_prefixes_without_any_effect_of_steering_are_undecided_and_wrong_answers_are_none() -> None:
     assert decide(ideal("erd", value=NOTHING, value_of_remainder=NOTHING, carry=NOTHING), EXPECTED).name == "undecided"
-    verdict = decide(Measured(0.9, EXPECTED["erd"]), EXPECTED)
+    verdict = decide(MeasuredSignature(0.9, EXPECTED["erd"]), EXPECTED)
     assert (verdict.name, verdict.reasons) == ("none", ["answers 90.0% of the examples right, fewer than 95%"])
 
 
 def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
     rng = np.random.default_rng(0)
-    sample = Sample.draw(CausalModel(TASK), 500, rng)
+    sample = Sample.with_replacement(CausalModel(TASK), 500, rng)
     delta = draw_shifts(sample, rng)
     total = sample.values["sum"][:, None] + delta
     assert (delta != 0).all()
@@ -74,11 +81,11 @@ def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    found = measure(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=96)
+    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=96)
     verdict = decide(found, EXPECTED)
     assert (found.accuracy, verdict.name) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:
-        assert [other for other, distance in verdict.post_hoc.items() if distance <= NEAR] == [name]
+        assert [other for other, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import HookPoint
 
 
-def softmax_attention(q, k, v, future=None):
+def softmax_attention(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    return (scores if future is None else scores.masked_fill(future, float("-inf"))).softmax(-1) @ v
+    return (scores if mask is None else scores.masked_fill(mask, float("-inf"))).softmax(-1) @ v
 
 
 @given(
@@ -22,8 +22,7 @@ def softmax_attention(q, k, v, future=None):
 def test_attend_is_softmax_attention(heads, steps, size, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(2, heads, steps, size, generator=generator, dtype=torch.float64) for _ in range(3))
-    future = torch.ones(steps, steps).triu(1).bool()
-    for mask in (None, future):
+    for mask in (None, torch.ones(steps, steps).triu(1).bool()):
         torch.testing.assert_close(attend(scale * q, k, v, mask), softmax_attention(scale * q, k, v, mask))
 
 
@@ -42,14 +41,14 @@ def test_attention_compiled_for_a_cpu_is_the_same(watched, monkeypatch):
     """With its dropout masks, which are of (B, nh, T, S); and a pattern that is read is computed as such."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(3, 2, 5, 4, generator=generator, dtype=torch.float64) for _ in range(3))
-    future = torch.ones(5, 5).triu(1).bool()
+    mask = torch.ones(5, 5).triu(1).bool()
     dropout, pattern, read = Dropout(0.5).train(), HookPoint(position_axis=2), []
     dropout.key = torch.tensor([7, 9], dtype=torch.int32)
     if watched:
         pattern.register_forward_hook(lambda module, inputs, output: read.append(output))
-    expected = attend(q, k, v, future, dropout, pattern)
+    expected = attend(q, k, v, mask, dropout, pattern)
     monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
-    torch.testing.assert_close(attend(q, k, v, future, dropout, pattern), expected)
+    torch.testing.assert_close(attend(q, k, v, mask, dropout, pattern), expected)
     assert len(read) == 2 * watched
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from arith_erd.errors import UserError
-from arith_erd.models.authors_weights import load_official
+from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.positions import sinusoids
 from arith_erd.tasks import Add
@@ -77,7 +77,7 @@ NAMES = {  # ours -> theirs
 
 def test_each_part_has_the_authors_weights(tmp_path: Path) -> None:
     state = synthetic_state()
-    network = load_official(saved(tmp_path, state), TASK)
+    network = load_authors_network(saved(tmp_path, state), TASK)
     assert not network.training
     for ours, theirs in NAMES.items():
         assert torch.equal(network.get_parameter(f"{ours}.weight"), state[f"{theirs}.weight"]), ours
@@ -93,7 +93,7 @@ def test_one_error_lists_every_wrong_key(tmp_path: Path) -> None:
     state["transformer.wte.weight"] = torch.zeros(5, 16)
     state["encoder_embedding.weight"] = torch.zeros(5, 24)
     with pytest.raises(UserError) as raised:
-        load_official(saved(tmp_path, state), TASK)
+        load_authors_network(saved(tmp_path, state), TASK)
     message = str(raised.value)
     assert "weights do not fit the authors' state dict for task=add at task.bits=3: " in message
     named = "decoder_layers.1.norm3.weight, encoder_embedding.weight, fc.bias, transformer.wte.weight"
@@ -114,7 +114,7 @@ class Gadget:
 def test_code_in_a_checkpoint_does_not_run(tmp_path: Path, beside: State) -> None:
     trace, path = tmp_path / "ran", saved(tmp_path, beside | {"more": Gadget(tmp_path / "ran")})
     with pytest.raises(UserError, match="none of it was run"):
-        load_official(path, TASK)
+        load_authors_network(path, TASK)
     assert not trace.exists()
     torch.load(path, weights_only=False)  # the gadget is a live one
     assert trace.is_dir()
@@ -124,7 +124,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path, beside: State) -> Non
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_add_without_error() -> None:
     expected = json.loads((OFFICIAL / "expected.json").read_text())
-    network = load_official(OFFICIAL / "add_model", Add())
+    network = load_authors_network(OFFICIAL / "add_model", Add())
     assert sum(parameter.numel() for parameter in network.parameters()) == expected["parameters"]
     prompt, completion = (x[::16] for x in tokens(Add()))  # a sample, for speed
     assert torch.equal(network(prompt, shift_right(completion)).argmax(dim=-1), completion)

@@ -7,8 +7,8 @@ import torch
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
-from arith_erd.models.positions import PLACED, Rotary, Shift
-from arith_erd.tasks import POSITIONS, Add
+from arith_erd.models.positions import DIGIT_SCHEMES, RandomOffset, Rotary
+from arith_erd.tasks import POSITION_ENCODINGS, Add
 
 SIZE = {"d_model": 16, "num_heads": 2, "num_layers": 2}
 LENGTHS = Add(bits=4, min_bits=1)
@@ -25,7 +25,7 @@ def tensors(examples):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("scheme", POSITIONS)
+@pytest.mark.parametrize("scheme", POSITION_ENCODINGS)
 def test_operands_with_padding_are_answered_as_without(scheme):
     """Two digits in slots for four, beside a network of two-digit operands with the same weights."""
     short, own = Add(bits=2), nanogpt(scheme, LENGTHS)
@@ -45,7 +45,7 @@ def test_every_scheme_but_none_tells_orders_apart():
     """An encoder-decoder; without positions the decoder-only network knows an order, since it is causal."""
     task = Add(bits=3)
     one, other = (tensors(task.examples([a], [b])) for a, b in ((1, 5), (4, 5)))  # the same tokens in another order
-    for scheme in POSITIONS:
+    for scheme in POSITION_ENCODINGS:
         torch.manual_seed(0)
         network = Transformer(7, 4, **SIZE, positions=scheme, layout=task.layout).eval()
         same = torch.allclose(network(one[0], one[1]), network(other[0], one[1]), atol=1e-6)
@@ -69,7 +69,7 @@ def test_rope_scores_depend_on_the_difference_of_two_places():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("scheme", PLACED)
+@pytest.mark.parametrize("scheme", DIGIT_SCHEMES)
 def test_digits_of_equal_place_get_the_same_vector(scheme):
     task = Add(bits=3)
     network = nanogpt(scheme, task)
@@ -87,7 +87,7 @@ def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
     table = Add(bits=2).examples()
     examples = LENGTHS.examples(*table.operands.T, length=np.full(len(table), 2))
     tokens = torch.cat(tensors(examples), dim=1)
-    for scheme in PLACED:
+    for scheme in DIGIT_SCHEMES:
         network = nanogpt(scheme, LENGTHS).train()
         set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32))
         added = network.positions(torch.zeros(*tokens.shape, 16), tokens)
@@ -97,7 +97,7 @@ def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
         )
 
 
-@pytest.mark.parametrize("scheme", PLACED)
+@pytest.mark.parametrize("scheme", DIGIT_SCHEMES)
 def test_training_on_short_operands_trains_the_places_of_the_longest(scheme):
     network = nanogpt(scheme, LENGTHS).train()
     prompt, answer_in = tensors(LENGTHS.sample(200)[np.arange(4 + 16)])  # of one and two digits
@@ -119,7 +119,7 @@ def test_schemes_that_lack_something_say_so():
 
 
 def test_shifts_are_drawn_for_each_example_and_step_and_only_in_training():
-    shift, largest = Shift(), torch.full((4000, 1), 4)
+    shift, largest = RandomOffset(), torch.full((4000, 1), 4)
     shift.key = torch.tensor([1, 2], dtype=torch.int32)
     drawn = shift.train()(largest)
     assert torch.equal(drawn, shift(largest))

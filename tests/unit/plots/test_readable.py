@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from arith_erd.plots.course import Course
 from arith_erd.plots.curves import learning_curves
+from arith_erd.plots.epoch_curves import EpochCurves
 from arith_erd.plots.sheet import Sheet
 
 
@@ -28,12 +28,12 @@ def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_var
         for site in ("dec.1", "dec.2")
         for kind in ("a", "b")
     )
-    course = Course.of(rows, Sheet.of("", rows, {}))
+    course = EpochCurves.of(rows, Sheet.of("", rows, {}))
     assert course.label == "r2"
     assert course.table.set_index(["seed", "panel", "line"])["value"].to_dict() == pytest.approx(
         {(seed, kind, site): 0.35 + seed for seed in (0, 1) for kind in "ab" for site in ("dec.1", "dec.2")}
     )
     whole = pd.concat([course.table.assign(epoch=epoch) for epoch in (0, 1, 2, 10, 100)])
-    figure = Course(whole, "r2").draw("probe")
+    figure = EpochCurves(whole, "r2").draw("probe")
     assert [ax.get_xscale() for ax in figure.axes] == ["symlog", "symlog"]
     assert [len(ax.lines) for ax in figure.axes] == [2, 2]

@@ -11,7 +11,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import finite_cache
 from arith_erd.interp.sites import layers
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.authors_weights import load_official
+from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.probes.amnesic import METHODS, Amnesic, accuracy, baseline, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
 from tests.unit.interp.toys import Toy, logits
@@ -33,14 +33,14 @@ class Reader(Toy):
         return logits(self.site(torch.cat([sign[..., None], self.noise[memory, :length]], dim=-1))[..., 0])
 
 
-def subject(network: Network | None = None, seed: int = 0) -> Hooked:
+def model(network: Network | None = None, seed: int = 0) -> Hooked:
     return Hooked(network or Reader(Add(3)), name="test", seed=seed, task=Add(3))
 
 
 @pytest.fixture(scope="module")
 def read() -> pd.DataFrame:
     """Every concept and method on a network whose answer hangs on the completion bits and on nothing else."""
-    return measured(Amnesic([subject()], site="dec.1", iterations=1, controls=10))
+    return measured(Amnesic([model()], site="dec.1", iterations=1, controls=10))
 
 
 def test_erasing_a_needed_concept_destroys_the_answer(read):
@@ -73,7 +73,7 @@ def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
         pairs = task.examples()
         concepts = {name: torch.as_tensor(z) for name, z in task.concepts(*pairs.operands.T).items()}
         assert (baseline(task, concepts["value"]) < 1e-9) == linear
-        assert baseline(task, concepts[f"operand_{task.digits}"]) < 1e-9
+        assert baseline(task, concepts[f"operand_{task.digit_noun}"]) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,21 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
     network = Reader(Add(3))
     monkeypatch.setattr(network, "encode", lambda prompt: pytest.fail("ran the network"))
     with pytest.raises(UserError, match=message):
-        Amnesic([subject(network)], **{"site": "dec.1"} | options)
+        Amnesic([model(network)], **{"site": "dec.1"} | options)
 
 
 def test_embeddings_that_are_not_finite():
     network = Reader(Add(3))
     network.noise[3, 1, 2] = torch.nan
     with pytest.raises(UserError, match=r"site dec\.1: its activations contain NaN or infinity"):
-        list(Amnesic([subject(network, seed=5)], "dec.1").rows())
+        list(Amnesic([model(network, seed=5)], "dec.1").rows())
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_keep_answering_after_inlp_of_the_value():
     task = Add()
-    model = Hooked(load_official(OFFICIAL / "add_model", task), task=task)
+    model = Hooked(load_authors_network(OFFICIAL / "add_model", task), task=task)
     embeddings = finite_cache(model, task.examples(), ["dec.3"])["dec.3"].flatten(1)
     value = torch.as_tensor(task.examples().answer)[:, None]
     measure = accuracy(model, "dec.3", torch.arange(0, len(value), 4))  # all give the same, in four times the time

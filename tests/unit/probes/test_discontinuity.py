@@ -16,7 +16,7 @@ def test_counts_compare_all_rows(task: Task) -> None:
     examples = task.examples()
     inputs = examples.prompt.tolist()
     answers = to_digits(examples.answer, task.width, task.base).tolist()
-    counts = np.zeros((task.operands * task.bits + 1, task.width + 1), dtype=int)
+    counts = np.zeros((task.num_operands * task.bits + 1, task.width + 1), dtype=int)
     for x, p in zip(inputs, answers, strict=True):
         for y, q in zip(inputs, answers, strict=True):
             counts[sum(c != d for c, d in zip(x, y, strict=True)), sum(c != d for c, d in zip(p, q, strict=True))] += 1

@@ -13,7 +13,7 @@ from scipy import stats
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.authors_weights import load_official
+from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive
@@ -24,15 +24,15 @@ OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
 CELL = ["stack", "layer", "level", "space", "method"]
 
 
-def measure(*subjects: Hooked) -> pd.DataFrame:
-    return measured(DistanceCorrelation(subjects))
+def measure(*models: Hooked) -> pd.DataFrame:
+    return measured(DistanceCorrelation(models))
 
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_give_the_authors_correlations() -> None:
     expected = json.loads((OFFICIAL / "expected.json").read_text())["distance_correlation"]["values"]
     task = Add()
-    rows = measure(Hooked(load_official(OFFICIAL / "add_model", task), name="official", task=task))
+    rows = measure(Hooked(load_authors_network(OFFICIAL / "add_model", task), name="official", task=task))
     found = rows.set_index(CELL)["correlation"]
     assert len(expected) == 48
     for key, values in expected.items():
@@ -55,12 +55,12 @@ def test_correlations_equal_scipy_ties_included_and_are_nan_for_a_constant_row()
 
 @pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
 def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Network]) -> None:
-    subject = untrained(Mul(3), architecture)
-    examples = subject.task.examples(range(8), range(8))
+    model = untrained(Mul(3), architecture)
+    examples = model.task.examples(range(8), range(8))
     prompt = torch.from_numpy(examples.prompt)
-    own = greedy(subject.network, prompt, subject.task.width)
+    own = greedy(model.network, prompt, model.task.width)
     assert not np.array_equal(own, examples.completion)
-    _, cache = subject.run_with_cache((prompt, shift_right(own)), ["dec.2"])
+    _, cache = model.run_with_cache((prompt, shift_right(own)), ["dec.2"])
     x = cache["dec.2"].flatten(1).double().numpy()
     pairs = list(combinations(range(8), 2))
     inner = [np.linalg.norm(x[i] - x[j]) for i, j in pairs]
@@ -70,7 +70,7 @@ def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Ne
         ("out", "token"): [(examples.completion[i] != examples.completion[j]).sum() for i, j in pairs],
         ("out", "value"): [abs(i * i - j * j) for i, j in pairs],
     }
-    found = measure(subject).set_index(CELL)["correlation"]
+    found = measure(model).set_index(CELL)["correlation"]
     for against, distances in outer.items():
         expected = np.corrcoef(inner, distances)[0, 1]
         assert found[("dec", 2, *against, "pearson")] == pytest.approx(expected, abs=1e-9)

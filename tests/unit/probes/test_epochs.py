@@ -8,9 +8,9 @@ import pytest
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
-from arith_erd.probes.ask import answer
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.probes.run_probe import run_job
 from arith_erd.runs import Run
 
 SMALL = {
@@ -29,7 +29,7 @@ SMALL = {
 
 @pytest.mark.parametrize("probe", SMALL)
 def test_rows_gain_the_epoch_and_the_figure_is_their_course(probe: str, whole: Run, tmp_path: Path) -> None:
-    answer(compose("probe", [f"probe={probe}", *SMALL[probe], f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
+    run_job(compose("probe", [f"probe={probe}", *SMALL[probe], f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert list(rows.columns[:2]) == ["epoch", "seed"]
     assert set(rows["epoch"]) == {0, 4}
@@ -39,7 +39,7 @@ def test_rows_gain_the_epoch_and_the_figure_is_their_course(probe: str, whole: R
 
 def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
-    answer(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
+    run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
     rows = pd.read_csv(whole.probe("logit_lens-epochs") / "rows.csv")
     assert sorted(set(rows["epoch"])) == [1, 2, 3, 4]
     for epoch, own in ((2, 2), (4, None)):
@@ -51,13 +51,15 @@ def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.Ca
 
 
 def test_course_of_errors_is_one_less_accuracy_and_zero_where_there_are_none(whole: Run) -> None:
-    subject = load_run(whole.path, 1)
-    probe = Errors([subject])
-    course = probe.course(pd.DataFrame(probe.rows(), columns=list(probe.columns))).table.set_index("line")["value"]
+    model = load_run(whole.path, 1)
+    probe = Errors([model])
+    course = probe.epoch_curves(pd.DataFrame(probe.rows(), columns=list(probe.columns))).table.set_index("line")[
+        "value"
+    ]
     last = next(row for row in reversed(whole.metrics()) if row["seed"] == 1)
     assert course["validation"] == pytest.approx(1 - last["val_seq_acc"])
     assert course["train"] == pytest.approx(1 - last["train_seq_acc"])
-    assert set(probe.course(pd.DataFrame(columns=list(probe.columns))).table["value"]) == {0}
+    assert set(probe.epoch_curves(pd.DataFrame(columns=list(probe.columns))).table["value"]) == {0}
 
 
 @pytest.mark.parametrize(
@@ -70,5 +72,5 @@ def test_course_of_errors_is_one_less_accuracy_and_zero_where_there_are_none(who
 )
 def test_epochs_that_are_not_there_are_refused(epoch: str, said: str, whole: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said):
-        answer(compose("probe", ["probe=errors", f"run={whole.path}", f"epoch={epoch}", f"out={tmp_path}/out"]))
+        run_job(compose("probe", ["probe=errors", f"run={whole.path}", f"epoch={epoch}", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()

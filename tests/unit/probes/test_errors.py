@@ -43,8 +43,8 @@ def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None
     return Hooked(Parrot(task, completion), {}, name="parrot", seed=seed, task=task, split=split)
 
 
-def measure(*subjects: Hooked) -> pd.DataFrame:
-    probe = Errors(subjects)
+def measure(*models: Hooked) -> pd.DataFrame:
+    probe = Errors(models)
     return pd.DataFrame(probe.rows(), columns=list(probe.columns))
 
 
@@ -127,12 +127,12 @@ def test_longest_carry_equals_adding_by_hand() -> None:
 
 
 def test_without_errors_there_are_no_rows_and_the_figure_says_so() -> None:
-    subjects = [parrot(TASK, TASK.examples().answer, seed=seed) for seed in (0, 1)]
-    rows = measure(*subjects)
+    models = [parrot(TASK, TASK.examples().answer, seed=seed) for seed in (0, 1)]
+    rows = measure(*models)
     assert rows.empty
-    figure = Errors(subjects).figure(rows)
+    figure = Errors(models).figure(rows)
     assert "no wrong answers" in [text.get_text() for text in figure.texts]
-    assert Errors(subjects).table(rows)["wrong"].tolist() == [0, 0]
+    assert Errors(models).table(rows)["wrong"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("mean", [1.0, 1.001, 4.0, 8.0])

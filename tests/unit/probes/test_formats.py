@@ -70,7 +70,7 @@ def test_causal_probes_refuse_an_answer_with_other_tokens_than_its_digits(probe)
 
 def test_large_tables_are_sampled_and_said_so_and_several_lengths_refused():
     answer = ae.probe("logit_lens", hooked(Add(12)), pairs=8)
-    assert "asked of a sample of the task's examples, at most 4,096" in answer.notes()
+    assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     with pytest.raises(UserError, match=r"^task=add: 16,777,216 examples; a causal model needs a table that is listed"):
         ae.CausalModel(Add(12))
     with pytest.raises(UserError, match=r"^task=add: has operands of 1 to 3 bits; expected one length"):

@@ -8,7 +8,7 @@ from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
-from arith_erd.mechanism.signature import measure
+from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
@@ -38,7 +38,7 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert verdict.startswith("Verdict: the network computes as prefix_carry: the distance is 0.")
     assert (prefix[:7], steering[:9]) == ("Prefix:", "Steering:")
     assert f"seed 7: {verdict}\nseed 7: {prefix}\n" in probe.files()["notes.txt"]
-    assert set(probe.course(rows).table["line"]) == set(OVER_TRAINING.values())
+    assert set(probe.epoch_curves(rows).table["line"]) == set(OVER_TRAINING.values())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
     distances = rows[rows["test"] == "distance"].set_index("component")["value"]
@@ -49,8 +49,10 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
 
 
 def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answers() -> None:
-    found = measure(load_references("prefix_carry", [7], Add())[0], pairs=64, steered=8, own=LocalRemainder(Add()))
-    own, computed = (found.components[name][2:] for name in ("own", "local_carry"))
+    found = measure_signature(
+        load_references("prefix_carry", [7], Add())[0], pairs=64, steered=8, user_model=LocalRemainder(Add())
+    )
+    own, computed = (found.components[name][2:] for name in ("user_model", "local_carry"))
     assert (computed == 1).all()
     assert (own < 0.95).all()
 

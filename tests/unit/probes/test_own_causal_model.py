@@ -9,7 +9,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from arith_erd.config import build
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import CausalModel, hypothesis
+from arith_erd.interp.causal_model import CausalModel, build_causal_model
 from arith_erd.probes.interchange import Interchange
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
@@ -102,13 +102,16 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(m
         ("mine.parts.silent", r"=mine\.parts\.silent: expected an annotated function, such as def silent\("),
         ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
         ("mine.parts.narrow", r"=mine\.parts\.narrow: expected what makes a CausalModel of the task"),
-        ("arith_erd.interp.causal_model.hypothesis", r"=arith_erd\.interp\.causal_model\.hypothesis: expected a class"),
+        (
+            "arith_erd.interp.causal_model.build_causal_model",
+            r"=arith_erd\.interp\.causal_model\.build_causal_model: expected a class",
+        ),
     ],
 )
 def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, message: str) -> None:
     build.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
-        hypothesis(Add(3), name, "probe.causal_model")
+        build_causal_model(Add(3), name, "probe.causal_model")
 
 
 @pytest.mark.parametrize(

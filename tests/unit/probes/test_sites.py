@@ -80,18 +80,18 @@ def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
     assert ((clean.prompt != other.prompt).sum(axis=1) == 1).all()
     assert ((other.operands >= 0) & (other.operands < task.limit)).all()
     changed = (clean.prompt != other.prompt).any(axis=0)
-    assert changed.sum() == task.operands * task.bits  # every digit of every operand is changed somewhere
+    assert changed.sum() == task.num_operands * task.bits  # every digit of every operand is changed somewhere
     pair = corrupt(task, clean, "pair", seed=0)
     assert (clean.operands != pair.operands).any(axis=1).all()
 
 
 def test_wrong_options_are_refused_with_their_key() -> None:
-    subject = untrained(Add(3), NanoGPT)
+    model = untrained(Add(3), NanoGPT)
     for make, message in (
-        (lambda: Patching([subject], corruption="noise"), r"^probe\.corruption=noise"),
-        (lambda: Patching([subject], pairs=0), r"^probe\.pairs=0"),
-        (lambda: Patching([subject], site="enc.1"), r"^site enc\.1"),
-        (lambda: LogitLens([subject], pairs=True), r"^probe\.pairs=True"),
+        (lambda: Patching([model], corruption="noise"), r"^probe\.corruption=noise"),
+        (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
+        (lambda: Patching([model], site="enc.1"), r"^site enc\.1"),
+        (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=True"),
     ):
         with pytest.raises(UserError, match=message):
             make()

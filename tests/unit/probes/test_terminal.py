@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from arith_erd.probes import terminal
-from arith_erd.probes.terminal import show, watched
+from arith_erd.probes.terminal import show, with_progress
 
 
 def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
@@ -52,7 +52,7 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    assert watched(slow(), "Dose", 2, console) == rows
+    assert with_progress(slow(), "Dose", 2, console) == rows
     assert bool(re.search(r"2 rows after \d+ s", file.getvalue())) == (not is_terminal)
 
 
@@ -64,8 +64,8 @@ def test_quick_probe_and_one_that_fails_leave_nothing_behind() -> None:
     for is_terminal in (False, True):
         file = io.StringIO()
         console = Console(file=file, width=120, force_terminal=is_terminal)
-        assert watched(iter([{"task": "add"}]), "Dataset", 0, console) == [{"task": "add"}]
+        assert with_progress(iter([{"task": "add"}]), "Dataset", 0, console) == [{"task": "add"}]
         with pytest.raises(ValueError, match="no"):
-            watched(failing(), "Dose", 1, console)
+            with_progress(failing(), "Dose", 1, console)
         assert "rows after" not in file.getvalue()
         assert file.getvalue() == "" or is_terminal

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.plots.sheet import Sheet
-from arith_erd.report.collect import GIVEN, OTHER, OURS, Collection, collect
+from arith_erd.report.collect import AUTHORS, OTHER, OURS, Collection, collect
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
 
@@ -55,7 +55,7 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
     found = read(synthetic)
     rows = found.probes["distance_correlation"]
-    assert rows.groupby("source")["replica"].unique().map(list).to_dict() == {OURS: [0, 1], GIVEN: [-1]}
+    assert rows.groupby("source")["replica"].unique().map(list).to_dict() == {OURS: [0, 1], AUTHORS: [-1]}
     assert set(rows["task"]) == {"add"}
     assert found.probes["dataset"]["prompt"].tolist() == ["0000011"]  # text, leading zeros and all
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}

@@ -11,7 +11,7 @@ from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
 from arith_erd.report.page import markdown
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.report.publish import WEIGHTS, keep, main
+from arith_erd.report.publish import WEIGHTS, copy_runs, main
 from arith_erd.report.tables import claims_table, replicas_table, spreadsheet
 
 RUNS = Path("runs")
@@ -38,7 +38,7 @@ def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(syn
     for seed in (0, 1):
         run.weights(seed).parent.mkdir(exist_ok=True)
         run.weights(seed).write_bytes(b"0" * 100)
-    assert keep(synthetic.root, results, WEIGHTS) == [run.name]
+    assert copy_runs(synthetic.root, results, WEIGHTS) == [run.name]
     kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
     files = ("config.yaml", "metrics.csv", "summary.json", "weights/seed=0.safetensors")
     probe = [f"probes/distance_correlation/{name}" for name in ("rows.csv", "probe.json")]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from arith_erd.config import build
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Keep, Run, epochs_to
+from arith_erd.runs import METRICS, Run, WeightSchedule, epochs_to
 from arith_erd.runs.epochs import append_rows
 from tests.rows import write_metrics
 
@@ -111,15 +111,15 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     ],
 )
 def test_rules_keep_these_of_32_epochs(rule, kept):
-    keep = Keep.read("checkpoint.keep", rule)
+    keep = WeightSchedule.read("checkpoint.keep", rule)
     assert list(keep.until(32)) == [epoch for epoch in range(1, 33) if epoch in keep] == kept
 
 
 def test_log_keeps_eight_epochs_of_every_decade_and_no_rule_makes_a_long_list():
-    log = Keep.read("checkpoint.keep", "log").until(2**31)
+    log = WeightSchedule.read("checkpoint.keep", "log").until(2**31)
     for decade in (10, 100, 1000, 10_000):
         assert len([epoch for epoch in log if decade <= epoch < 10 * decade]) == 8
-    assert len(Keep.read("checkpoint.keep", "all").until(2**31)) == 2**31
+    assert len(WeightSchedule.read("checkpoint.keep", "all").until(2**31)) == 2**31
 
 
 def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
@@ -153,7 +153,7 @@ def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, sa
     run = Run(tmp_path)
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: now)
-    assert run.skipped() == f"{run.path}: finished already, skipped{said}"
+    assert run.skip_message() == f"{run.path}: finished already, skipped{said}"
 
 
 def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch):
@@ -164,14 +164,14 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     config = {"task": {"_target_": "mine.inner.tasks.Gcd"}, "model": {"net": {"_target_": "one_file.Net"}}}
-    run, before = Run(tmp_path / "run"), build.sources(config)
+    run, before = Run(tmp_path / "run"), build.source_hashes(config)
     run.path.mkdir()
     run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
     assert set(before) == {"mine", "one_file"}
     (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
-    assert "sources" not in run.skipped(sources=build.sources(config))
+    assert "sources" not in run.skip_message(sources=build.source_hashes(config))
     (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
-    assert run.skipped(sources=build.sources(config)).endswith("; the sources of mine have changed since")
+    assert run.skip_message(sources=build.source_hashes(config)).endswith("; the sources of mine have changed since")
 
 
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
@@ -181,6 +181,6 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights(seed, epoch).touch()
-    assert "epochs without kept weights: 2 (overwrite=true" in run.skipped(Keep("all"))
-    assert "overwrite" not in run.skipped()
-    assert "overwrite" not in run.skipped(Keep("every", 4))
+    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message(WeightSchedule("all"))
+    assert "overwrite" not in run.skip_message()
+    assert "overwrite" not in run.skip_message(WeightSchedule("every", 4))

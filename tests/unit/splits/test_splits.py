@@ -63,7 +63,7 @@ def test_vs_t_breaks_ties_by_the_reversed_bit_prompt_and_has_the_published_dista
 
 
 class Unary(Task):
-    name, operator, operands = "unary", "", 1
+    name, operator, num_operands = "unary", "", 1
     width = 3
 
     def answer(self, a):

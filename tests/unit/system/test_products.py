@@ -7,7 +7,7 @@ import torch
 from lightning.fabric.accelerators import cuda
 
 from arith_erd.system import machine
-from arith_erd.system.machine import settle_products
+from arith_erd.system.machine import configure_matmul
 
 MATMUL = torch.backends.mkldnn.matmul
 
@@ -27,7 +27,7 @@ def worst(product: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("shapes", [((1920, 64), (64, 256)), ((256, 1920), (1920, 64)), ((1024, 15, 8), (1024, 8, 15))])
 def test_products_of_a_training_step_keep_32_bits_and_rounding_to_bf16_would_show(shapes) -> None:
-    settle_products()
+    configure_matmul()
     a, b = (torch.randn(shape) for shape in shapes)
     assert worst(a @ b, a, b) < 1
     assert worst(a.bfloat16() @ b.bfloat16(), a, b) > 1
@@ -38,7 +38,7 @@ def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(m
     monkeypatch.setattr(machine, "cpu_name", lambda: cpu)
     with monkeypatch.context() as patch:
         patch.setattr(torch, "equal", lambda *_: exact)
-        settle_products()
+        configure_matmul()
     assert (MATMUL.fp32_precision == "bf16") == quick
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     monkeypatch.setattr(cuda, "_is_ampere_or_later", lambda _: True)

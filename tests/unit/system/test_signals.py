@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from arith_erd.system import boundary, signals
-from arith_erd.system.signals import Preempted, check, deferred, signals_caught
+from arith_erd.system import cli_errors, signals
+from arith_erd.system.signals import Preempted, deferred, raise_pending, signals_caught
 from tests.behaviour.interruption import Listener
 
 
@@ -26,7 +26,7 @@ def handlers_as_before():
         assert signal.getsignal(number) == before[number]
     signal.signal(signal.SIGALRM, before[signal.SIGALRM])
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
-    check()  # nothing is left to say
+    raise_pending()  # nothing is left to say
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_current_step_finishes_first(stopped):
         with deferred():
             send(signal.SIGTERM)
             done.append("the step")
-            check()
+            raise_pending()
             done.append("another")
 
     stopped(work)
@@ -77,7 +77,7 @@ def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, 
     requeued = []
     monkeypatch.setattr(signals, "requeue", requeued.append)
 
-    @boundary.program()
+    @cli_errors.program()
     def work():
         try:
             send(signal.SIGTERM)
@@ -134,11 +134,11 @@ def test_third_party_handler_runs_between_steps_and_training_continues(listener,
             listener = later
         blocks.enter_context(deferred())
         send(other)
-        assert signals.asked()
+        assert signals.pending()
         assert not listener.heard
-        check()
+        raise_pending()
         assert listener.heard == [other]
-        assert not signals.asked()
+        assert not signals.pending()
         time.sleep(0.3)  # no alarm is left
     assert listener.heard == [other]
 
@@ -149,7 +149,7 @@ def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours)
         with deferred():
             send(signal.SIGUSR2)
             send(ours)
-            check()
+            raise_pending()
             pytest.fail("went on")
 
     stopped(work)
@@ -166,7 +166,7 @@ def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
     def work():
         with signals_caught(), deferred():
             send(signal.SIGUSR2)
-            check()
+            raise_pending()
 
     listener.work = ends
     with pytest.raises(type(error)) as raised:
@@ -182,7 +182,7 @@ def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
 def test_program_does_not_wait_for_the_step(cli, sent, status):
     code = f"""
 import os, time
-from arith_erd.system import signals
+from arith_erd.system import cli_errors, signals
 signals.GRACE = 0.2
 with signals.signals_caught(), signals.deferred():
     for number in {[int(number) for number in sent]}:

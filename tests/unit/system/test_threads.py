@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from arith_erd.system.machine import CHOSEN, SPINS, settle_threads
+from arith_erd.system.machine import CHOSEN, SPINS, configure_threads
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def test_there_are_as_many_threads_as_processors_that_may_be_used(
     monkeypatch: pytest.MonkeyPatch, usable: int, threads: str | None
 ) -> None:
     monkeypatch.setattr("joblib.cpu_count", lambda: usable)
-    settle_threads()
+    configure_threads()
     assert os.environ.get("OMP_NUM_THREADS") == threads
     assert os.environ["GOMP_SPINCOUNT"] == SPINS
 
@@ -30,6 +30,6 @@ def test_what_the_user_has_set_is_kept(monkeypatch: pytest.MonkeyPatch, name: st
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)
     monkeypatch.setenv(name, "7")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    settle_threads()
+    configure_threads()
     assert {key: os.environ.get(key) for key in CHOSEN} == {key: "7" if key == name else None for key in CHOSEN}
     assert os.environ["OMP_NUM_THREADS"] == "5"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arith_erd.bits import OPERATOR, UNUSED, ZERO
+from arith_erd.bits import OPERATOR, PAD, ZERO
 from arith_erd.errors import UserError
 from arith_erd.tasks import Add, Add3, AddScratchpad, Mul, Sub
 
@@ -37,11 +37,11 @@ def test_each_token_is_the_digit_that_its_name_says(task):
                 assert token == OPERATOR
             else:
                 number = operands["abc".index(name[0])]
-                shown = ZERO + digit(number, int(name[1:]), task.base) if int(name[1:]) < length else UNUSED
+                shown = ZERO + digit(number, int(name[1:]), task.base) if int(name[1:]) < length else PAD
                 assert token == shown
         results = [(int(n[1:]), t) for n, t in zip(task.answer_names, completion, strict=True) if n[0] == "r"]
-        assert all(t in (UNUSED, ZERO + digit(answer, place, task.base)) for place, t in results)
-        assert sum(t != UNUSED for _, t in results) == task.width - (task.bits - length)
+        assert all(t in (PAD, ZERO + digit(answer, place, task.base)) for place, t in results)
+        assert sum(t != PAD for _, t in results) == task.width - (task.bits - length)
     np.testing.assert_array_equal(task.decode(examples.completion), examples.answer)
     names = task.answer_names
     assert [names[i] for i in task.answer_positions] == [f"r{i}" for i in range(task.width)]
@@ -76,8 +76,8 @@ def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that
 
 
 def test_table_that_is_too_large_to_list_gives_a_sample():
-    assert Add(9).listed
-    assert not Add(10).listed
+    assert Add(9).enumerable
+    assert not Add(10).enumerable
     assert len(Add(9).examples()) == 2**18
     examples = Add(31).examples()
     assert len(examples) == 4096

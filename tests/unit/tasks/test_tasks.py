@@ -17,7 +17,7 @@ from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 class Square(Task):
     """A task of one operand."""
 
-    name, operator, operands = "square", "", 1
+    name, operator, num_operands = "square", "", 1
 
     @property
     def width(self):
@@ -58,7 +58,7 @@ def rows(task, examples) -> list[tuple[str, str]]:
 
 def most_digits(task_class: type[Task], base: int) -> int:
     """As many as leave fewer than 2 ** 20 rows."""
-    return max(n for n in range(1, 20) if base ** (n * task_class.operands) < 2**20)
+    return max(n for n in range(1, 20) if base ** (n * task_class.num_operands) < 2**20)
 
 
 @st.composite
@@ -75,7 +75,7 @@ def any_tasks(draw, classes=TASKS):
 def tasks_with_operands(draw):
     task = draw(any_tasks())
     operand = st.integers(0, task.limit - 1)
-    return task, draw(st.lists(st.tuples(*[operand] * task.operands), min_size=1, max_size=20))
+    return task, draw(st.lists(st.tuples(*[operand] * task.num_operands), min_size=1, max_size=20))
 
 
 @given(tasks_with_operands())
@@ -88,12 +88,12 @@ def test_rows_of_any_operands_and_their_answers_decoded(case):
 
 @given(any_tasks())
 def test_table_holds_every_combination_once_first_operand_slowest(task):
-    shape = (task.limit,) * task.operands
+    shape = (task.limit,) * task.num_operands
     assert (task.shape, task.size) == (shape, math.prod(shape))
     if task.size > 1024:  # the orders are the same at every size
         return
     examples = task.examples()
-    operands = list(itertools.product(range(task.limit), repeat=task.operands))
+    operands = list(itertools.product(range(task.limit), repeat=task.num_operands))
     assert examples.operands.tolist() == [list(row) for row in operands]
     assert rows(task, examples) == [expected_row(task, *row) for row in operands]
     assert examples.prompt.shape == (task.size, task.prompt_length)
@@ -113,7 +113,7 @@ def ripple(operands: tuple[int, ...], bits: int, base: int) -> list[int]:
 @given(any_tasks([Add, Add3]), st.data())
 def test_carries_are_those_of_a_ripple_adder(task, data):
     operand = st.integers(0, task.limit - 1)
-    operands = data.draw(st.lists(st.tuples(*[operand] * task.operands), min_size=1, max_size=20))
+    operands = data.draw(st.lists(st.tuples(*[operand] * task.num_operands), min_size=1, max_size=20))
     found = task.carries(*np.array(operands).T)
     assert found.tolist() == [ripple(row, task.bits, task.base) for row in operands]
 

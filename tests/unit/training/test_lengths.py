@@ -13,7 +13,7 @@ from arith_erd.interp.loading import load_run
 from arith_erd.losses import CrossEntropy
 from arith_erd.splits import LengthSplit
 from arith_erd.tasks import Add
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import MetricsWriter
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -47,7 +47,7 @@ def test_seed_alone_is_the_seed_in_a_pack_and_a_power_cut_changes_nothing(train_
     packed, alone = train_in(tmp_path, *options, "seed=[2,5]"), train_in(tmp_path, *options, "seed=5")
     mine, theirs = weights_of(alone, 5), weights_of(packed, 5)
     assert all(torch.allclose(mine[name], theirs[name], rtol=0, atol=1e-3) for name in mine)
-    power_cut(partial(train_in, tmp_path / "cut"), KeepRows, 2, True, *options, "seed=5")
+    power_cut(partial(train_in, tmp_path / "cut"), MetricsWriter, 2, True, *options, "seed=5")
     again = train_in(tmp_path / "cut", *options, "seed=5")
     assert_same(alone, again)
     assert alone.slices_file.read_text() == again.slices_file.read_text()

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.bits import UNUSED
+from arith_erd.bits import PAD
 from arith_erd.training.module import accuracies
 
 
@@ -16,8 +16,8 @@ def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int
     random = np.random.default_rng(seed)
     predicted = random.integers(3, 5, size=(replicas, size, length))
     completion = random.integers(3, 5, size=(size, length))
-    completion[:, 1:][random.random((size, length - 1)) < 0.3] = UNUSED
-    used, right = completion != UNUSED, predicted == completion
+    completion[:, 1:][random.random((size, length - 1)) < 0.3] = PAD
+    used, right = completion != PAD, predicted == completion
     found = accuracies(torch.from_numpy(predicted), torch.from_numpy(completion)).numpy()
     for own, hits in zip(found, right, strict=True):
         columns = [hits[used[:, t], t] for t in range(length)]

@@ -21,7 +21,7 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
 from arith_erd.training.assemble import assemble, table_data
-from arith_erd.training.callbacks import KeepRows
+from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
@@ -78,7 +78,7 @@ def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[st
     pack = Pack(Toy, seeds, loss=made)
     if made.site:
         prompt, completion, targets = (x[:1].expand(len(seeds), 1, -1) for x in data.train)
-        made.begin(len(seeds), pack.trial(prompt, completion)[1].shape[2:], targets.shape[-1])
+        made.make_parameters(len(seeds), pack.dry_run(prompt, completion)[1].shape[2:], targets.shape[-1])
     return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
 
 
@@ -236,7 +236,7 @@ class Good(Toy):
 class OfTheActivation(CrossEntropy):
     site = "dec.1"
 
-    def begin(self, replicas, activation, targets):
+    def make_parameters(self, replicas, activation, targets):
         self.head = nn.Parameter(torch.ones(replicas))
 
     def forward(self, logits, completion, activation, targets=None):
@@ -324,7 +324,7 @@ def test_network_or_loss_that_would_train_wrongly_is_refused_in_one_line(name, t
 def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, capsys):
     recipe = ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value")
     overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *recipe)
-    power_cut(train, KeepRows, 2, True, *overrides)
+    power_cut(train, MetricsWriter, 2, True, *overrides)
     resumed = train(*overrides)
     assert "resuming from epoch 2" in capsys.readouterr().out
     assert_same(resumed, train_in(tmp_path / "whole", *overrides))

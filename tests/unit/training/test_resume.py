@@ -91,7 +91,7 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
     old = train()
     (old.path / "mine").touch()
     power_cut(train, ResumePoint, 1, True, "overwrite=true")
-    assert (old.replaced.path / "mine").is_file()
+    assert (old.backup.path / "mine").is_file()
     again = train("overwrite=true")
     out = capsys.readouterr().out
     assert "resuming from epoch 2" in out
@@ -101,7 +101,7 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
 
 
 @pytest.mark.parametrize(
-    ("method", "pack", "missing"), [("set_aside", 1, [(1,)]), ("finish", 1, [(1,)]), ("drop_replaced", 0, [])]
+    ("method", "pack", "missing"), [("set_aside", 1, [(1,)]), ("finish", 1, [(1,)]), ("drop_backup", 0, [])]
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
     """Before the second old run is renamed, before the new one has finished, or before the old ones are deleted."""

@@ -30,7 +30,7 @@ from ..sites import layers, residual_stream
 SOURCES = Path(__file__).parent
 CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
 FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
-TASK = ["name", "operator", "bits", "digits", "base", "prompt_order", "completion_order", "width", "shape"]
+TASK = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
 TASK += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
 
 
@@ -43,7 +43,7 @@ class Page(str):
 
 
 @torch.no_grad()
-def measure(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
+def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     """What the page has of a network, from ``pairs`` random examples, of which the share ``right`` is answered right.
 
     ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
@@ -104,11 +104,11 @@ def _known(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """What the page knows besides the weights: answers, positions, means and directions."""
     known = {"answers": torch.from_numpy(model.task.examples().answer)}
     around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
-    _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], prompt_too=True)
+    _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], include_prompt=True)
     for name in [x for x in around if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
         known[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
     stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
-    _, cache = model.run_with_cache(fit, [*outputs, *stream], prompt_too=True)
+    _, cache = model.run_with_cache(fit, [*outputs, *stream], include_prompt=True)
     known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
     for site in [x for x in layers(stream) if x.startswith("enc.")][-1:]:
         known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
@@ -121,14 +121,14 @@ def _known(model: Hooked, fit: Examples) -> dict[str, Tensor]:
 
 
 def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
-    """The page of networks, from `measure`; it opens with the first, and links the documentation at ``docs``, if given.
+    """The page of networks, from `export_network`; it opens with the first, and links ``docs`` if given.
 
     Raises:
         UserError: for a network of another task than the first.
     """
     task = networks[0]["task"]
     for other in [one for one in networks if one["task"] != task]:
-        answers = "{name}, {bits} {digits}".format(**other["task"])
+        answers = "{name}, {bits} {digit_noun}".format(**other["task"])
         raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
     data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
     html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))

@@ -11,7 +11,7 @@ read and write), `assembly` (the layers) and `program` (the whole network).
 import numpy as np
 
 from ...errors import bad_value, require_integer
-from ...seeds import MAX_SEED, Stream, derive
+from ...seeds import MAX_SEED, RandomStream, derive
 from ...tasks import Add, Task
 from . import algorithms as made
 from .program import Program, Reference, compile_program
@@ -42,7 +42,7 @@ def reference(name: str, seed: int = 0) -> Reference:
     if name not in programs:
         raise bad_value("reference", name, ", ".join(programs))
     require_integer("seed", seed, 0, MAX_SEED)
-    rng = np.random.default_rng(derive(seed, f"{Stream.REFERENCE} {name}"))
+    rng = np.random.default_rng(derive(seed, f"{RandomStream.REFERENCE} {name}"))
     return compile_program(programs[name](rng), rng)
 
 
@@ -56,7 +56,7 @@ def described() -> dict[str, str]:
 def written_for(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
     orders = {task.prompt_order, task.completion_order}
-    return isinstance(task, Add) and (task.bits, task.base, task.operands) == (7, 2, 2) and orders == {"reverse"}
+    return isinstance(task, Add) and (task.bits, task.base, task.num_operands) == (7, 2, 2) and orders == {"reverse"}
 
 
 __all__ = ["DECOYS", "OTHERS", "REFERENCES", "Program", "Reference", "described", "reference", "written_for"]

@@ -6,10 +6,10 @@ import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
-from ..bits import UNUSED
-from ..models.decoding import answers, forced
+from ..bits import PAD
+from ..models.decoding import greedy_tokens, teacher_forced_tokens
 from ..models.network import Network
-from ..runs import Row, Run, epochs_to
+from ..runs import MetricRow, Run, epochs_to
 from ..stats import Counts, stuck
 from ..system.files import replacing
 from ..system.machine import device_name, versions
@@ -22,12 +22,12 @@ def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
     for index, seed in enumerate(pack.seeds):
         path = run.weights(seed, epoch)
         path.parent.mkdir(exist_ok=True)
-        with replacing(path) as beside:
+        with replacing(path) as partial:
             # Raises an OSError if the disk is full, unlike the library's own writer.
-            beside.write_bytes(save(pack.replica_state(index)))
+            partial.write_bytes(save(pack.replica_state(index)))
 
 
-def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
+def summarise(run: Run, pack: Pack, data: TableData) -> list[MetricRow]:
     """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
@@ -36,9 +36,9 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[Row]:
         last = next(row for row in reversed(rows) if row["seed"] == seed)
         summary = {key: value for key, value in last.items() if key not in ("epoch", "seconds")}
         network = pack.replica(index)
-        decoded = answers(network, prompt, completion).cpu()
+        decoded = greedy_tokens(network, prompt, completion).cpu()
         error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
-        summary["val_token_acc_autoregressive"] = float((decoded == right)[right != UNUSED].double().mean())
+        summary["val_token_acc_autoregressive"] = float((decoded == right)[right != PAD].double().mean())
         summary["val_mae"] = float(np.abs(error).mean())
         summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
         summary["never_learnt"] = never_learnt(network, data)
@@ -57,22 +57,22 @@ def never_learnt(network: Network, data: TableData) -> list[str]:
 
 def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
     """Of each answer token, after the right ones before it: prompts (N, P), completions (N, m)."""
-    n, hits = len(completion), (forced(network, prompt, completion) == completion).sum(dim=0)
+    n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
     commonest = (int(token.bincount().max()) for token in completion.cpu().T)
     return [(right, n, most / n) for right, most in zip(hits.tolist(), commonest, strict=True)]
 
 
-def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], sources: Mapping[str, str]) -> None:
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[MetricRow], sources: Mapping[str, str]) -> None:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
     rows = run.metrics()
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
     run.finish(
         {
-            "params": parameters(pack),
+            "params": num_parameters(pack),
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
-            "train_flops": 6 * parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
+            "train_flops": 6 * num_parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
             "device": device_name(pack.replica_keys.device),
             "versions": versions(),
             **({"sources": sources} if sources else {}),
@@ -81,12 +81,12 @@ def finish(run: Run, pack: Pack, data: TableData, summaries: list[Row], sources:
     )
 
 
-def parameters(pack: Pack) -> int:
+def num_parameters(pack: Pack) -> int:
     """Learnable parameters of one replica."""
     return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
 
 
-def describe(summary: Row) -> str:
+def describe(summary: MetricRow) -> str:
     """One line for people."""
     reached = summary["epochs_to_95"]
     return (

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from arith_erd.system.boundary import FAILED, FAILURE, INTERNAL, explain
+from arith_erd.system.cli_errors import FAILED, FAILURE, INTERNAL, explain
 
 PRINTS = """
 import sys
-from arith_erd.system.boundary import program
+from arith_erd.system.cli_errors import program
 with program():
     print("\u00fc" * 10, flush=True)
     print("\u00fc", file=sys.stderr)

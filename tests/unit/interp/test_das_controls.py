@@ -11,20 +11,20 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import SearchConfig, fit_das
-from arith_erd.interp.dose import centroids, doses, reading, slope
-from arith_erd.interp.erasure import SPREAD, whiten
-from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import balanced, interchange_accuracy
-from arith_erd.interp.interventions import Interchange, Subspace
-from arith_erd.interp.search import (
+from arith_erd.interp.das_controls import (
     DECOYS,
     STORED_AT,
-    Search,
+    ControlledDAS,
     overlap,
     random_subspaces,
     sign_flipped,
     untrained,
 )
+from arith_erd.interp.dose import centroids, doses, leace_step, slope
+from arith_erd.interp.erasure import SPREAD, whiten
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
+from arith_erd.interp.interventions import Interchange, Subspace
 from arith_erd.models import Transformer
 from arith_erd.models.references import Reference, reference
 from arith_erd.tasks import Add
@@ -40,34 +40,36 @@ def hooked(kind: type[InDirections] | type[OneNumber]) -> Hooked:
 
 
 @pytest.fixture(scope="module")
-def search() -> Search:
-    return Search(hooked(InDirections), ADDER, "dec.1", 2, CONFIG)
+def search() -> ControlledDAS:
+    return ControlledDAS(hooked(InDirections), ADDER, "dec.1", 2, CONFIG)
 
 
 @pytest.mark.parametrize(("variable", "index"), [("carry", 0), ("xor", 1)])
-def test_planted_direction_is_found(search: Search, variable: str, index: int) -> None:
-    (found,) = search.at(variable, [1])
+def test_planted_direction_is_found(search: ControlledDAS, variable: str, index: int) -> None:
+    (found,) = search.evaluate(variable, [1])
     assert abs(found["subspace"].directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
     assert found["iia"] == 1
     assert found["no_intervention"] == 0.5
     assert found["iia_random_max"] < 0.9
 
 
-def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(search: Search) -> None:
-    (planted,) = search.at("carry", [1])
+def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(
+    search: ControlledDAS,
+) -> None:
+    (planted,) = search.evaluate("carry", [1])
     assert planted["angle_least_squares"] < 5
     for name, site, near in (("prefix_carry", "dec.3", True), (*DECOYS["carry"][:1], STORED_AT, False)):
-        there = Search(Hooked(variant(name).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
+        there = ControlledDAS(Hooked(variant(name).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
         angles = there.angles("carry", there.fit(*there.pairs("carry")[:2], "carry", 1))
         low, high = angles["angle_random_low"], angles["angle_random_high"]
         assert 15 < low < 85 < high <= 90
         assert all((angles[name] < low) == near for name in ("angle_least_squares", "angle_leace"))
-    first = Search(search.model, ADDER, "dec.1", 0, CONFIG)
+    first = ControlledDAS(search.model, ADDER, "dec.1", 0, CONFIG)
     assert np.isnan([*first.angles("carry", planted["subspace"]).values()]).all()  # no carry into the first bit
 
 
-def test_smallest_sufficient_rank_is_chosen(search: Search) -> None:
-    one, two, three = search.at("sum", [1, 2, 3])
+def test_smallest_sufficient_rank_is_chosen(search: ControlledDAS) -> None:
+    one, two, three = search.evaluate("sum", [1, 2, 3])
     assert one["iia"] < 0.9
     assert two["iia"] == three["iia"] == 1
     assert [found["chosen"] for found in (one, two, three)] == [False, True, False]
@@ -77,7 +79,7 @@ def test_smallest_sufficient_rank_is_chosen(search: Search) -> None:
     )
 
 
-def test_sets_share_no_operand_and_half_of_the_answers_should_change(search: Search) -> None:
+def test_sets_share_no_operand_and_half_of_the_answers_should_change(search: ControlledDAS) -> None:
     sets = search.pairs("carry")
     operands = [{*data.base_examples.operands.flat, *data.source_examples.operands.flat} for data in sets]
     assert not operands[0] & operands[1] | operands[0] & operands[2] | operands[1] & operands[2]
@@ -92,11 +94,11 @@ class Constant(InDirections):
         return super().decode(memory, answer_in) + 0 * self.site(torch.ones(*answer_in.shape, CHANNELS))[..., :1]
 
 
-def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Search) -> None:
+def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: ControlledDAS) -> None:
     with pytest.raises(UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions"):
-        list(search.at("carry", [9, 99]))
+        list(search.evaluate("carry", [9, 99]))
     with pytest.raises(UserError, match=r"^probe\.site=dec\.1: expected a site that depends on the operands"):
-        list(Search(hooked(Constant), ADDER, "dec.1", 2, CONFIG).at("carry", [1]))
+        list(ControlledDAS(hooked(Constant), ADDER, "dec.1", 2, CONFIG).evaluate("carry", [1]))
 
 
 def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
@@ -125,9 +127,9 @@ def test_untrained_copy_has_sites_of_its_own_and_leaves_the_network_alone() -> N
 
 def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_half() -> None:
     right, expected = torch.tensor([[3], [4], [3], [3]]), torch.tensor([[4], [4], [3], [3]])
-    assert balanced(right, expected, right) == 0.5
-    assert balanced(expected, expected, right) == 1
-    assert balanced(right, right, right) == 1  # nothing should change, nothing did
+    assert balanced_accuracy(right, expected, right) == 0.5
+    assert balanced_accuracy(expected, expected, right) == 1
+    assert balanced_accuracy(right, right, right) == 1  # nothing should change, nothing did
 
 
 @functools.cache
@@ -171,7 +173,7 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
     values = torch.randint(0, 20, (2000,), generator=generator)
     direction = torch.tensor([1.0, 2, 0, 0], dtype=torch.float64)
     x = values[:, None] * direction + torch.randn(2000, 4, generator=generator, dtype=torch.float64)
-    by_slope, by_reading = (step(whiten(x), values) for step in (slope, reading))
+    by_slope, by_reading = (step(whiten(x), values) for step in (slope, leace_step))
     torch.testing.assert_close(by_slope, direction, atol=0.03, rtol=0)
     assert float(by_slope @ by_reading / by_slope.norm() / by_reading.norm()) == pytest.approx(1)
     weights = torch.linalg.lstsq(x - x.mean(dim=0), (values - values.double().mean())[:, None]).solution[:, 0]

@@ -19,7 +19,7 @@ from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pool
 from .das import Alignment, SearchConfig
 from .erasure import Whitened, leace, random_basis
 from .hooked import Hooked
-from .interchange import digit
+from .interchange import digit_index
 from .interventions import Position, Subspace
 
 SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
@@ -36,7 +36,7 @@ STORED_AT = "dec.4"
 """All of these are stored behind this layer; the answer comes in layer 6."""
 
 
-class Search(Alignment):
+class ControlledDAS(Alignment):
     """Searches at one place of a network, from the same bases for every variable.
 
     In a random half of the pairs the variable's interchange changes the predicted answer; in the others it does not. At
@@ -59,19 +59,19 @@ class Search(Alignment):
         super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
 
     @cached_property
-    def blank(self) -> "Search":
+    def untrained(self) -> "ControlledDAS":
         """The same in an untrained network."""
         fresh = untrained(self.model, self.seed)
-        return Search(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
+        return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
 
-    def at(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
         """For each rank the best ``subspace`` for a variable, and the effect of its interchange.
 
-        ``train, validation, iia`` are balanced accuracies (`interchange.balanced`) on each set, iia on test pairs;
-        ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged.
+        ``train, validation, iia`` are balanced accuracies (`interchange.balanced_accuracy`) on each set, iia on test
+        pairs; ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged.
         ``chosen`` marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of
         axes along which real activations vary; if span <= rank, every subspace is the whole space. Beside them are
-        `controls`, `angles` and, for the chosen rank, `searches`.
+        `controls`, `angles` and, for the chosen rank, `negative_controls`.
 
         Raises:
             UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
@@ -90,7 +90,11 @@ class Search(Alignment):
             found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
             found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
-            yield found | self.angles(variable, subspace) | (self.searches(variable, rank) if rank == best else {})
+            yield (
+                found
+                | self.angles(variable, subspace)
+                | (self.negative_controls(variable, rank) if rank == best else {})
+            )
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
@@ -132,30 +136,33 @@ class Search(Alignment):
         found = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
         return dict(zip(ANGLES, map(float, found), strict=True))
 
-    def searches(self, variable: str, rank: int) -> dict[str, float]:
+    def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
 
         ``iia_untrained``: in an untrained network; ``iia_decoy``: in a network written by hand that computes the answer
         from other variables, where there is one.
         """
-        found = {"iia_untrained": self.blank.score(variable, rank)}
+        found = {"iia_untrained": self.untrained.score(variable, rank)}
         own, task = self.causal_model.table[variable], self.causal_model.task
         if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
-            found["iia_decoy"] = in_decoy(variable, self.position, rank, self.config, self.seed)
+            found["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
         return found
 
     def pairs(self, variable: str) -> list[CounterfactualDataset]:
         """Training, validation and test pairs of a variable."""
-        rng, digits = np.random.default_rng(self.seed + 1), [digit(self.causal_model.task, t) for t in self.read]
+        rng, digits = (
+            np.random.default_rng(self.seed + 1),
+            [digit_index(self.causal_model.task, t) for t in self.scored],
+        )
         drawn = zip(self.bases, self.pools, strict=True)
         return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
 
 
 @lru_cache(maxsize=64)
-def in_decoy(variable: str, position: Position, rank: int, config: SearchConfig, seed: int) -> float:
+def decoy_score(variable: str, position: Position, rank: int, config: SearchConfig, seed: int) -> float:
     """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
     model = Hooked(reference(*DECOYS[variable]).network, task=Add())
-    return Search(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
+    return ControlledDAS(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
 
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:

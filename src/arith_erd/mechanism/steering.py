@@ -22,7 +22,7 @@ from ..interp.dose import answer_solvers, regressors, solver
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
 from ..interp.sites import residual_stream
-from .card import Row
+from .card import CardRow
 from .prefixes import Sample
 
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
@@ -30,17 +30,17 @@ STEERING = ("carry", *SUMS)
 APART = 4  # positions of the answer that are steered together
 
 
-def slopes_of(sample: Sample, encoder: bool) -> Tensor:
+def slope_solvers(sample: Sample, encoder: bool) -> Tensor:
     """Solvers (T, 2, m, N) for the T positions of a stack: ``solvers @ x``, x (N, C), are slopes (2, m, C).
 
     They are slopes on the carry into each bit t, and on one unit of the sum. They are zero where a position is not
     steered for bit t: in the decoder at all positions but t. The encoder's sum is that of all bits, and counts as bit
     0's.
     """
-    task, values = sample.model.task, sample.values
+    task, values = sample.causal_model.task, sample.values
     unit = 2.0 ** (1 - task.width)
     if not encoder:
-        return torch.diag_embed(answer_solvers(sample.model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
+        return torch.diag_embed(answer_solvers(sample.causal_model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
     solvers = torch.zeros(task.prompt_length, 2, task.width, len(sample), dtype=torch.float64)
     for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
@@ -48,14 +48,14 @@ def slopes_of(sample: Sample, encoder: bool) -> Tensor:
             index = task.prompt_places[place - 1][1]
         own = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = solver([*regressors(sample.model, values, t), *own])[1]
+            solvers[place, 0, t] = solver([*regressors(sample.causal_model, values, t), *own])[1]
         solvers[place, 1, 0] = solver([np.ones(len(sample)), values["sum"] * unit, *own])[1] * unit
     return solvers
 
 
 def draw_shifts(sample: Sample, rng: np.random.Generator) -> Array:
     """Shifts (N, m) of the sum for each example and bit: 1 to 64, up or down, within the range of sums."""
-    total, bits, shape = sample.values["sum"][:, None], sample.model.task.bits, sample.values["answer"].shape
+    total, bits, shape = sample.values["sum"][:, None], sample.causal_model.task.bits, sample.values["answer"].shape
     delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
@@ -80,16 +80,16 @@ def shifted_bits(sample: Sample, delta: Array, stored: str) -> Array:
 @torch.no_grad()
 def steer(
     model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0
-) -> Iterator[tuple[Row, tuple[float, float]]]:
+) -> Iterator[tuple[CardRow, tuple[float, float]]]:
     """How well each bit follows each component at each site, of a network that adds, and the same of either half.
 
     A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
     steered, each at a quarter of the positions, along directions fitted on ``fitted`` others.
     """
     rng, width, adder = np.random.default_rng(seed), model.task.width, CausalModel(model.task)
-    fit, sample = Sample.draw(adder, fitted, rng), Sample.draw(adder, count, rng)
+    fit, sample = Sample.with_replacement(adder, fitted, rng), Sample.with_replacement(adder, count, rng)
     sites, answer = residual_stream(model.sites), sample.values["answer"]
-    solvers = {encoder: slopes_of(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
+    solvers = {encoder: slope_solvers(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
     _, cache = model.run_with_cache(fit.examples, sites)
     before = model.run(sample.examples).argmax(dim=-1)
     group = np.arange(count)[:, None] % APART == np.arange(width) % APART  # (N, m): bits whose carry is inverted
@@ -105,14 +105,14 @@ def steer(
         steps = [inverted, noise, *(_step(delta * steered, value) for delta in shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            yield _scored(Row("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
+            yield _scored(CardRow("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in SUMS.items():
             bits = np.concatenate([shifted_bits(sample, delta, stored) for delta in shifts])
             told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))
-                yield _scored(Row("steering", component, site, str(t)), *of_bit)
+                yield _scored(CardRow("steering", component, site, str(t)), *of_bit)
 
 
 def _step(weights: Array, direction: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ def _step(weights: Array, direction: Tensor) -> Tensor:
     return torch.einsum("nm,mtc->ntc", torch.from_numpy(weights).double(), direction)
 
 
-def _scored(row: Row, should: Array, should_not: Array) -> tuple[Row, tuple[float, float]]:
+def _scored(row: CardRow, should: Array, should_not: Array) -> tuple[CardRow, tuple[float, float]]:
     first, second = (share(should[i::2]) - share(should_not[i::2]) for i in range(2))
     return row._replace(value=share(should) - share(should_not)), (first, second)
 

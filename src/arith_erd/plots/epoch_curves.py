@@ -18,7 +18,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 @dataclass(frozen=True)
-class Course:
+class EpochCurves:
     """The values for a figure over epochs: from one epoch, or from all with a column ``epoch``."""
 
     table: pd.DataFrame
@@ -38,7 +38,7 @@ class Course:
         line: str | Sequence[str] | None = None,
         panel: str | None = None,
         label: str | None = None,
-    ) -> "Course":
+    ) -> "EpochCurves":
         """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
 
         By default the first measure; ``line`` the columns whose values become lines, the first key with several values;

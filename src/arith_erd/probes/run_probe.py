@@ -15,59 +15,59 @@ from ..config.job import ProbeJob
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
-from ..plots.course import Course
+from ..plots.epoch_curves import EpochCurves
 from ..plots.style import save_png
 from ..runs import Run, epochs_to
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from ..tasks import SAMPLE, Task
 from .probe import Probe
-from .terminal import show, watched
+from .terminal import show, with_progress
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer of a probe: its ``rows``, and a table and a figure of them."""
+class ProbeResult:
+    """The result of a probe: its ``rows``, and a table and a figure of them."""
 
-    asked: Probe
+    probe: Probe
     rows: pd.DataFrame
-    course: Course | None = None  # over several epochs of training: table and figure show it instead
+    curves: EpochCurves | None = None  # over several epochs of training: table and figure show it instead
     title: str = ""
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
 
     @classmethod
-    def of(cls, asked: Probe) -> "Answer":
-        for task in {subject.task for subject in getattr(asked, "subjects", ())}:
-            if not task.named:
+    def of(cls, probe: Probe) -> "ProbeResult":
+        for task in {model.task for model in getattr(probe, "models", ())}:
+            if not task.has_token_names:
                 wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
                 raise UserError(f"task={task.name}: has tokens without names; expected {wanted}")
             if task.min_bits is not None:
-                lengths = f"{task.min_bits} to {task.bits} {task.digits}"
+                lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
                 raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
-        rows = watched(asked.rows(), type(asked).__name__, len(getattr(asked, "subjects", ())))
-        return cls(asked, pd.DataFrame(rows, columns=list(asked.columns)))
+        rows = with_progress(probe.rows(), type(probe).__name__, len(getattr(probe, "models", ())))
+        return cls(probe, pd.DataFrame(rows, columns=list(probe.columns)))
 
     def table(self) -> pd.DataFrame:
-        return self.course.tabulated() if self.course else self.asked.table(self._plain())
+        return self.curves.tabulated() if self.curves else self.probe.table(self._plain())
 
     def figure(self) -> Figure:
-        return self.course.draw(self.title, self.reached) if self.course else self.asked.figure(self._plain())
+        return self.curves.draw(self.title, self.reached) if self.curves else self.probe.figure(self._plain())
 
     def notes(self) -> list[str]:
-        tasks = [getattr(self.asked, "task", None), *(subject.task for subject in getattr(self.asked, "subjects", ()))]
-        sampled = any(isinstance(task, Task) and not task.listed for task in tasks)
-        limit = [f"asked of a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []
-        return [*self.asked.notes(), *limit]
+        tasks = [getattr(self.probe, "task", None), *(model.task for model in getattr(self.probe, "models", ()))]
+        sampled = any(isinstance(task, Task) and not task.enumerable for task in tasks)
+        limit = [f"measured on a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []
+        return [*self.probe.notes(), *limit]
 
     def _plain(self) -> pd.DataFrame:
         return self.rows.drop(columns="epoch", errors="ignore")
 
 
-def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
-    """Ask a question of networks of one task, or of a task.
+def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
+    """Run a probe of networks of one task, or of a task.
 
     >>> import arith_erd as ae
     >>> answer = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
@@ -82,27 +82,27 @@ def probe(name: str, *subjects: "Hooked", **options: Any) -> Answer:
         UserError: for an unknown probe, or an option that it refuses.
     """
     job = compose("probe", [f"probe={name}"])
-    given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "subjects"}
-    if "subjects" in job.needs:
-        given["subjects"] = list(subjects)
-    if bool(subjects) != ("subjects" in job.needs):
-        raise UserError(f"probe={name}: expected {'no networks' if subjects else 'one network or more'}")
-    return Answer.of(job.probe.build(Probe, **given, **options))
+    given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
+    if "models" in job.needs:
+        given["models"] = list(models)
+    if bool(models) != ("models" in job.needs):
+        raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
+    return ProbeResult.of(job.probe.build(Probe, **given, **options))
 
 
 @dataclass(frozen=True)
-class Question:
+class ProbeRun:
     """A probe and the folder for its answer; the networks to log, and their run if there is one."""
 
     probe: Probe
     folder: Path
-    subjects: Sequence["Hooked"] = ()
+    models: Sequence["Hooked"] = ()
     run: Run | None = None
     epochs: Sequence[int] = ()  # none for the last weights
 
 
-def answer(job: ProbeJob) -> None:
-    """Ask one question, of a task or of every run that ``run=`` names.
+def run_job(job: ProbeJob) -> None:
+    """Run the probe of a job, of a task or of every run that ``run=`` names.
 
     Each run's answer goes into its own directory, unless ``out=`` names another.
 
@@ -120,68 +120,68 @@ def answer(job: ProbeJob) -> None:
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epochs is not None and job.run is None:
         raise UserError(f"epoch={job.resolved['epoch']}: expected only with run=, for a run with checkpoint.keep")
-    if "subjects" not in job.needs:
+    if "models" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        questions = [Question(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
+        probe_runs = [ProbeRun(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
-    else:  # in a list, so that any is refused before the first is asked
-        questions = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
-    for question in questions:
-        ask(job, question)
+    else:  # in a list, so that any is refused before the first one runs
+        probe_runs = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
+    for probe_run in probe_runs:
+        run_probe(job, probe_run)
 
 
-def ask(job: ProbeJob, question: Question) -> None:
-    name, folder = job.answer_name(question.epochs), question.folder
+def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
+    name, folder = job.answer_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    found = _over_epochs(job, question) if question.epochs else Answer.of(question.probe)
-    probe, rows, figure = found.asked, found.rows, found.figure()
+    found = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
+    probe, rows, figure = found.probe, found.rows, found.figure()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
-    weights = _weights(job, question.run)
+    weights = _weights(job, probe_run.run)
     sheet = probe.sheet(name, rows, _settings(job) | ({"weights": weights} if weights else {}))
-    files = {"probe.json": sheet.to_json()} | ({} if found.course else probe.files())
+    files = {"probe.json": sheet.to_json()} | ({} if found.curves else probe.files())
     for file, text in files.items():
         write_atomically(folder / file, text)
-    with replacing(folder / "figure.png") as beside:
-        save_png(figure, beside)
+    with replacing(folder / "figure.png") as partial:
+        save_png(figure, partial)
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
     show(found.table(), [*found.notes(), *early], probe.summary())
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
-    home = folder if question.run is None else question.run.path
-    for subject in question.subjects:
-        own = rows[rows["seed"] == subject.seed]
-        logger.probe(subject.name, subject.seed, name, own, folder / "figure.png", home)
+    home = folder if probe_run.run is None else probe_run.run.path
+    for model in probe_run.models:
+        own = rows[rows["seed"] == model.seed]
+        logger.probe(model.name, model.seed, name, own, folder / "figure.png", home)
 
 
-def _over_epochs(job: ProbeJob, question: Question) -> Answer:
-    """The rows with a column ``epoch``. From two epochs on, table and figure are the course of one measure."""
+def _over_epochs(job: ProbeJob, probe_run: ProbeRun) -> ProbeResult:
+    """The rows with a column ``epoch``. From two epochs on, table and figure are the curves of one measure."""
     from ..interp.loading import load_seeds
 
-    run = question.run
+    run = probe_run.run
     assert run is not None
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
-    for epoch in question.epochs:  # networks of one epoch at a time
-        subjects = load_seeds(run.path, epoch)
-        probe = job.probe.build(Probe, subjects=subjects)
-        found = watched(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(subjects))
-        course = probe.course(pd.DataFrame(found, columns=list(probe.columns)))
-        tables.append(course.table.assign(epoch=epoch))
+    for epoch in probe_run.epochs:  # networks of one epoch at a time
+        models = load_seeds(run.path, epoch)
+        probe = job.probe.build(Probe, models=models)
+        found = with_progress(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(models))
+        curves = probe.epoch_curves(pd.DataFrame(found, columns=list(probe.columns)))
+        tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in found]
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns])  # the last probe describes the rows
     if len(tables) == 1:
-        return Answer(probe, table)
-    whole = replace(course, table=pd.concat(tables, ignore_index=True))
+        return ProbeResult(probe, table)
+    whole = replace(curves, table=pd.concat(tables, ignore_index=True))
     reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
-    return Answer(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
+    return ProbeResult(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
 
 
-def _of_runs(job: ProbeJob) -> Iterator[Question]:
-    # These load torch, which a question about a task does not need.
+def _of_runs(job: ProbeJob) -> Iterator[ProbeRun]:
+    # These load torch, which a probe of a task does not need.
     from ..interp.loading import chosen_epochs, find_runs, load_seeds
 
     if job.typed:
@@ -189,36 +189,36 @@ def _of_runs(job: ProbeJob) -> Iterator[Question]:
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
         epochs = [] if job.epochs is None else chosen_epochs(run, read_run(run).seeds, job.epochs)
-        subjects = load_seeds(run.path, *epochs[:1])
+        models = load_seeds(run.path, *epochs[:1])
         folder = run.probe(job.answer_name(epochs))
         if job.out:  # one run's answer goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield Question(job.probe.build(Probe, subjects=subjects), folder, subjects, run, epochs)
+        yield ProbeRun(job.probe.build(Probe, models=models), folder, models, run, epochs)
 
 
-def _of_weights(job: ProbeJob) -> Question:
-    from ..interp.loading import load_checkpoint, load_references, load_state
+def _of_weights(job: ProbeJob) -> ProbeRun:
+    from ..interp.loading import load_authors_weights, load_references, load_weights
 
     unread = "model" if job.reference is not None else "seed"
     if given := [override for override in job.typed if override.startswith(unread)]:
         raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
-        subjects = load_references(job.reference, job.seeds, job.task)
+        models = load_references(job.reference, job.seeds, job.task)
     elif not any(override.startswith("task") for override in job.typed):
         raise UserError(f"checkpoint={job.checkpoint}: expected its task too, such as task=add")
     elif job.model is None:
-        subjects = [load_checkpoint(str(job.checkpoint), job.task)]
+        models = [load_authors_weights(str(job.checkpoint), job.task)]
     else:
-        subjects = [load_state(str(job.checkpoint), job.task, job.network)]
+        models = [load_weights(str(job.checkpoint), job.task, job.network)]
     folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
-    return Question(job.probe.build(Probe, subjects=subjects), folder, subjects)
+    return ProbeRun(job.probe.build(Probe, models=models), folder, models)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
     """The settings that the rows depend on beside their run: options of the probe, and of the task without a run."""
     groups = ["probe"]
     if job.run is None:
-        groups += ["task"] if "subjects" in job.needs else job.needs
+        groups += ["task"] if "models" in job.needs else job.needs
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
@@ -236,6 +236,6 @@ def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
 
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """``dataset-add-vs_t-1f0c2d3e``: like the name of a run, readable parts and a hash of the settings."""
-    asked = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
+    hashed = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
     parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
-    return "-".join([*parts, hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]])
+    return "-".join([*parts, hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:8]])

@@ -7,7 +7,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES
-from arith_erd.probes import ask
+from arith_erd.probes import run_probe
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
 from arith_erd.runs import Run
@@ -19,7 +19,7 @@ def question(*overrides: str) -> dict[str, str]:
     """The folder of an answer about given weights, and whose weights its description names."""
     job = compose("probe", ["probe=errors", *overrides])
     groups = [] if job.reference is not None else ["task"]
-    return {"folder": ask._folder_name(job, groups), **ask._weights(job, None)}
+    return {"folder": run_probe._folder_name(job, groups), **run_probe._weights(job, None)}
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
@@ -30,7 +30,7 @@ def test_answers_about_other_references_do_not_overwrite_each_other(other):
 
 @pytest.mark.parametrize("probe", ["dataset", "errors"])
 def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
-    ask.answer(compose("probe", [f"probe={probe}", "reference=list"]))
+    run_probe.run_job(compose("probe", [f"probe={probe}", "reference=list"]))
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*REFERENCES, *OTHERS, *DECOYS]
 
@@ -44,12 +44,12 @@ def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_p
     """Not even when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     run.summary_file.rename(tmp_path / "summary.json")
-    ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
     weights = json.loads((run.probe("errors") / "probe.json").read_text())["settings"]["weights"]
     assert weights == {"unfinished": "after epoch 4 of 4"}
     (tmp_path / "summary.json").rename(run.summary_file)
     departs = collect(tmp_path, load_paper().setup).probes["errors"]["departs"]
     assert departs.str.contains("unfinished").all()
-    ask.answer(compose("probe", ["probe=errors", f"run={run.path}"]))
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "weights" not in json.loads((run.probe("errors") / "probe.json").read_text())["settings"]
