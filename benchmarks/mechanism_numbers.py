@@ -59,8 +59,8 @@ LINES = {
     "remainder_of_all": "all random prefixes, a tie counts one half: agreement with `remainder`",
     "prompt_only_of_all": "... with a network that ignores the prefix",
     "mean_ablation": "mean ablation of r_(t-1): answers that change",
-    "carry": "carry inverted: answers that follow, less random",
-    "value": "sum shifted: answers that follow, less others",
+    "carry": "carry inverted: answers that follow minus random",
+    "value": "sum shifted: answers that follow minus others",
 }
 PAIRS = {
     f"`{first}` or `{second}`": f"{first}_over_{second}"

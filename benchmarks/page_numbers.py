@@ -1,4 +1,4 @@
-"""Write every measured number of the pages anew from ``results/``: ``make numbers``.
+"""Write every measured number of the pages again from ``results/``: ``make numbers``.
 
 A number stands between marks, ``<!--key-->99.9%<!--/-->``, a table between ``<!-- name:begin -->`` and
 ``<!-- name:end -->``; the sentences around them are free. Keys are those of `facts`, and for each claim of

@@ -25,7 +25,7 @@ EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = tuple[int, int, float]
-"""How many of n examples are right, n, and the share of the commonest answer among them."""
+"""How many of n examples are right, n, and the share of the most common answer among them."""
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """Lower and upper bounds of each seed's value; the upper one is infinite if a seed never reached the goal."""
 

@@ -177,7 +177,7 @@ def test_run_that_began_without_tokens_or_with_damaged_ones_has_them_from_the_re
     tokens = train(*FOUR_EPOCHS).tokens_file.read_text().splitlines()
     header, *rows = whole.tokens_file.read_text().splitlines()
     assert tokens == [header, *(row for row in rows if row.startswith("4,"))]
-    assert ("tokens.csv: damaged; it begins anew at epoch 4\n" in capsys.readouterr().out) is bool(before)
+    assert ("tokens.csv: damaged; started again at epoch 4\n" in capsys.readouterr().out) is bool(before)
 
 
 def test_damaged_metrics_without_a_checkpoint_begin_anew(train):

@@ -134,7 +134,7 @@ class Job(BaseJob):
     """Of each task; ``trainer.max_epochs`` refers to it."""
     pack: groups.Packing = groups.Packing()
     checkpoint: groups.Checkpointing = groups.Checkpointing()
-    overwrite: Switch = False  # train anew what has been trained; the old run is kept until the new one has finished
+    overwrite: Switch = False  # train again what has been trained; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
         net, task, examples = self.model.net.arguments, self.task, self.data.examples

@@ -15,7 +15,7 @@ Kind = TypeVar("Kind", bound=BaseJob)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
-    """The job of a resolved configuration; ``overwrite``, to train it anew, holds for one command.
+    """The job of a resolved configuration; ``overwrite``, to train it again, holds for one command.
 
     Raises:
         UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.

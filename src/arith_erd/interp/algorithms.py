@@ -45,7 +45,7 @@ class PrefixCarry(PromptOnly):
 class LocalRemainder(PromptOnly):
     """``total`` at t is a_t + b_t + c, rounded: c is what the prefix misses of the lower bits' sum, in units of 2^t.
 
-    With a right prefix c is the carry. The answer is the parity of the total, held between 0 and 3, in the last bit 1.
+    With a right prefix c is the carry. The answer is the parity of the total, clipped to 0 to 3, in the last bit to 1.
     """
 
     def changed(self, width: int) -> dict[str, Function]:

@@ -186,7 +186,7 @@ class CounterfactualDataset:
     def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
         """Parts that share no operand, of the given shares of the dataset's size. The shares add up to 1.
 
-        Each value an operand can have goes to one part, and pairs of the same family are drawn from there anew, since
+        Each value an operand can have goes to one part, and pairs of the same family are drawn again from there, since
         hardly any of these would stay within one part.
 
         Raises:

@@ -175,7 +175,7 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     """The subspace with the signs of its coordinates along the principal axes drawn at random.
 
     The covariance of the activations is diagonal in these coordinates, so these subspaces have the original's rank and
-    variance. Those nearer to it than 45 degrees are drawn anew; there are fewer than ``number`` if such flips are rare.
+    variance. Those nearer to it than 45 degrees are drawn again; there are fewer than ``number`` if these are rare.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)

@@ -53,7 +53,7 @@ class SweepJob:
 
     @property
     def finished(self) -> bool:
-        """Whether its runs are on disk, finished; asked anew each time, since one job may become several packs."""
+        """Whether its runs are on disk, finished; asked each time, since one job may become several packs."""
         runs = self.job.runs() if self.job else []
         return bool(runs) and all(run.finished for run in runs)
 

@@ -6,7 +6,7 @@ variables held fixed. Two are tried, each against a control::
     carry    invert the carry into bit t: bit t should change. Not so after a random step of the same length.
     value    add delta to the sum: bit t should become bit t of a + b + delta, and not change where that is the old one.
 
-Each is scored by *informedness*: the share of answers that change where they should, less the share of those that
+Each is scored by *informedness*: the share of answers that change where they should minus the share of those that
 change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
 """
 

@@ -38,14 +38,14 @@ def subsets(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
 class Errors(Probe):
     """The wrong greedy answers of every replica, one per row, with their operands.
 
-    ``value_error`` is the decoded answer less the right one; ``hamming_error`` counts wrong tokens. A model that
+    ``value_error`` is the decoded answer minus the right one; ``hamming_error`` counts wrong tokens. A model that
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
     longest run of carries, here 3; empty for a task without carries. ``wrong_tokens`` names the tokens that are wrong
     after the right prefix too, and so not because of an earlier one. ``subset`` is ``train`` or ``validation``, or
     ``all`` where no split is known.
 
     ``shares.csv`` counts wrong tokens of each seed and subset, after the right prefix, and wrong answers by longest
-    carry. ``majority`` is the share of the commonest right token, and ``stuck`` says of a held-out token if it was
+    carry. ``majority`` is the share of the most common right token, and ``stuck`` says of a held-out token if it was
     ``never learnt``, or learnt and ``lost held out`` (`arith_erd.stats.stuck`).
     """
 

@@ -23,7 +23,7 @@ class Patching(Probe):
     """Copy the activation at one position of a site from the clean run to the corrupted one. Is the answer restored?
 
     Clean and corrupted inputs are teacher forced, each with its own answer. Where their answers differ, at answer
-    token t, the logit difference is that of the clean token less the corrupted one. ``recovered`` is 0 where the patch
+    token t, the logit difference is that of the clean token minus the corrupted one. ``recovered`` is 0 where the patch
     changes nothing and 1 where it restores the clean difference: sum(patched - corrupted) / sum(clean - corrupted).
     ``flipped`` is the share of those tokens that become the clean ones. ``n`` counts them.
 

@@ -26,7 +26,7 @@ class PathPatching(Probe):
     to the logits, through feed-forward layers and norms only.
 
     A row is one head (``site`` and ``head``, from 1) for answer bit ``bit`` = t and operand bit ``place`` = i, of a and
-    b alike. ``effect`` is the mean change of the logit of 1 less that of 0, counted positive where bit i becomes 1;
+    b alike. ``effect`` is the mean change of the logit of 1 minus that of 0, counted positive where bit i becomes 1;
     ``whole`` is the same if bit i is inverted for the whole network. The effects of all heads need not add up to it.
 
     Args:

@@ -120,7 +120,7 @@ def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
         shade = 0.35 + 0.65 * i / max(len(bits) - 1, 1)
         ax.plot(mean.index, mean, "-", color=GREEN, alpha=shade, linewidth=1.4, label=f"t = {bit:.0f}")
     ax.axvspan(-0.02, 1.02, color=GREY, alpha=0.08, linewidth=0)
-    ax.set(xlabel="c: operands below t, less the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
+    ax.set(xlabel="c: operands below t minus the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
     headline(ax, "Answer against c", "grey: range after right prefixes")
 
 

@@ -176,7 +176,7 @@ class EpochsTo(Measure):
     """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
 
     Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
-    succeed, and would bias the seeds. Unsaid, it is the last epoch that counts as reproduced.
+    succeed, and would bias the seeds. By default it is the last epoch that counts as reproduced.
     """
 
     way: Literal["epochs_to"] = Field("epochs_to", alias="from")

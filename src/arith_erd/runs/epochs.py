@@ -38,14 +38,14 @@ def read_metrics(path: Path) -> list[MetricRow]:
 
 
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Write a file anew, with these columns after epoch and seed: its rows up to an epoch.
+    """Rewrite a file, with these columns after epoch and seed: its rows up to an epoch.
 
-    A damaged file, in which a line does not begin with an epoch, begins anew and says so.
+    A damaged file, in which a line does not begin with an epoch, is started again with a message.
     """
     try:
         kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
     except ValueError:
-        print(f"{path}: damaged; it begins anew at epoch {last + 1}")
+        print(f"{path}: damaged; started again at epoch {last + 1}")
         kept = []
     write_atomically(path, _lines([(*INTEGERS, *names)]) + "".join(f"{line}\n" for line in kept))
 

@@ -36,7 +36,7 @@ class Add(Task):
         """The digits' own sum (``xor``, in other bases ``digit_sum``), ``carry``, ``sum``, and what follows from it.
 
         For ``3 + 5 = 8`` at three bits: xor ``0 1 1 0``, carry into bit t ``0 1 1 1``, sum ``8``, sum_mod
-        ``0 0 0 8`` (mod 2^(t+1)), prefix_remainder the same (sum_mod less the lower bits of the answer). With two
+        ``0 0 0 8`` (mod 2^(t+1)), prefix_remainder the same (sum_mod minus the lower bits of the answer). With two
         operands also whether the digits below t ``generate`` a carry, ``0 1 0 0``, or ``propagate`` one, ``0 0 1 1``.
         """
         base, width = self.base, self.width

@@ -181,10 +181,10 @@ class Task(ABC):
 
     @property
     def has_token_names(self) -> bool:
-        """Whether names and places are those of the tokens: not if a subclass writes only `examples` anew."""
+        """Whether names and places are those of the tokens: not if a subclass overrides only `examples`."""
         own = type(self)
-        anew = own.examples is not Task.examples or own.completion is not Task.completion
-        return not anew or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
+        overridden = own.examples is not Task.examples or own.completion is not Task.completion
+        return not overridden or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The given operands, each (N,) or a number, or the whole table: all ``size`` rows, the first operand slowest.

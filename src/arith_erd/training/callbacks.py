@@ -95,7 +95,7 @@ class StopAtAccuracy(L.Callback):
         self.ended: dict[int, tuple[MetricRow, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if epoch := trainer.current_epoch:  # else the rows are begun anew, which may be damaged
+        if epoch := trainer.current_epoch:  # else the rows are started again, which may be damaged
             self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == epoch])
 
     @torch.no_grad()

@@ -47,7 +47,7 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[MetricRow]:
 
 
 def never_learnt(network: Network, data: TableData) -> list[str]:
-    """The names of the answer tokens that are no better than the commonest answer, in training and held out."""
+    """The names of the answer tokens that are no better than the most common answer, in training and held out."""
     if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
         return []
     counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
@@ -58,8 +58,8 @@ def never_learnt(network: Network, data: TableData) -> list[str]:
 def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
     """Of each answer token, after the right ones before it: prompts (N, P), completions (N, m)."""
     n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
-    commonest = (int(token.bincount().max()) for token in completion.cpu().T)
-    return [(right, n, most / n) for right, most in zip(hits.tolist(), commonest, strict=True)]
+    most_common = (int(token.bincount().max()) for token in completion.cpu().T)
+    return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
 
 
 def finish(run: Run, pack: Pack, data: TableData, summaries: list[MetricRow], sources: Mapping[str, str]) -> None:

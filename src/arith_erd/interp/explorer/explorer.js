@@ -1,4 +1,4 @@
-// What one sees and does. The state is in the address; every change runs the networks again and draws everything anew.
+// What one sees and does. The state is in the address; every change runs the networks again and redraws everything.
 // Text from outside enters the page as text only.
 
 const $ = id => document.getElementById(id)

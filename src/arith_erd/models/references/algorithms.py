@@ -99,7 +99,7 @@ def remainder(rng: np.random.Generator) -> Program:
 
 
 def local_remainder(rng: np.random.Generator) -> Program:
-    """The column's total as a number: what the bits up to t add up to, less the prefix. Its parity is bit t.
+    """The column's total as a number: what the bits up to t add up to minus the prefix. Its parity is bit t.
 
     ``3 + 5``, bit 2 after ``0 0``: (3 + 5 - 0) / 4 = 2 is even, so the bit is 0. Higher bits do not count. After a
     right prefix the total is 0, 1, 2 or 3; a wrong one takes it beyond, and it counts as 0 or 3 there. ``lower`` and
@@ -112,7 +112,7 @@ def local_remainder(rng: np.random.Generator) -> Program:
 
 
 def graded_carry(rng: np.random.Generator) -> Program:
-    """The carry from a number: do the bits below t, less what the prefix spells, add up to more than half of 2^t?
+    """The carry from a number: do the bits below t, minus what the prefix spells, add up to over half of 2^t?
 
     ``3 + 5``, bit 2 after ``0 0``: (3 + 1 - 0) / 4 = 1, so a carry comes in. The bits at 2 are 0 and 1, and with the
     carry the answer is 0. With a head for each bit or for both; ``carry`` holds the carry into bit t.
