@@ -158,6 +158,8 @@ class Hooked:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
+        if not len(examples[0]):
+            raise UserError(f"{self.name}: received no examples; expected one or more")
         return tuple(x.to(self.device) for x in examples)
 
     def index(self, site: str, position: int | str) -> int:

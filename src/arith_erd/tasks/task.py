@@ -189,15 +189,15 @@ class Task(ABC):
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The given operands, each (N,) or a number, or the whole table: all ``size`` rows, the first operand slowest.
 
-        In place of a table that is not `listed`, `SAMPLE` examples of it.
+        In place of a table that is not `enumerable`, `SAMPLE` examples of it.
 
         Args:
-            length: digits to write of each operand (N,); by default all have ``bits``.
+            length: digits to write of each operand (N,) or a number, from ``min_bits`` on; by default ``bits``.
 
         Raises:
             ValueError: for another number of operands than the task has.
-            UserError: for operands that are not integers of the task, or if its answers are no integers that ``width``
-                digits hold.
+            UserError: for operands that are not integers of the task, lengths that do not hold them, or answers that
+                are no integers of ``width`` digits.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE)
@@ -217,7 +217,16 @@ class Task(ABC):
         tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
         prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
-        written = np.broadcast_to(self.bits if length is None else np.asarray(length), len(table))
+        written, least = (
+            np.broadcast_to(self.bits if length is None else length, len(table)),
+            self.min_bits or self.bits,
+        )
+        longest = self.base ** np.clip(written, 0, self.bits).astype(np.int64)
+        fits = (least <= written) & (written <= self.bits) & (table < longest[:, None]).all(axis=1)
+        if written.dtype.kind not in "iu" or not fits.all():
+            raise bad_value(
+                "length", excerpt(str(written.tolist())), f"{least} to {self.bits}, enough for the operands"
+            )
         if self.min_bits is not None:
             prompt[digit >= written[:, None]] = PAD
             widths = np.array([self._width_of(n) for n in range(self.bits + 1)])
@@ -284,7 +293,7 @@ class Task(ABC):
         Of operands, each (N,), or of examples.
         """
         examples = operands[0] if operands else None
-        columns = [*examples.operands.T] if isinstance(examples, Examples) else [np.asarray(x) for x in operands]
+        columns = [*examples.operands.T] if isinstance(examples, Examples) else [np.atleast_1d(x) for x in operands]
         return {name: compute(*columns) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:

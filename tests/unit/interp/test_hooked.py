@@ -195,6 +195,12 @@ def test_any_module_can_be_hooked() -> None:
         model.predict([1], [2])
 
 
+def test_no_examples_are_refused() -> None:
+    model = hooked("nanogpt")
+    with pytest.raises(UserError, match=r"received no examples; expected one or more"):
+        model.accuracy(TASK.examples([], []))
+
+
 def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
     network = Plain()
     with pytest.raises(UserError, match=r"^sites=block: expected \{name: submodule\}"):

@@ -63,6 +63,13 @@ def test_scratchpad_has_the_carries_first():
     np.testing.assert_array_equal(carry, (digits ^ xor)[:, 1:])  # what enters a bit is what its own sum lacks
 
 
+@pytest.mark.parametrize("length", [0, 3, 1.5, [1, 2, 3], 1])
+def test_lengths_that_do_not_hold_the_operands_are_refused(length) -> None:
+    task = Add(2, min_bits=1)
+    with pytest.raises(UserError, match=r"^length=\[?.*: expected 1 to 2, enough for the operands"):
+        task.examples([1, 2, 0], 1, length=length)
+
+
 def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that_there_are():
     examples = Add(14, min_bits=1).sample(14000)
     assert len({(n, *pair) for n, pair in zip(examples.length, map(tuple, examples.operands), strict=True)}) == len(
