@@ -48,13 +48,10 @@ def families(causal_model: CausalModel, variables: Sequence[str] | None = None) 
     In that of a variable all others that act together with it (`CausalModel.co_parents`) are the same. ``same sum`` are
     different operands with the same value, ``random`` any two.
     """
-    chosen = (
-        [name for name in distinguishable(causal_model) if name not in causal_model.roots]
-        if variables is None
-        else variables
-    )
-    causal_model.require(chosen)
-    found = [Family(vary=(name,), keep=keep) for name in chosen if (keep := causal_model.co_parents(name))]
+    if variables is None:
+        variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
+    causal_model.require(variables)
+    found = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,), everywhere=True)] if causal_model.answer_variable else []
     return {family.name: family for family in (*found, *same, Family(everywhere=True))}
 

@@ -90,11 +90,8 @@ class ControlledDAS(Alignment):
             found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
             found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
-            yield (
-                found
-                | self.angles(variable, subspace)
-                | (self.negative_controls(variable, rank) if rank == best else {})
-            )
+            found |= self.angles(variable, subspace)
+            yield found | (self.negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
@@ -150,10 +147,8 @@ class ControlledDAS(Alignment):
 
     def pairs(self, variable: str) -> list[CounterfactualDataset]:
         """Training, validation and test pairs of a variable."""
-        rng, digits = (
-            np.random.default_rng(self.seed + 1),
-            [digit_index(self.causal_model.task, t) for t in self.scored],
-        )
+        rng = np.random.default_rng(self.seed + 1)
+        digits = [digit_index(self.causal_model.task, t) for t in self.scored]
         drawn = zip(self.bases, self.pools, strict=True)
         return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
 

@@ -52,10 +52,8 @@ def to_hooked_transformer(model: Hooked) -> Any:
     embedding, attention = network.embedding.weight, network.blocks[0].attention
     channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
     sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
-    sizes |= {
-        "n_layers": len(network.blocks),
-        "n_ctx": len(network.causal_mask) + 1,
-    }  # prompt, <start>, the whole answer
+    tokens = len(network.causal_mask) + 1  # prompt, <start>, the whole answer
+    sizes |= {"n_layers": len(network.blocks), "n_ctx": tokens}
     config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
     bridge = lens.TransformerBridge.boot_native(config, device=model.device, dtype=embedding.dtype).eval()
     state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # of biases and ablated components

@@ -169,7 +169,7 @@ class Trials:
         return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
-        """`balanced_accuracy` accuracy of the same."""
+        """`balanced_accuracy` of the same."""
         return balanced_accuracy(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:

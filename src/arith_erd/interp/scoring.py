@@ -30,9 +30,7 @@ REFERENCE_ALGORITHMS |= {"graded_carry": "carries"}
 """References -> algorithm. ``mixed`` is both; ``local_remainder`` neither, with a sum of its own at each position."""
 VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 SEEDS = range(2000, 2004)  # of the references; nothing was tuned on them
-MIN_INTERCHANGE_ACCURACY = (
-    0.99  # share of interchanges that a network trained to compute by variables must follow, for every token
-)
+MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
 Method = Callable[[Hooked], float | str]
 

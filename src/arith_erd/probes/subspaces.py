@@ -106,9 +106,8 @@ class Subspaces(Probe):
             for site, position in product(self.sites, self.positions):
                 at = None if position == "all" else position
                 search = ControlledDAS(model, self.causal_model, site, at, self.config, self.seed)
-                default = (
-                    [self.causal_model.answer_variable] if position == "all" else distinguishable(self.causal_model)
-                )
+                whole = [self.causal_model.answer_variable]
+                default = whole if position == "all" else distinguishable(self.causal_model)
                 for variable in self.variables or default:
                     for found in search.evaluate(variable, self.ranks):
                         found |= {"seed": model.seed, "site": site, "position": position, "variable": variable}

@@ -147,9 +147,8 @@ def probe_tables(found: Collection) -> list[Table]:
             what = experiment_text(found, str(experiment)) if ours else str(first["split"])
             title = ", ".join(filter(None, (TASKS.get(first["task"], str(first["task"])).lower(), what)))
             title += f" ({first['departs']})" if first["departs"] else ""
-            note = (
-                seeds_note(part["replica"].nunique()) if ours else "exact" if source == TASK_ALONE else f"the {source}"
-            )
+            note = "exact" if source == TASK_ALONE else f"the {source}"
+            note = seeds_note(part["replica"].nunique()) if ours else note
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
             tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, cells))
     return tables

@@ -21,10 +21,7 @@ ADDED: dict[str, Any] = {
     "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
     "model.loss.causal_model": None,
 }
-DEFAULT_POSITIONS = {
-    "arith_erd.models.NanoGPT": "learned",
-    "arith_erd.models.Transformer": "sinusoidal",
-}  # likewise, by class
+DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}
 
 
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,9 +62,8 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     kept = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
-        first = (
-            DEFAULT_POSITIONS.get(str(node.get("_target_"))) if name == "model.net.positions" else ADDED.get(name, ...)
-        )
+        own = DEFAULT_POSITIONS.get(str(node.get("_target_")))
+        first = own if name == "model.net.positions" else ADDED.get(name, ...)
         if value != first:
             kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept

@@ -293,7 +293,11 @@ class Task(ABC):
         Of operands, each (N,), or of examples.
         """
         examples = operands[0] if operands else None
-        columns = [*examples.operands.T] if isinstance(examples, Examples) else [np.atleast_1d(x) for x in operands]
+        columns = (
+            [*examples.operands.T]
+            if isinstance(examples, Examples)
+            else [np.atleast_1d(np.asarray(x)) for x in operands]
+        )
         return {name: compute(*columns) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:

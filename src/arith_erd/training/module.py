@@ -171,9 +171,8 @@ class LitPack(L.LightningModule):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.tokens += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.kinds:
-            of_kinds = (
-                sequence_correct(val, data.validation[1]).double() @ data.slices / data.slices.sum(dim=0)
-            )  # (R, G)
+            right = sequence_correct(val, data.validation[1]).double()  # (R, N)
+            of_kinds = right @ data.slices / data.slices.sum(dim=0)  # (R, G)
             for seed, values in zip(seeds, of_kinds.tolist(), strict=True):
                 named = zip(data.kinds, values, strict=True)
                 self.slices += [(epoch, seed, name, kind, accuracy) for (name, kind), accuracy in named]
