@@ -399,14 +399,15 @@ def zoo() -> Facts:
     """Networks trained to compute by known variables, and the same recipe without."""
     table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
     found = {}
-    for (network, name), by in table.groupby(["network", "trained_by"]):
-        key, right = f"zoo_{network}_{name.replace('+', '_').replace(' ', '_')}", by[by["accuracy"] == 1]
+    for (network, bits, name), by in table.groupby(["network", "bits", "trained_by"]):
+        key = f"zoo{'' if bits == 5 else bits}_{network}_{name.replace('+', '_').replace(' ', '_')}"
+        right = by[by["accuracy"] == 1]
         accepted = right[right["least_interchange"] >= ACCEPTED]
         found[f"{key}_accepted"] = f"{len(accepted)} of {len(by)}"
         found[f"{key}_others"] = span(accepted["others"].dropna(), ".1%")
         found |= {f"{key}_{column}": span(right[column], ".0%") for column in ("swap_own", "graded_agreement")}
         found[f"{key}_vectors"] = span(by["vectors"].dropna(), ".0%")
-    others = table.query("network == 'transformer' and trained_by == 'sum' and accuracy < 1")
+    others = table.query("network == 'transformer' and bits == 5 and trained_by == 'sum' and accuracy < 1")
     return found | {"zoo_transformer_sum_others": span(others["accuracy"], ".1%")}
 
 

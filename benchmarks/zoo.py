@@ -1,7 +1,7 @@
 """Networks trained to compute by known variables, and what the tests of `one_sentence` say of them.
 
     T="task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=100 seed=0-4"
-    # and with model=transformer model.optimizer.lr=1e-3
+    # and with model=transformer model.optimizer.lr=1e-3; or at task.bits=7 with trainer.max_epochs=12
     python train.py $T
     python train.py $T loss=interchange model.loss.strict=1 "model.loss.variables={sum: {site: dec.2, dims: [0, 1]}}"
     python train.py $T loss=interchange model.loss.strict=1 \\
@@ -12,9 +12,10 @@
     #   model.loss.causal_model=arith_erd.interp.algorithms.LocalRemainder for total: {site: dec.2, dims: [0, 7]}
     python benchmarks/zoo.py results/zoo.csv runs/add-random-*-none-bits5-*
 
-A row is a network: its class, the variables that it was trained to compute by ("none": the task alone), the share of
-pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer tokens, that
-follow an interchange of a variable between held-out pairs after the last epoch, and `others`. Ten minutes of one core.
+A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
+share of pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer
+tokens, that follow an interchange of a variable between held-out pairs after the last epoch, and `others`. Ten minutes
+of one core.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def main() -> None:
         names = sorted(of_run.columns)
         loss = Run(path).config()["model"]["loss"]
         rule = (loss.get("causal_model") or "").rpartition(".")[2]
-        table.insert(1, "trained_by", "+".join(names) + f" {rule}" * bool(rule) if names else "none")
+        table.insert(1, "bits", Run(path).config()["task"]["bits"])
+        table.insert(2, "trained_by", "+".join(names) + f" {rule}" * bool(rule) if names else "none")
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
         rest = [others(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
         table["others"] = rest
