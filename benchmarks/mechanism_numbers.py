@@ -405,7 +405,8 @@ def zoo() -> Facts:
         accepted = right[right["least_interchange"] >= ACCEPTED]
         found[f"{key}_accepted"] = f"{len(accepted)} of {len(by)}"
         found[f"{key}_others"] = span(accepted["others"].dropna(), ".1%")
-        found |= {f"{key}_{column}": span(right[column], ".0%") for column in ("swap_own", "graded_agreement")}
+        measures = ("swap_own", "graded_agreement", "graded_range")
+        found |= {f"{key}_{column}": span(right[column], ".0%") for column in measures}
         found[f"{key}_vectors"] = span(by["vectors"].dropna(), ".0%")
     others = table.query("network == 'transformer' and bits == 5 and trained_by == 'sum' and accuracy < 1")
     return found | {"zoo_transformer_sum_others": span(others["accuracy"], ".1%")}
