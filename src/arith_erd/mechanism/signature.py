@@ -2,7 +2,7 @@
 
     flip_propagate, flip_settled            share of answers that change with r_(t-1), by stratum (`prefixes`)
     prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
-    carry, value, value_of_remainder        how well bit t follows steering (`directions`), at its best site
+    carry, value, value_of_remainder        how well bit t follows steering (`steering`), at its best site
 
 `EXTRA_COMPONENTS` lists components that are measured too, but are part of no distance::
 
@@ -10,7 +10,7 @@
     X_over_Y                where X and Y expect different answers after a random prefix: how often X is right
     ties                    share of random prefixes after which a hypothesis ties; the agreements leave these out
     X_of_all                agreement over all random prefixes, where a tie counts one half
-    user_model                agreement after random prefixes with a user's causal model
+    user_model              agreement after random prefixes with a user's causal model
 
 `POST_HOC` algorithms were written after we had seen trained networks, so they are no candidates for the verdict.
 

@@ -26,12 +26,12 @@ from .probe import Natural, Probe
 Enough = Annotated[int, Field(ge=64)]
 QUESTIONS = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
-    "remainder": "Random prefixes: answers\nthat a remainder predicts",
-    "local_remainder_over_graded_carry": "Where rules differ: answers\nthat local_remainder predicts",
+    "remainder": "Random prefixes:\nremainder is right",
+    "local_remainder_over_graded_carry": "Where rules differ:\nlocal_remainder is right",
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
 }
-USER_MODEL_QUESTION = {USER_MODEL: "Random prefixes: answers\nthat your model predicts"}
+USER_MODEL_QUESTION = {USER_MODEL: "Random prefixes:\nyour model is right"}
 OVER_TRAINING = {
     ("accuracy", ""): "right",
     ("signature", "carry"): "follow an inverted carry",
@@ -132,7 +132,7 @@ class Mechanism(Probe):
         """A table of shares for each question; below, a dot for each network's distance to each algorithm."""
         names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.cards}
         signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))
-        lines = [*names.values(), *(f"expected of {algorithm}" for algorithm in self.expected)]
+        lines = [*names.values(), *(f"{algorithm}, expected" for algorithm in self.expected)]
         bits = list(map(str, range(1, self.models[0].task.width)))
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
         questions = QUESTIONS | (USER_MODEL_QUESTION if self.user_model else {})

@@ -217,10 +217,8 @@ class Task(ABC):
         tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
         prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
-        written, least = (
-            np.broadcast_to(self.bits if length is None else length, len(table)),
-            self.min_bits or self.bits,
-        )
+        least = self.min_bits or self.bits
+        written = np.broadcast_to(self.bits if length is None else length, len(table))
         longest = self.base ** np.clip(written, 0, self.bits).astype(np.int64)
         fits = (least <= written) & (written <= self.bits) & (table < longest[:, None]).all(axis=1)
         if written.dtype.kind not in "iu" or not fits.all():
