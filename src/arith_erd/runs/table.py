@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -111,16 +112,23 @@ def _rows(run: Run) -> list[MetricRow]:
         given = {key: str(value) if isinstance(value, list | dict) else value for key, value in given.items()}
         epochs = max((row["epoch"] for row in metrics), default=0)
         last = {row["seed"]: {name: row[name] for name in RESULTS} for row in metrics if row["epoch"] == epochs}
-        device = run.summary().get("device") if run.finished else None
-        facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": device, "state": _state(run)}
+        summary = _finished_summary(run)
+        state = FINISHED if summary else _state(run)
+        facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": summary.get("device"), "state": state}
         of_run = row | given | facts | {"epochs": epochs}
         return [of_run | {"seed": seed} | last.get(seed, {}) for seed in last or parse_seeds(config["seed"])]
     return [row]
 
 
+def _finished_summary(run: Run) -> dict[str, Any]:
+    """The summary of a finished run, empty for others. Its weights may be gone, as those of most runs in ``results/``."""
+    with suppress(UserError):
+        if (summary := run.summary()).get("status") == FINISHED:
+            return summary
+    return {}
+
+
 def _state(run: Run) -> str:
-    if run.finished:
-        return FINISHED
     if lock.is_held(run.path):
         return "training"
     return "failed" if run.error.is_file() else "stopped"

@@ -51,7 +51,7 @@ def regions(network: Network) -> list[nn.Module]:
 
 
 class AddBiasLater(CustomGraphPass):
-    """Leave a bias out of the matrix product, for the loop that reads the product to add: 10 to 30% quicker on a CPU.
+    """Leave a bias out of the matrix product, for the loop that reads the product to add: 3% of a step on a CPU.
 
     In 16 bits the product would be rounded once more, so there the bias stays. On GPUs Inductor does this by itself.
     """
