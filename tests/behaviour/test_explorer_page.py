@@ -138,7 +138,7 @@ def test_interventions_equal_those_in_python(
             "other": rng.integers(0, 128, 2).tolist(),
             "do": random_action(networks[index], kind, rng),
         }
-        for _ in range(20)
+        for _ in range(6)
     ]
     browser.open(trained, READY)
     found = browser(

@@ -14,7 +14,7 @@ FILES += [("a run", code.others_class, n) for n in range(code.TARGETS)]
 
 
 DEEP = "typed_sizes"  # 400 layers, whose memory takes ten seconds to count
-ALL = [*cases(CAUSES, each=4), *FILES]
+ALL = [*cases(CAUSES, each=2), *FILES]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_planted_direction_is_found(search: ControlledDAS, variable: str, index:
     assert found["iia_random_max"] < 0.9
 
 
+@pytest.mark.slow
 def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(
     search: ControlledDAS,
 ) -> None:
@@ -141,8 +142,8 @@ def variant(name: str) -> Reference:
     ("name", "variable", "position", "steps", "passes"),
     [
         ("erd", "sum", None, 2, True),
-        ("erd", "carry", 4, 2, False),
-        ("prefix_carry", "carry", 4, 40, True),
+        pytest.param("erd", "carry", 4, 2, False, marks=pytest.mark.slow),
+        pytest.param("prefix_carry", "carry", 4, 40, True, marks=pytest.mark.slow),
         ("prefix_carry_decoy", "sum", None, 2, False),
     ],
 )

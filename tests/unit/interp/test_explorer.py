@@ -76,16 +76,15 @@ def agree(model: Hooked, examples: Any) -> None:
     assert (tokens == decoded).all()
 
 
-@pytest.mark.parametrize(("name", "count"), [("add-transformer", 64), ("add-nanogpt", 128), ("mul-nanogpt", 64)])
+@pytest.mark.parametrize(("name", "count"), [("add-transformer", 32), ("add-nanogpt", 32), ("mul-nanogpt", 32)])
 def test_trained_network_answers_as_in_pytorch(name: str, count: int) -> None:
     model = load_pretrained(name)
     agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, count))))
 
 
-@pytest.mark.parametrize("name", ["erd", "prefix_carry"])
-def test_reference_answers_as_in_pytorch(name: str) -> None:
-    (model,) = load_references(name, [0], Add(7))
-    agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 64))))
+def test_reference_answers_as_in_pytorch() -> None:
+    (model,) = load_references("erd", [0], Add(7))
+    agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 32))))
 
 
 OPTIONS = [{}, {"attention": False}, {"feed_forward": False}, {"positional_encoding": False}]

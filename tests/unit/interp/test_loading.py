@@ -158,7 +158,9 @@ def test_networks_behind_the_results_are_in_the_repository() -> None:
         load_pretrained("add-nothing")
 
 
-@pytest.mark.parametrize(("name", "seed"), CHECKED)
+@pytest.mark.parametrize(
+    ("name", "seed"), [pytest.param(*one, marks=pytest.mark.slow if i % 4 else []) for i, one in enumerate(CHECKED)]
+)
 def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str, seed: int) -> None:
     """On a sample of the held-out pairs, within five standard deviations of such a sample."""
     model = load_pretrained(name, seed)

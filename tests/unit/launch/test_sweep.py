@@ -96,7 +96,7 @@ def fails_for(*seeds: int, error: Exception) -> Job:
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (UserError("no such thing"), FAILED, "no such thing"),
+        pytest.param(UserError("no such thing"), FAILED, "no such thing", marks=pytest.mark.slow),
         (InUseError("in use by process 7"), BUSY, "in use by process 7"),
         (ZeroDivisionError("by zero\nmore"), FAILED, r"internal error: ZeroDivisionError: by zero; the traceback .*"),
     ],
@@ -166,8 +166,9 @@ def test_error_of_a_launcher_is_no_refusal_of_the_configuration(command, monkeyp
     assert "in launch" in Path(file[1]).read_text()
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGINT, False)]
+)
 def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
     """Even if somebody's clean-up raises another exception in the place of ours."""
 

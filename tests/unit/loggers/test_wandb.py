@@ -97,7 +97,7 @@ def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
     ("key", "answer", "why"),
     [
         ("", no_answer, "no API key"),
-        (KEY, no_answer, "Error"),
+        pytest.param(KEY, no_answer, "Error", marks=pytest.mark.slow),
         (KEY, no_to_every_key, "the server refused the API key"),
     ],
 )

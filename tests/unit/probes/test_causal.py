@@ -18,9 +18,10 @@ from tests.unit.probes.small import measured, untrained
 SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
 
 
-@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
 @pytest.mark.parametrize(
-    "task", [Add(2), Mul(2), ModAdd(2, modulus=3), Add(1, base=10)], ids=lambda t: f"{t.name}{t.base}"
+    ("kind", "task"),
+    [(Transformer, Add(2)), (Transformer, Add(1, base=10)), (NanoGPT, Mul(2)), (NanoGPT, ModAdd(2, modulus=3))],
+    ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
     rows = measured(Interchange([untrained(task, kind, seed=5)], sample=4))

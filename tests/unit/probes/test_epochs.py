@@ -27,7 +27,9 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("probe", SMALL)
+@pytest.mark.parametrize(
+    "probe", [pytest.param(name, marks=[] if name in ("amnesic", "mechanism") else pytest.mark.slow) for name in SMALL]
+)
 def test_rows_gain_the_epoch_and_the_figure_is_their_course(probe: str, whole: Run, tmp_path: Path) -> None:
     run_job(compose("probe", [f"probe={probe}", *SMALL[probe], f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
     rows = pd.read_csv(tmp_path / "rows.csv")

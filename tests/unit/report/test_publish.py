@@ -17,7 +17,7 @@ from arith_erd.report.tables import claims_table, replicas_table, spreadsheet
 RUNS = Path("runs")
 
 
-@pytest.mark.parametrize(("folder", "file"), [(".", PAPER), ("mini", MINI)])
+@pytest.mark.parametrize(("folder", "file"), [pytest.param(".", PAPER, marks=pytest.mark.slow), ("mini", MINI)])
 def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str, file: Path) -> None:
     """``python -P -m arith_erd.report.publish`` writes them anew; sums may differ in the last digit on another CPU."""
     paper, results = load_paper(file), root / "results" / folder

@@ -125,6 +125,7 @@ def test_tables_of_any_shape_are_drawn_in_part(synthetic, change: str) -> None:
             assert figure is None or len(svg_of(figure, about.name)) < 1_000_000
 
 
+@pytest.mark.slow
 def test_reports_made_at_once_are_whole_and_follow_no_link(synthetic, tmp_path: Path) -> None:
     synthetic.run(seeds="0", epochs=2)
     runs, out, victim = synthetic.root, tmp_path / "report", tmp_path / "victim"

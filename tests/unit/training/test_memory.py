@@ -59,6 +59,7 @@ def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     assert replica_bytes(job) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
 
 
+@pytest.mark.slow
 def test_network_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
     huge = ["model.net.d_model=4096", "model.net.num_layers=99", "trainer.accelerator=cpu", f"runs_dir={runs_dir}"]

@@ -65,8 +65,8 @@ def a_folder(run: Run) -> None:
     ("damage", "said"),
     [
         (doubled_rows, "metrics.csv has more than one row"),
-        (a_folder, "tokens.csv"),
-        (cut, "last.ckpt: damaged"),
+        pytest.param(a_folder, "tokens.csv", marks=pytest.mark.slow),
+        pytest.param(cut, "last.ckpt: damaged", marks=pytest.mark.slow),
         (no_file, ""),
     ],
 )
@@ -101,7 +101,12 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
 
 
 @pytest.mark.parametrize(
-    ("method", "pack", "missing"), [("set_aside", 1, [(1,)]), ("finish", 1, [(1,)]), ("drop_backup", 0, [])]
+    ("method", "pack", "missing"),
+    [
+        pytest.param("set_aside", 1, [(1,)], marks=pytest.mark.slow),
+        ("finish", 1, [(1,)]),
+        pytest.param("drop_backup", 0, [], marks=pytest.mark.slow),
+    ],
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
     """Before the second old run is renamed, before the new one has finished, or before the old ones are deleted."""

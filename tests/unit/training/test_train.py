@@ -205,6 +205,7 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
 # Devices
 
 
+@pytest.mark.slow
 def test_sweep_compiles_every_pack(train, monkeypatch):
     """Two packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no C++: it is about the counting
