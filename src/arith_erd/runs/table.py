@@ -121,7 +121,7 @@ def _rows(run: Run) -> list[MetricRow]:
 
 
 def _finished_summary(run: Run) -> dict[str, Any]:
-    """The summary of a finished run, empty for others. Its weights may be gone, as those of most runs in ``results/``."""
+    """The summary of a finished run, empty for others. Its weights may be gone, as in ``results/runs/``."""
     with suppress(UserError):
         if (summary := run.summary()).get("status") == FINISHED:
             return summary

@@ -8,6 +8,7 @@ from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run
 from arith_erd.runs.__main__ import age, main
 from arith_erd.runs.__main__ import list_runs as listed
+from arith_erd.runs.identity import without_added
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
 from arith_erd.system import lock
@@ -103,7 +104,8 @@ def swept(tmp_path, config):
         ("c", 0.5, {"seed0": 0.5}),
         ("d", 0.5, {"seed3": 0.0}),
     ):
-        run = begun(tmp_path, name, config | {"split": config["split"] | {"fraction": fraction}}, **seeds)
+        given = config | {"split": config["split"] | {"fraction": fraction}}
+        run = begun(tmp_path, name, without_added(given) if name == "a" else given, **seeds)  # a: as 0.1.0 wrote it
         for seed in range(3):
             run.weights(seed).touch()
         if name != "d":
