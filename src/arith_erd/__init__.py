@@ -12,7 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .config.build import trust as trust
     from .config.compose import compose as compose
+    from .errors import UserError as UserError
     from .interp.causal_model import CausalModel as CausalModel
     from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
     from .interp.das import fit_das as fit_das
@@ -39,12 +41,19 @@ if TYPE_CHECKING:
     from .probes.probe import Probe as Probe
     from .probes.run_probe import probe as probe
     from .runs.table import load_table as load_table
+    from .splits import LengthSplit as LengthSplit
     from .splits import RandomSplit as RandomSplit
     from .splits import Split as Split
     from .splits import TokenSplit as TokenSplit
     from .splits import ValueSplit as ValueSplit
     from .tasks import Add as Add
+    from .tasks import Add3 as Add3
+    from .tasks import AddScratchpad as AddScratchpad
+    from .tasks import Examples as Examples
+    from .tasks import ModAdd as ModAdd
     from .tasks import Mul as Mul
+    from .tasks import RandomOutput as RandomOutput
+    from .tasks import Sub as Sub
     from .tasks import Task as Task
     from .training.fit import fit as fit
     from .training.train import train as train
@@ -52,7 +61,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "config.build": ("trust",),
     "config.compose": ("compose",),
+    "errors": ("UserError",),
     "interp.causal_model": ("CausalModel",),
     "interp.counterfactuals": ("CounterfactualDataset",),
     "interp.erasure": ("leace",),
@@ -66,8 +77,8 @@ _HOMES = {
     "probes.run_probe": ("probe",),
     "probes.probe": ("Probe",),
     "runs.table": ("load_table",),
-    "splits": ("RandomSplit", "Split", "TokenSplit", "ValueSplit"),
-    "tasks": ("Add", "Mul", "Task"),
+    "splits": ("LengthSplit", "RandomSplit", "Split", "TokenSplit", "ValueSplit"),
+    "tasks": ("Add", "Add3", "AddScratchpad", "Examples", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"),
     "training.fit": ("fit",),
     "training.train": ("train",),
 }

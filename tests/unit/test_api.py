@@ -1,14 +1,17 @@
 """The public API: training from Python is the training of the command line, and needs no class of ours."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import arith_erd as ae
-from arith_erd.errors import UserError
+from arith_erd import UserError
+from arith_erd.config.compose import CONF
 from arith_erd.training.fit import described
 
 
@@ -100,6 +103,22 @@ def test_an_object_is_described_as_its_file_describes_it(task):
     assert described("task", task) == ae.compose("train", options).resolved["task"]
 
 
+def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_it_lacks():
+    """A hypothesis as an object, too: none that probes take is silently left out."""
+    task, network = ae.Add(bits=3), Narrow(7, 4)
+    model = ae.Hooked(network, {"h": network.blocks[0]}, task=task)
+    for path in sorted((CONF / "probe").glob("*.yaml")):
+        if "models" in yaml.safe_load(path.read_text()).get("needs", []):
+            try:
+                assert len(ae.probe(path.stem, model).rows), path.stem
+            except UserError as refused:
+                assert re.search(r"expected|this model has|has no decoder", str(refused)), str(refused)  # noqa: PT017
+    hypothesis = ae.CausalModel(task, {"sum": lambda a, b: a + b})
+    rows = ae.probe("interchange", model, site="h", sample=8, causal_model=hypothesis).rows
+    assert "iia_sum" in rows
+    assert "iia_carry" not in rows
+
+
 def test_asking_a_probe_gives_rows_and_a_figure():
     model = ae.Hooked(Narrow(7, 4), task=ae.Add(bits=3))
     answer = ae.probe("logit_lens", model, pairs=16)
@@ -113,6 +132,8 @@ def test_asking_a_probe_gives_rows_and_a_figure():
         (lambda: ae.probe("dataset", model), "expected no networks"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
+        (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected a name first"),
+        (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), "4 digits in base 2"),
     ):
         with pytest.raises(UserError, match=said):
             call()

@@ -78,8 +78,9 @@ class CausalModel:
         if self.output not in given:
             raise UserError(f"{said}: output={self.output}: expected one of {', '.join(given)}")
         for name, parents in needed.items():
+            others = [one for one in known if one != name]
             if missing := [one for one in parents if one not in known]:
-                raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(known)}")
+                raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(others)}")
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
@@ -205,24 +206,33 @@ class CausalModel:
             raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
 
 
-CausalModelSpec = str | Callable[[Task], CausalModel] | None
+CausalModelSpec = str | CausalModel | Callable[[Task], CausalModel] | None
 
 
 def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel:
     """The causal model that the option ``key`` names; None stands for the task's own.
 
     Args:
-        given: a function of the task, a class, or the dotted name of either in a trusted package.
+        given: a causal model, a function of the task, a class, or the dotted name of either in a trusted package.
 
     Raises:
         UserError: with the key, for a name that is not allowed, or something else than a causal model of the task.
     """
     if given is None:
         return CausalModel(task)
+    if isinstance(given, CausalModel):
+        if task_text(given.task) != task_text(task):
+            raise bad_value(key, task_text(given.task), f"a causal model of the network's task, {task_text(task)}")
+        return given
     model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
     if not isinstance(model, CausalModel) or model.task is not task:
         raise bad_value(key, given, "what makes a CausalModel of the task that it is given")
     return model
+
+
+def task_text(task: Task) -> str:
+    """``add, 7 digits in base 2, reverse order``: tasks with the same text have the same variables."""
+    return f"{task.name}, {task.bits} digits in base {task.base}, {task.completion_order} order"
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ that no input leads to (Makelov et al., 2023).
 """
 
 from dataclasses import dataclass, replace
+from math import isnan
 
 import numpy as np
 import torch
@@ -66,7 +67,8 @@ def fit_das(
         variable: of the causal model; by default the one that the pairs vary.
 
     Raises:
-        UserError: for a site, position or variable that is not there, or a rank beyond the span of real activations.
+        UserError: for a site, position or variable that is not there, a position where no answer should change, or a
+            rank beyond the span of real activations.
     """
     require_same_task(model, causal_model, train)
     train = replace(train, causal_model=causal_model)
@@ -77,6 +79,9 @@ def fit_das(
     if not 1 <= rank <= alignment.x.rank:
         accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
+    if isnan(alignment.trials(train, variable).no_intervention()):
+        accepted = f"one where the interchange of {variable} changes an answer of these pairs"
+        raise bad_value("position", position, accepted)
     return alignment.fit(train, train, variable, rank)
 
 
@@ -116,7 +121,7 @@ class Alignment:
         starts = self.starts(variable, rank)
         steps = (self.config.steps, 0)
         found = [align(batches, self.x, rank, start, n, seed=self.seed) for start in starts for n in steps]
-        return max(found, key=judge.accuracy)
+        return max(found, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
 
     def values(self, variable: str) -> Tensor:
         """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""

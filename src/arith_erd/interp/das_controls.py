@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from ..errors import bad_value
 from ..models.references import reference, written_for
+from ..models.weights import initialise
 from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
@@ -30,8 +30,8 @@ BAND = 200  # random subspaces, for the band of their angles
 ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant. It stores the variable, or for xor and sum_mod what they are made of, and
-computes the answer from others. Since it holds these others too, a search can still succeed."""
+"""Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
+the answer from other variables. It stores those too, so a search in it can still succeed."""
 STORED_AT = "dec.4"
 """All of these are stored behind this layer; the answer comes in layer 6."""
 
@@ -59,9 +59,11 @@ class ControlledDAS(Alignment):
         super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
 
     @cached_property
-    def untrained(self) -> "ControlledDAS":
-        """The same in an untrained network."""
-        fresh = untrained(self.model, self.seed)
+    def in_untrained(self) -> "ControlledDAS | None":
+        """The same search in the network before training, from this seed; None if nobody knows how to make it."""
+        fresh = untrained_copy(self.model, self.seed)
+        if fresh is None:
+            return None
         return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
 
     def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -84,7 +86,8 @@ class ControlledDAS(Alignment):
         train, validation, test = (self.trials(data, variable) for data in sets)
         searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
-        best = min(rank for rank in scores if scores[rank] >= max(scores.values()) - ENOUGH)
+        known = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
+        best = min(rank for rank in known if known[rank] >= max(known.values()) - ENOUGH)
         for rank, subspace in searched.items():
             found = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
@@ -123,7 +126,7 @@ class ControlledDAS(Alignment):
         least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high`` are
         5% and 95% of random subspaces of the same rank, to a probe of either kind. All NaN if the variable is constant.
         """
-        probe = leace(self.x, self.values(variable))  # what it reads off are the weights of least squares
+        probe = leace(self.x, self.values(variable))  # the columns of ``right`` are the weights of least squares
         if not probe.rank:
             return dict.fromkeys(ANGLES, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
@@ -136,10 +139,10 @@ class ControlledDAS(Alignment):
     def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
 
-        ``iia_untrained``: in an untrained network; ``iia_decoy``: in a network written by hand that computes the answer
-        from other variables, where there is one.
+        ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known; ``iia_decoy``: in a
+        network written by hand that computes the answer from other variables, where there is one.
         """
-        found = {"iia_untrained": self.untrained.score(variable, rank)}
+        found = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
         own, task = self.causal_model.table[variable], self.causal_model.task
         if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
             found["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
@@ -194,14 +197,11 @@ def _angle(a: Tensor, b: Tensor) -> float:
     return float(np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy())[0]))
 
 
-def untrained(model: Hooked, seed: int) -> Hooked:
-    """The same architecture with fresh weights, from PyTorch's default initialisation of each layer."""
-    fresh = deepcopy(model)
-    fresh.network.cpu()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for module in fresh.network.modules():
-            if callable(redraw := getattr(module, "reset_parameters", None)):
-                redraw()
-    fresh.network.to(model.device)
-    return fresh
+def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
+    """The same sites in a network with the initial weights of a seed; None if `Hooked.untrained` is not known."""
+    if model.untrained is None:
+        return None
+    network = initialise(model.untrained, seed).to(model.device)
+    paths = {module: path for path, module in model.network.named_modules()}
+    sites = {site: network.get_submodule(paths[module]) for site, module in model.sites.items()}
+    return Hooked(network, sites, task=model.task, name=f"untrained {model.name}", seed=seed)

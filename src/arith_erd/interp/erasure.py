@@ -30,11 +30,16 @@ class Eraser:
     left: Tensor
     right: Tensor
 
+    def __repr__(self) -> str:
+        return f"Eraser(rank {self.rank} of {len(self.mean)})"
+
     @property
     def rank(self) -> int:
         return self.left.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != len(self.mean):
+            raise ValueError(f"an eraser of {len(self.mean)} dimensions does not fit activations of {x.shape[-1]}")
         taken = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - taken).to(x)
 
@@ -65,8 +70,8 @@ def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
     """Embeddings (N, d) of any floating type, all finite -> their principal axes, in float64.
 
     Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
-    dropped. A LayerNorm leaves one for each position. A probe would find its target in the errors, with enormous
-    weights, and erasing that probe's direction erases nothing.
+    dropped. A LayerNorm leaves one for each position. A probe could read its target from these errors. Erasing its
+    direction would then erase nothing.
     """
     x = x.to(torch.float64)
     mean = x.mean(dim=0)
@@ -85,7 +90,8 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
 
     Args:
         x: (N, d); (N, k, C), a cached site, whose positions are taken together; or whitened already.
-        z: (N, k), a tensor or an array, with a number or a bit in each column, in any unit.
+        z: (N,) or (N, k), a tensor or an array, with a number or a bit in each column, in any unit. A constant column
+            has nothing to erase.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)

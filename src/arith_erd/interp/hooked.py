@@ -18,9 +18,9 @@ from ..models.decoding import greedy, sequence_correct, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import PartialForward, caching, intervening, require_layout, split
+from .hooks import PartialForward, batches_of, caching, intervening, require_layout
 from .interventions import Intervention
-from .sites import check_sites, num_owned
+from .sites import check_sites, num_positions
 
 if TYPE_CHECKING:
     from ..config.job import Job
@@ -84,8 +84,8 @@ class Hooked:
         self.split, self.untrained, self.job = split, untrained, job
 
     def __repr__(self) -> str:
-        of = f", {self._task.name}" if self._task else ""
-        return f"Hooked({self.name}, seed {self.seed}{of})"
+        task = f", {self._task.name}" if self._task else ""
+        return f"Hooked({self.name}, seed {self.seed}{task})"
 
     @property
     def task(self) -> Task:
@@ -105,7 +105,10 @@ class Hooked:
         return self.task.decode(greedy(self.network, prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(self, examples: Examples | None = None) -> float:
-        """The share of examples, by default of all, whose answer is right in every token."""
+        """The share of examples whose answer is right in every token; by default of ``task.examples()``.
+
+        These are all examples, or a sample of 4,096 of a table that is too large to be listed.
+        """
         examples = self.task.examples() if examples is None else examples
         completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
         if logits.shape[:-1] != completion.shape:
@@ -162,23 +165,26 @@ class Hooked:
             raise UserError(f"{self.name}: received no examples; expected one or more")
         return tuple(x.to(self.device) for x in examples)
 
-    def index(self, site: str, position: int | str) -> int:
+    def index(self, site: str, position: int | str, positions: int | None = None) -> int:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
-        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt.
+        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site with
+        as many ``positions`` as the prompt has its names, whatever the site is called.
         """
         if isinstance(position, Integral):  # numpy's too
             if position < 0:
                 raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
             return int(position)
         prompt, answer = self.task.prompt_names, self.task.answer_names
-        if site.startswith("enc."):
+        if site.startswith("enc.") or len(answer) != positions == len(prompt):
             prompt, answer = [], prompt
         if position not in (*prompt, *answer):
             raise UserError(f"position {position}: {site} has {', '.join([*prompt, *answer])}")
         return answer.index(position) if position in answer else prompt.index(position) - len(prompt)
 
-    def run(self, inputs: Inputs, interventions: Sequence[Intervention] = (), batch_size: int = BATCH) -> Tensor:
+    def run(
+        self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH
+    ) -> Tensor:
         """Logits (N, m, V), with interventions applied in order. Gradients pass to values that require them.
 
         Inputs are examples, teacher forced with their own right answers; or tensors as the network takes them: a prompt
@@ -194,8 +200,8 @@ class Hooked:
     def run_with_cache(
         self,
         inputs: Inputs,
-        sites: Sequence[str],
-        interventions: Sequence[Intervention] = (),
+        sites: str | Sequence[str],
+        interventions: Intervention | Sequence[Intervention] = (),
         *,
         include_prompt: bool = False,
         batch_size: int = BATCH,
@@ -204,15 +210,17 @@ class Hooked:
 
         ``include_prompt`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
+        sites = [sites] if isinstance(sites, str) else sites
+        interventions = [interventions] if isinstance(interventions, Intervention) else interventions
         check_sites(self.sites, sites, "sites")
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
-        for batch, tensors in split(self.inputs(inputs), batch_size):
+        for batch, tensors in batches_of(self.inputs(inputs), batch_size):
             with caching(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
                 logits.append(self.network(*tensors))
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
-                own = output.shape[1] if include_prompt else num_owned(site, output.shape[1], tensors)
+                own = output.shape[1] if include_prompt else num_positions(site, output.shape[1], tensors)
                 parts[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..models.network import position_axis
 from .interventions import BatchSlice, Intervention, Subspace
-from .sites import check_sites, layer_of, layers, num_owned
+from .sites import check_sites, layer_of, layers, num_positions
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Hook = Callable[[nn.Module, Any, Any], Any]
 
 
-def split(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
+def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
     """Inputs (N, ...) in batches, each with the rows that it holds."""
     count = len(inputs[0])
     for start in range(0, count, batch_size):
@@ -61,9 +61,9 @@ def _changing(model: "Hooked", one: Intervention, batch: BatchSlice, inputs: Seq
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         x = _by_position(module, output)
         require_layout(one.site, x, inputs)
-        own = num_owned(one.site, x.shape[1], inputs)
+        own = num_positions(one.site, x.shape[1], inputs)
         lead = x.shape[1] - own
-        at = None if one.position is None else model.index(one.site, one.position)
+        at = None if one.position is None else model.index(one.site, one.position, own)
         if at is not None and not -lead <= at < own:
             held = f"{own} positions and {lead} of the prompt before them"
             raise UserError(f"position {one.position}: {one.site} has {held}")
@@ -101,16 +101,17 @@ class PartialForward:
         check_sites(model.sites, [site] if site else [], "the site to resume from")
         self.model, self.site = model, site
         self.done: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
-        batches = split(inputs, batch_size)
+        batches = batches_of(inputs, batch_size)
         self.batches = [(batch, x, self._known(site, x) if site else {}) for batch, x in batches]
 
-    def __call__(self, interventions: Sequence[Intervention] = ()) -> Tensor:
+    def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.
 
         Raises:
             UserError: for a site that has run already.
         """
         done = self.done
+        interventions = [interventions] if isinstance(interventions, Intervention) else interventions
         for one in interventions:
             if one.site != self.site and (layer_of(self.model.sites, one.site) or one.site) in done:
                 raise UserError(f"site {one.site}: has run already where the network resumes from {self.site}")
@@ -120,13 +121,14 @@ class PartialForward:
         with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
             for batch, tensors, known in self.batches:
                 outputs = {self.model.sites[layer]: output for layer, output in known.items()}
-                with _standing_in(outputs), intervening(self.model, interventions, batch, tensors):
+                with _forward_replaced(outputs), intervening(self.model, interventions, batch, tensors):
                     logits.append(self.model.network(*tensors))
         return torch.cat(logits)
 
     def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """What the layers give that end before the site, or with it: layer -> output."""
-        whole, ended = layers(self.model.sites), list[tuple[str, Any]]()
+        whole = layers(self.model.sites) or list(self.model.sites)  # every site of a network without layers
+        ended = list[tuple[str, Any]]()
         outside = [name for name in self.model.sites if layer_of(self.model.sites, name) is None]
 
         def ends(name: str) -> Callable[..., None]:
@@ -145,8 +147,9 @@ class PartialForward:
 
 
 @contextmanager
-def _standing_in(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+def _forward_replaced(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
     """Within the context modules give these outputs: a hook would not skip the computation."""
+    own = {module: vars(module)["forward"] for module in outputs if "forward" in vars(module)}
     try:
         for module, output in outputs.items():
             vars(module)["forward"] = lambda *given, output=output, **named: output
@@ -154,3 +157,5 @@ def _standing_in(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
     finally:
         for module in outputs:
             vars(module).pop("forward", None)
+        for module, forward in own.items():
+            vars(module)["forward"] = forward

@@ -34,7 +34,7 @@ from ..bits import ZERO, Array, reorder
 from ..errors import UserError
 from ..models.network import Network
 from ..tasks import Examples, Task
-from .causal_model import CausalModel
+from .causal_model import CausalModel, task_text
 from .counterfactuals import CounterfactualDataset, Family, draw_sources
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
@@ -54,15 +54,15 @@ def interchange_accuracy(
     Args:
         causal_model: the hypothesis; it may be another one than the data were drawn by.
         intervention: where, and in which subspace; its source is taken from the data.
-        sites: instead: whole activations of each site, at all positions together and at each one, or only at the one
-            whose digit the data vary.
+        sites: in place of ``intervention``: interchange whole activations of each site, at all positions together and
+            at each one, or only at the one whose digit the data vary.
         variable: by default the one that the data vary.
 
     Returns:
         ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
-        among those that should change and those that should not, or one of them where there are no others;
-        ``no_intervention``: the same accuracy without one; ``alike``: other variables that predict the same, which the
-        data cannot tell apart.
+        among those that should change and those that should not; ``changed`` alone where all should change, and NaN
+        where none should, since nothing can be told there; ``no_intervention``: the same accuracy without one;
+        ``alike``: other variables that predict the same, which the data cannot tell apart.
 
     Raises:
         UserError: for a site, position or variable that is not there, an interchange that changes no answer, or a
@@ -104,10 +104,7 @@ def interchange_accuracy(
 
 def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
     """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
-    network, *others = (
-        f"{task.name}, {task.bits} digits in base {task.base}, {task.completion_order} order"
-        for task in (model.task, causal_model.task, data.causal_model.task)
-    )
+    network, *others = map(task_text, (model.task, causal_model.task, data.causal_model.task))
     for what, other in zip(("causal model", "data"), others, strict=True):
         if other != network:
             raise UserError(f"{what} of {other}: expected the network's task, {network}")
@@ -180,9 +177,11 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> fl
     """Interchange-intervention accuracy: the mean of those on answers that should change and on those that should not.
 
     All are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an intervention,
-    a network that is always right scores 0.5.
+    a network that is always right scores 0.5. If all should change it is their accuracy, and NaN if none should.
     """
     right, moved = tokens == expected, expected != unchanged
+    if not moved.any():
+        return math.nan
     shares = [right[which].double().mean() for which in (moved, ~moved) if which.any()]
     return float(torch.stack(shares).mean())
 
@@ -199,7 +198,7 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str]) -> Cac
 def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
     """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
     if position is not None:
-        at = model.index(site, position)
+        at = model.index(site, position, x.shape[1])
         if not 0 <= at < x.shape[1]:
             raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, those of {site} itself")
         x = x[:, at]
@@ -211,7 +210,7 @@ def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> li
     width = model.task.width
     if position is None or site.startswith("enc.") or x.shape[1] != width:
         return list(range(width))
-    return [model.index(site, position)]
+    return [model.index(site, position, width)]
 
 
 def answer_tokens(model: Hooked, digits: Array) -> Tensor:
@@ -278,7 +277,7 @@ def patching_effects(
 
 def _own_token(causal_model: CausalModel, place: int, bases: Examples, others: Examples) -> Array:
     """Digits (n, width) of the answers with one token of the prompt taken from the source."""
-    name = causal_model.task.prompt_names[place]
+    name = causal_model.task.prompt_names[place]  # which a task of a user's own may define
     for root in causal_model.roots:
         if name == f"{root[0]}{name[1:]}":
             return causal_model.interchange(bases, others, root, int(name[1:]))

@@ -8,14 +8,16 @@ Each names a site and a position, and acts on the output there::
     Erase("dec.2", None, eraser)                 without a concept
 
 A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
-for all of them. Answer position t predicts ``r_t``. Values are (N, C) for one position and (N, k, C) for all; a value
-with an axis less holds for all N examples; of a whole cached site (N, k, C) an intervention takes its position.
+for all of them. Answer position t predicts ``r_t``. Values are (N, C) for one position and (N, k, C) for all. A value
+without the axis of examples is used for all of them. From a whole cached site (N, k, C) an intervention takes its own
+position.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 Position = int | str | None
@@ -50,6 +52,7 @@ class BatchSlice:
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a ValueError if it does not fit."""
+        value = torch.as_tensor(value)  # of numpy too
         if self.at is not None and value.dim() == x.dim() + 1:
             if self.at < 0:
                 raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")

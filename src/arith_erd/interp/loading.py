@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
@@ -23,7 +23,7 @@ from ..models.transformer import Transformer
 from ..models.weights import checked_state, initialise, load_tensors, read_state
 from ..runs import Run, run_directories
 from ..seeds import format_seeds
-from ..tasks import Task
+from ..tasks import Add, Task
 from .hooked import Hooked
 
 PRETRAINED = Path(__file__).parents[3] / "results" / "runs"
@@ -63,10 +63,11 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     return _hooked(network, job, run.name, seed, epoch)
 
 
-def load_pretrained(name: Path | str, seed: int | None = None, folder: Path = PRETRAINED) -> Hooked:
+def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
     """A trained network: by its short name, from a folder of `Hooked.save_pretrained`, or from the Hugging Face Hub.
 
-    A short name is task, split unless random, model, and ablation unless there is none. The extra ``hub`` is needed for
+    A short name is task, split unless random, model, and ablation unless there is none. It stands for a run in
+    ``folder``, by default ``results/runs`` of a clone. The extra ``hub`` is needed for
     the Hub. Nothing in the files is trusted, as in `load_run`.
 
     >>> load_pretrained("add-transformer").predict([100], [27])
@@ -85,7 +86,8 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path = PR
         from .export import download  # which imports this module
 
         return _load_saved(download(str(name)), Path(name).name, seed)
-    known, seed = pretrained(folder), seed or 0
+    folder, seed = folder or PRETRAINED, seed or 0
+    known = pretrained(folder)
     if name not in known:
         accepted = " or ".join(known) or f"a name, but {folder} holds no finished run"
         raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
@@ -180,17 +182,23 @@ def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> H
     return Hooked(network, task=task, name=Path(path).name)
 
 
-def load_references(name: str, seeds: Sequence[int], task: Task) -> list[Hooked]:
-    """Variants of a network whose algorithm is known (`arith_erd.models.references`).
+def load_references(name: str, seeds: Sequence[int] = (0,), task: Task | None = None) -> list[Hooked]:
+    """Variants of a network whose algorithm is known (`arith_erd.models.references`), one for each seed.
+
+    Args:
+        task: for which they are wanted; by default the one that they were written for, addition of 7 bits.
 
     Raises:
         UserError: if there is none of that name, or they were written for another task.
     """
+    task = task or Add()
     if not written_for(task):
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: adds at task.bits=7 in reverse order; received {given}")
-    return [Hooked(reference(name, seed).network, task=task, name=f"reference-{name}", seed=seed) for seed in seeds]
+    untrained = partial(Transformer, task.prompt_length, task.width)  # of the same size
+    about: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
+    return [Hooked(reference(name, seed).network, seed=seed, **about) for seed in seeds]
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,8 @@ def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any
     start = time.perf_counter()
     score = function(model)
     name = getattr(function, "__name__", "method")
+    if not isinstance(score, SupportsFloat) and score not in VARIABLES:
+        raise UserError(f"{name}: gives {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 
 
@@ -113,9 +115,9 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
-    """Of scores (n,) the limit from which on they name ``sum``, with the highest balanced accuracy.
+    """The score from which on a network is named ``sum``: the limit with the highest balanced accuracy.
 
-    Limits lie halfway between scores, or beyond all of them; of several as good ones the middle one is taken.
+    Limits lie halfway between scores (n,), or beyond all of them; of equally good limits the middle one is taken.
 
     >>> threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4

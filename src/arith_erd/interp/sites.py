@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -39,7 +39,9 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.s
     if unknown := [site for site in wanted if site not in known]:
         whole = layers(known)
         inside = sorted({site.removeprefix(f"{layer_of(known, site)}.") for site in known} - {*whole})
-        listed = f"{', '.join(whole) or 'no layers'}; in layers and beside them: {', '.join(inside) or 'none'}"
+        listed = ", ".join(known) or "none"
+        if whole:
+            listed = f"{', '.join(whole)}; in layers and beside them: {', '.join(inside) or 'none'}"
         raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
 
 
@@ -47,18 +49,24 @@ def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
     """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; None for the decoder's middle layer.
 
     Raises:
-        UserError: if a network lacks one.
+        UserError: if a network lacks one, or has no layers to choose from.
     """
-    if site is None:
-        decoder = [layer for layer in layers(models[0].sites) if layer.startswith("dec.")]
-        site = decoder[(len(decoder) - 1) // 2] if decoder else "dec.1"  # which is refused
-    sites = layers(models[0].sites) if site == "all" else [site] if isinstance(site, str) else [*dict.fromkeys(site)]
+    if site is None or site == "all":
+        whole = layers(models[0].sites)
+        decoder = [layer for layer in whole if layer.startswith("dec.")]
+        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else whole
+        if not sites:
+            named = "dec.N" if site is None else "enc.N or dec.N"
+            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {named}"
+            raise bad_value("probe.site", "null" if site is None else site, accepted)
+    else:
+        sites = [site] if isinstance(site, str) else [*dict.fromkeys(site)]
     for model in models:
         check_sites(model.sites, sites)
     return sites
 
 
-def num_owned(site: str, length: int, inputs: Sequence[Tensor]) -> int:
+def num_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 
     ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.

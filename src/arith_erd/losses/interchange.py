@@ -60,7 +60,7 @@ class InterchangeTraining(CrossEntropy):
     def targets(self, task: Task, examples: Examples) -> Array:
         """The row of each example in `examples`, and the values of the variables, in the order of the tokens."""
         self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
-        model = self.causal
+        model, self.by_column = self.causal, []
         model.require(self.variables, "model.loss.variables")
         found = model.values(examples)
         columns = [np.arange(len(examples.operands))[:, None]]

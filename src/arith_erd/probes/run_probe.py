@@ -81,6 +81,8 @@ def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
     Raises:
         UserError: for an unknown probe, or an option that it refuses.
     """
+    if not isinstance(name, str):
+        raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
     job = compose("probe", [f"probe={name}"])
     given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
     if "models" in job.needs:

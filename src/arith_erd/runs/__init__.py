@@ -4,17 +4,5 @@ from .directory import Run, run_directories
 from .epochs import KEEP_NOTHING, METRICS, MetricRow, WeightSchedule, epochs_to
 from .identity import NAME, NAMES, identity, leaves, require_name, settings
 
-__all__ = [
-    "KEEP_NOTHING",
-    "METRICS",
-    "NAME",
-    "NAMES",
-    "MetricRow",
-    "Run",
-    "WeightSchedule",
-    "epochs_to",
-    "identity",
-    "leaves",
-    "run_directories",
-]
-__all__ += ["require_name", "settings"]
+__all__ = ["KEEP_NOTHING", "METRICS", "NAME", "NAMES", "MetricRow", "Run", "WeightSchedule"]
+__all__ += ["epochs_to", "identity", "leaves", "require_name", "run_directories", "settings"]

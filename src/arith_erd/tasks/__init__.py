@@ -7,17 +7,5 @@ from .mul import Mul
 from .random_output import RandomOutput
 from .task import SAMPLE, Task
 
-__all__ = [
-    "POSITION_ENCODINGS",
-    "SAMPLE",
-    "Add",
-    "Add3",
-    "AddScratchpad",
-    "Examples",
-    "Layout",
-    "ModAdd",
-    "Mul",
-    "RandomOutput",
-    "Sub",
-    "Task",
-]
+__all__ = ["POSITION_ENCODINGS", "SAMPLE", "Add", "Add3", "AddScratchpad", "Examples", "Layout"]
+__all__ += ["ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

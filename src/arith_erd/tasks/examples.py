@@ -1,7 +1,9 @@
 """Examples of a task as arrays, and where the digits stand in their tokens."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ..bits import Array
@@ -39,9 +41,10 @@ class Examples:
         return len(self.answer)
 
     def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
-        """The examples of these rows, or of a mask."""
+        """The examples of these rows, one or several, or of a mask."""
         names = ("operands", "answer", "prompt", "completion", "length")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
     @property
     def a(self) -> Array:

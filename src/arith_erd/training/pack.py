@@ -18,7 +18,7 @@ from torch.func import stack_module_state, vmap
 
 from ..errors import bad_value
 from ..interp.hooks import caching
-from ..interp.sites import layers, num_owned
+from ..interp.sites import layers, num_positions
 from ..losses import ANSWER, CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
@@ -222,7 +222,7 @@ class Pack(nn.Module):
         if self.loss.site is None:
             return None
         by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
-        own = num_owned(self.loss.site, by_position.shape[1], (prompt, answer_in))
+        own = num_positions(self.loss.site, by_position.shape[1], (prompt, answer_in))
         return by_position[:, -own:].flatten(2)
 
     def _with_interchanges(self, prompt: Tensor, answer_in: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """A search finds planted directions, its controls are what they say, and a number can be moved where there is one."""
 
 import functools
+import math
 
 import numpy as np
 import pandas as pd
@@ -18,15 +19,16 @@ from arith_erd.interp.das_controls import (
     overlap,
     random_subspaces,
     sign_flipped,
-    untrained,
+    untrained_copy,
 )
 from arith_erd.interp.dose import centroids, doses, leace_step, slope
 from arith_erd.interp.erasure import SPREAD, whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
 from arith_erd.interp.interventions import Interchange, Subspace
-from arith_erd.models import Transformer
+from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.references import Reference, reference
+from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import CHANNELS, InDirections, OneNumber
 
@@ -116,21 +118,27 @@ def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
     assert list(sign_flipped(white, Subspace(white.axes[:, :1]), 5, seed=0)) == []  # flips give the same subspace
 
 
-def test_untrained_copy_has_sites_of_its_own_and_leaves_the_network_alone() -> None:
-    model = Hooked(Transformer(9, 5, d_model=16, num_heads=2, num_layers=1), task=TASK)
-    before = model.network.head.weight.clone()
-    fresh, again = untrained(model, 1), untrained(model, 1)
-    assert torch.equal(model.network.head.weight, before)
-    assert not torch.equal(fresh.network.head.weight, before)
-    assert torch.equal(fresh.network.head.weight, again.network.head.weight)
-    assert fresh.sites["dec.1"] is fresh.network.sites()["dec.1"]
+@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
+def test_untrained_copy_is_the_network_before_training_with_sites_of_its_own(kind: type[Network]) -> None:
+    make = functools.partial(kind, 9, 5, d_model=16, num_heads=2, num_layers=1)
+    network = make()
+    for parameter in network.parameters():
+        torch.nn.init.constant_(parameter, 7.0)
+    model = Hooked(network, {"mine": network.sites()["dec.1"]}, task=TASK, untrained=make)
+    fresh = untrained_copy(model, 1)
+    expected = initialise(make, 1).state_dict()
+    assert all(torch.equal(x, expected[name]) for name, x in fresh.network.state_dict().items())
+    assert not any((x == 7.0).all() for x in fresh.network.parameters())
+    assert fresh.sites == {"mine": fresh.network.sites()["dec.1"]}
+    assert untrained_copy(Hooked(network, task=TASK), 1) is None
 
 
 def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_half() -> None:
     right, expected = torch.tensor([[3], [4], [3], [3]]), torch.tensor([[4], [4], [3], [3]])
     assert balanced_accuracy(right, expected, right) == 0.5
     assert balanced_accuracy(expected, expected, right) == 1
-    assert balanced_accuracy(right, right, right) == 1  # nothing should change, nothing did
+    assert balanced_accuracy(expected, expected, torch.tensor([[4], [3], [4], [4]]) - 1) == 1  # all should change
+    assert math.isnan(balanced_accuracy(right, right, right))  # nothing should change, so nothing can be told
 
 
 @functools.cache
@@ -153,6 +161,13 @@ def test_one_direction_carries_only_what_the_algorithm_computes_with(name, varia
     space = fit_das(model, adder, train, "dec.3", position, variable, steps=steps)
     found = interchange_accuracy(model, adder, test, Interchange("dec.3", position, space), variable=variable)
     assert (found["accuracy"].item() > 0.98) == passes
+
+
+def test_a_search_where_no_answer_should_change_is_refused() -> None:
+    model, adder = hooked(InDirections), CausalModel(TASK)
+    train = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=32)
+    with pytest.raises(UserError, match=r"^position=0: expected one where the interchange of carry changes an answer"):
+        fit_das(model, adder, train, "dec.1", 0)
 
 
 def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none() -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.errors import UserError
+from arith_erd.interp.erasure import leace
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
+from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add
@@ -193,6 +194,44 @@ def test_any_module_can_be_hooked() -> None:
         Hooked(network)
     with pytest.raises(UserError, match="has no task"):
         model.predict([1], [2])
+
+
+class Own(nn.Module):
+    """An encoder-decoder under names of its own, whose block counts its calls and has a ``forward`` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(5, 6)
+        self.encoder, self.decoder, self.head = (nn.Linear(6, size) for size in (6, 6, 5))
+        self.calls = 0
+        self.encoder.forward = self.counted
+
+    def counted(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return nn.functional.linear(x, self.encoder.weight, self.encoder.bias)
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        memory = self.encoder(self.embed(prompt)).mean(dim=1, keepdim=True)
+        return self.head(self.decoder(self.embed(answer_in) + memory))
+
+
+def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names() -> None:
+    network = Own()
+    model = Hooked(network, {"encoder.0": network.encoder, "decoder.0": network.decoder}, task=TASK)
+    _, other = model.run_with_cache(OTHER, "encoder.0")
+    patched = model.run(CLEAN, Replace("encoder.0", "b1", other["encoder.0"]))
+    assert equal(patched, model.run(CLEAN, [Replace("encoder.0", 5, other["encoder.0"][:, 5].numpy())]))
+    assert not equal(patched, model.run(CLEAN))
+    for site, position, held in ("encoder.0", "r1", "a0, a1"), ("decoder.0", "r9", "r0, r1, r2, r3"):
+        with pytest.raises(UserError, match=rf"position {position}: {site} has .*{held}"):
+            model.run(CLEAN, Replace(site, position, torch.zeros(6)))
+    resumed, network.calls = model.resume_from("decoder.0", CLEAN), 0
+    step = Steer("decoder.0", None, torch.ones(6))
+    assert equal(resumed(step), model.run(CLEAN, [step]))
+    assert network.calls == 1  # of the whole run
+    assert vars(network.encoder)["forward"] == network.counted
+    with pytest.raises(ValueError, match="an eraser of 6 dimensions does not fit activations of 24"):
+        model.run(CLEAN, Erase("decoder.0", None, leace(torch.randn(9, 6), torch.arange(9) % 2)))
 
 
 def test_no_examples_are_refused() -> None:

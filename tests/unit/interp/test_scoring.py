@@ -87,3 +87,8 @@ def test_how_to_page_runs_as_printed(root, monkeypatch):
     exec(block, names := {})
     assert names["rows"]["named"].isin(["sum", "carries"]).all()
     assert len(names["rows"]) == len(chosen)
+
+
+def test_a_method_that_names_something_else_is_refused():
+    with pytest.raises(UserError, match=r"^<lambda>: gives 'lookup' for erd; expected a number, or sum or carries"):
+        ae.score_method(lambda model: "lookup", zoo()[:1])

@@ -33,6 +33,8 @@ def made(network: type, seeds: tuple[int, ...], variables=MAP, **options) -> tup
 def test_labels_are_the_answers_that_the_causal_model_predicts():
     loss, examples, model = InterchangeTraining(MAP), TASK.examples(), CausalModel(TASK)
     targets = torch.as_tensor(loss.targets(TASK, examples)).long()
+    assert (loss.targets(TASK, examples) == targets.numpy()).all()  # asked again
+    assert len(loss.interchanges()) == len(MAP)
     base, source = torch.randperm(64, generator=torch.Generator().manual_seed(0)), torch.arange(64)
     sources = TASK.examples(*examples.operands[source].T)
     for number, name in enumerate(MAP):

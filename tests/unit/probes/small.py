@@ -1,6 +1,7 @@
 """Untrained networks that fit any task, and what every probe of them must give."""
 
 import io
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,8 @@ from arith_erd.tasks import Task
 def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **options: Any) -> Hooked:
     torch.manual_seed(seed)
     size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size}
-    return Hooked(kind(task.prompt_length, task.answer_length, **size | options), name="test", seed=seed, task=task)
+    make = partial(kind, task.prompt_length, task.answer_length, **size | options)
+    return Hooked(make(), name="test", seed=seed, task=task, untrained=make)
 
 
 def measured(probe: Probe) -> pd.DataFrame:

@@ -34,7 +34,8 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
 
 def test_subspaces_in_a_network_of_two_directions() -> None:
     task = Add(4)
-    rows = measured(Subspaces([Hooked(InDirections(task), task=task)], "dec.1", 2, ["carry", "xor"], **SMALL))
+    model = Hooked(InDirections(task), task=task, untrained=lambda: InDirections(task))
+    rows = measured(Subspaces([model], "dec.1", 2, ["carry", "xor"], **SMALL))
     chosen = rows[rows["chosen"] == 1].set_index("variable")
     assert chosen["rank"].to_dict() == {"carry": 1, "xor": 1}
     assert (chosen["iia"] == 1).all()
