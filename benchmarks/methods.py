@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
-from arith_erd.interp.das import SearchConfig
+from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
@@ -33,7 +33,7 @@ from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 
-CONFIG = SearchConfig(train=128, validation=64, test=256, steps=20, batch=64)
+CONFIG = DASConfig(train=128, validation=64, test=256, steps=20, batch=64)
 RANKS = (1, 2)
 ROWS = {"sum": "sum", "carries": "carries", "": "not known"}
 CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}

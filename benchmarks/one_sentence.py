@@ -19,7 +19,7 @@ import torch
 from matplotlib.axes import Axes
 
 import arith_erd as ae
-from arith_erd.mechanism.place_value import place_value
+from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
 from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.references import reference
@@ -108,7 +108,7 @@ def score(found: pd.DataFrame) -> pd.DataFrame:
 def with_errors(found: pd.DataFrame) -> pd.DataFrame:
     """The rows, and ``slope_error``: how far each slope is from place value, which is ``expected``."""
     slopes = found[found["measure"].isin(["slope_operands", "slope_prefix"])]
-    right = [place_value(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
+    right = [ideal_slope(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
     errors = slopes.assign(measure="slope_error", value=(slopes["value"] - right).abs(), expected=right)
     return pd.concat([found, errors])
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-LONGEST = 1000  # characters of a message
+MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200
-MARGIN = 0.15  # suggestions that are so much less alike than the best one are left out
+MARGIN = 0.15  # suggestions whose similarity is lower than the best one's by more than this are left out
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -21,7 +21,8 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         text = printable(" ".join(message.split()))
-        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
+        half = MAX_MESSAGE // 2
+        super().__init__(text if len(text) <= MAX_MESSAGE else f"{text[:half]} ... {text[-half:]}")
 
 
 UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)

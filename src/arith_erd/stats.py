@@ -41,7 +41,7 @@ class Mean(NamedTuple):
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":
-        """From one value per seed."""
+        """The mean of one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
         centred, spread = sample - mean, float(sample.var())
@@ -84,7 +84,7 @@ def mean_interval(values: npt.ArrayLike) -> Interval | None:
 
 
 def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
-    """Where the mean of so many further runs would lie: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
+    """Where the mean of ``runs`` further runs would lie: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 
     As `contrast`, with both means' errors, half of the skewness and a level of 96%. None from fewer than 3 seeds.
     """
@@ -126,7 +126,9 @@ def stuck(training: Counts, held_out: Counts) -> str:
     right, n, _majority = training
     if beats_majority(*held_out):
         return ""
-    return "lost held out" if right >= LEARNT * n > 0 else "" if beats_majority(*training) else "never learnt"
+    if right >= LEARNT * n > 0:
+        return "lost held out"
+    return "" if beats_majority(*training) else "never learnt"
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:
@@ -168,7 +170,7 @@ def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interv
 
 @cache
 def _outside(m: int, n: int) -> int | None:
-    """How many of the m n sorted quotients lie outside the interval, at each end; None if even none is too many."""
+    """How many of the m n sorted quotients lie outside, at each end; None if all of them cover less than 95%."""
     tail = (1 - CONFIDENCE) / 2
     if m * n > EXACT_PAIRS:
         return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))

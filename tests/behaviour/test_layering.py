@@ -1,4 +1,4 @@
-"""The package is a house: imports go down its floors, and what is slow to load is loaded only by what needs it.
+"""Imports go to lower layers only, and slow libraries are loaded only by the packages that need them.
 
 That `--help` and configuration errors load neither torch nor Lightning is in ``test_cli.py``.
 """
@@ -12,8 +12,8 @@ import pytest
 
 PACKAGE = "arith_erd"
 
-# From the ground up. A room imports from the floors below it and within itself, never from its neighbours.
-FLOORS = (
+# The lowest layer first. A package imports from lower layers and from itself, never from others of its layer.
+LAYERS = (
     {"errors", "bits", "stats"},
     {"tasks", "seeds", "system"},
     {"plots"},
@@ -25,10 +25,10 @@ FLOORS = (
     {"report"},
     {"__init__"},  # the public names
 )
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 WITH_TORCH = {"models", "losses", "interp", "mechanism", "training", "probes"}
 
-# The rooms that may import what is slow, or ties us to somebody else's conventions.
+# The packages that may import a slow library, or one with conventions of its own.
 ONLY_IN = {
     "lightning": {"training"},
     "hydra": {"config", "launch"},
@@ -46,13 +46,13 @@ def source(root) -> Path:
 @cache
 def imports(path: Path, source: Path) -> set[str]:
     """Every module that a file names in an import, at the top or inside a function, in full."""
-    package = [PACKAGE, *path.relative_to(source).parent.parts]
+    folder = [PACKAGE, *path.relative_to(source).parent.parts]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
+            base = folder[: len(folder) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             # `from . import x` names the module x; `from .a import b` names a, whatever b is.
             siblings = {f"{module}.{alias.name}" for alias in node.names}
@@ -60,7 +60,7 @@ def imports(path: Path, source: Path) -> set[str]:
     return found
 
 
-def room_of(path: Path, source: Path) -> str:
+def package_of(path: Path, source: Path) -> str:
     return path.relative_to(source).with_suffix("").parts[0]
 
 
@@ -72,18 +72,18 @@ def users_of(library: str, source: Path) -> list[Path]:
     return [path for path in modules(source) if library in {name.split(".")[0] for name in imports(path, source)}]
 
 
-def test_every_room_is_on_a_floor(source):
-    assert {room_of(path, source) for path in modules(source)} <= set(FLOOR)
+def test_every_package_is_in_a_layer(source):
+    assert {package_of(path, source) for path in modules(source)} <= set(LAYER)
 
 
-def test_imports_go_down_the_floors_only(source):
+def test_imports_go_to_lower_layers_only(source):
     wrong = [
         f"{path.relative_to(source)} imports {name}"
         for path in modules(source)
         for name in imports(path, source)
         if name.startswith(f"{PACKAGE}.")
-        and (room := name.split(".")[1]) != room_of(path, source)
-        and FLOOR.get(room, 0) >= FLOOR[room_of(path, source)]
+        and (other := name.split(".")[1]) != package_of(path, source)
+        and LAYER.get(other, 0) >= LAYER[package_of(path, source)]
     ]
     assert not wrong
 
@@ -98,18 +98,18 @@ def test_every_configuration_group_has_a_folder_of_its_name(source, root):
 
 @pytest.mark.parametrize("library", ONLY_IN)
 def test_library_is_imported_only_where_allowed(library, source):
-    users = {room_of(path, source) for path in users_of(library, source)}
+    users = {package_of(path, source) for path in users_of(library, source)}
     assert users <= ONLY_IN[library]
 
 
-def test_rooms_without_torch_load_none(cli, source):
+def test_packages_without_torch_load_none(cli, source):
     """Nor Lightning, nor W&B; and only `config`, `launch` and the report, which reads `config`, load Hydra."""
     names = [
         ".".join(path.relative_to(source.parent).with_suffix("").parts)
         for path in modules(source)
-        if room_of(path, source) not in WITH_TORCH and path not in users_of("wandb", source)
+        if package_of(path, source) not in WITH_TORCH and path not in users_of("wandb", source)
     ]
-    with_hydra = tuple(f"{PACKAGE}.{room}" for room in (*ONLY_IN["hydra"], "report"))
+    with_hydra = tuple(f"{PACKAGE}.{package}" for package in (*ONLY_IN["hydra"], "report"))
     names.sort(key=lambda name: name.startswith(with_hydra))  # the others first
     code = f"""
 import importlib, sys

@@ -1,3 +1,5 @@
+"""Integers, digits and tokens are translated without loss, in every base and order."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Every spelling of a pack means the same seeds, and no two random streams meet."""
+
 import itertools
 
 import pytest

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, no_such_key
 from ..runs import leaves
-from .explain import GROUPS, PRESETS, RECIPE, explain
+from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
 from .guard import guarded, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
@@ -48,7 +48,7 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
     try:
         yield
     except (HydraException, ValueError) as error:
-        raise UserError(explain(error, lambda: _keys_beside(config_name, overrides))) from error
+        raise UserError(explain_hydra(error, lambda: _keys_beside(config_name, overrides))) from error
 
 
 def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:

@@ -22,7 +22,7 @@ PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin t
 }
 
 
-def explain(error: Exception, known: Callable[[], Set[str]]) -> str:
+def explain_hydra(error: Exception, known: Callable[[], Set[str]]) -> str:
     """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which

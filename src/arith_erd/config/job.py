@@ -102,7 +102,7 @@ class BaseJob:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Of the chosen task and split."""
+        """Names of the chosen task and split."""
         return {group: self.resolved[group]["name"] for group in ("task", "split")}
 
     def network(self) -> "Network":
@@ -131,7 +131,7 @@ class Job(BaseJob):
     data: groups.Data
     trainer: groups.Training
     epochs: Annotated[dict[str, groups.Count], accepts("an integer of at least 1")] = field(default_factory=dict)
-    """Of each task; ``trainer.max_epochs`` refers to it."""
+    """Epochs of each task; ``trainer.max_epochs`` refers to it."""
     pack: groups.Packing = groups.Packing()
     checkpoint: groups.Checkpointing = groups.Checkpointing()
     overwrite: Switch = False  # train again what has been trained; the old run is kept until the new one has finished
@@ -203,12 +203,12 @@ class ProbeJob(BaseJob):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Of `NEEDS`: what the probe is built with."""
+        """What the probe is built with, from `NEEDS`."""
         return tuple(self.resolved["probe"].get("needs", ()))
 
     @property
     def epochs(self) -> Literal["all"] | tuple[int, ...] | None:
-        """Of the run whose weights were kept: None for the last ones."""
+        """The epochs after which weights are asked about; None for the last ones."""
         return self.epoch
 
     def runs(self) -> list[Run]:

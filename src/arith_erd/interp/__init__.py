@@ -1,1 +1,1 @@
-"""Instruments for networks: activations, distances, erasure, causal interventions, the verdict on the algorithm."""
+"""Instruments for networks: activations, interventions, causal models, subspaces, erasure, loading, export."""

@@ -141,7 +141,8 @@ class CounterfactualDataset:
 
         Args:
             vary, keep: variables of the causal model in which base and source differ, and which they share.
-            digit: of the answer, from the lowest, where this holds; None: ``keep`` at all, ``vary`` at one or more.
+            digit: of the answer, from the lowest, where this holds; None: ``keep`` holds at every digit, ``vary`` at
+                one or more.
             pool: ascending rows to draw from; None for all.
 
         Raises:

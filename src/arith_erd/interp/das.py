@@ -33,7 +33,7 @@ from .interventions import Position, Subspace
 
 
 @dataclass(frozen=True)
-class SearchConfig:
+class DASConfig:
     """Numbers of counterfactual pairs; the three sets share no operand."""
 
     train: int = 1000
@@ -41,8 +41,8 @@ class SearchConfig:
     test: int = 500
     steps: int = 50
     batch: int = 128  # pairs per step
-    random: int = 20  # random and as many sign-flipped subspaces
-    controlled: int = 200  # test pairs that these see
+    controls: int = 20  # random subspaces, and as many sign-flipped ones
+    control_pairs: int = 200  # test pairs that judge these
 
 
 def fit_das(
@@ -74,8 +74,8 @@ def fit_das(
     train = replace(train, causal_model=causal_model)
     variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
-    config = SearchConfig(steps=steps, batch=batch)
-    alignment = Alignment(model, causal_model, site, position, rows, config, seed)
+    config = DASConfig(steps=steps, batch=batch)
+    alignment = DASSearch(model, causal_model, site, position, rows, config, seed)
     if not 1 <= rank <= alignment.x.rank:
         accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
@@ -85,7 +85,7 @@ def fit_das(
     return alignment.fit(train, train, variable, rank)
 
 
-class Alignment:
+class DASSearch:
     """Searches at a site and position of a network, in the span of its activations of ``rows`` (N,).
 
     Attributes:
@@ -100,7 +100,7 @@ class Alignment:
         site: str,
         position: Position,
         rows: Array,
-        config: SearchConfig,
+        config: DASConfig,
         seed: int,
     ) -> None:
         self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
@@ -120,7 +120,7 @@ class Alignment:
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
         starts = self.starts(variable, rank)
         steps = (self.config.steps, 0)
-        found = [align(batches, self.x, rank, start, n, seed=self.seed) for start in starts for n in steps]
+        found = [learn_subspace(batches, self.x, rank, start, n, seed=self.seed) for start in starts for n in steps]
         return max(found, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
 
     def values(self, variable: str) -> Tensor:
@@ -146,7 +146,7 @@ class Alignment:
         return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 
-def align(
+def learn_subspace(
     batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int, lr: float = 0.05, seed: int = 0
 ) -> Subspace:
     """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.

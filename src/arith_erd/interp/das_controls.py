@@ -16,7 +16,7 @@ from ..models.weights import initialise
 from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
-from .das import Alignment, SearchConfig
+from .das import DASConfig, DASSearch
 from .erasure import Whitened, leace, random_basis
 from .hooked import Hooked
 from .interchange import digit_index
@@ -36,7 +36,7 @@ STORED_AT = "dec.4"
 """All of these are stored behind this layer; the answer comes in layer 6."""
 
 
-class ControlledDAS(Alignment):
+class ControlledDAS(DASSearch):
     """Searches at one place of a network, from the same bases for every variable.
 
     In a random half of the pairs the variable's interchange changes the predicted answer; in the others it does not. At
@@ -49,10 +49,10 @@ class ControlledDAS(Alignment):
         causal_model: CausalModel,
         site: str,
         position: Position,
-        config: SearchConfig | None = None,
+        config: DASConfig | None = None,
         seed: int = 0,
     ) -> None:
-        rng, config = np.random.default_rng(seed), config or SearchConfig()
+        rng, config = np.random.default_rng(seed), config or DASConfig()
         self.pools = operand_pools(causal_model.task, SHARES, rng)
         sizes = (config.train, config.validation, config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
@@ -108,8 +108,8 @@ class ControlledDAS(Alignment):
         ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real activations. ``iia_flipped`` (and
         ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
         """
-        found, number = dict[str, float](), self.config.random
-        trials = self.trials(test.part(slice(self.config.controlled)), variable)
+        found, number = dict[str, float](), self.config.controls
+        trials = self.trials(test.part(slice(self.config.control_pairs)), variable)
         for kind, others in (
             ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
             ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
@@ -157,7 +157,7 @@ class ControlledDAS(Alignment):
 
 
 @lru_cache(maxsize=64)
-def decoy_score(variable: str, position: Position, rank: int, config: SearchConfig, seed: int) -> float:
+def decoy_score(variable: str, position: Position, rank: int, config: DASConfig, seed: int) -> float:
     """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
     model = Hooked(reference(*DECOYS[variable]).network, task=Add())
     return ControlledDAS(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)

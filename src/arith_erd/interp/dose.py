@@ -66,12 +66,12 @@ def doses(
                 continue
             size = min(sample, len(possible))
             base = np.random.default_rng(seed + delta).choice(possible, size=size, replace=False)
-            of = every.answer[base]
-            target = completions[example_of[of + delta]]
+            sums = every.answer[base]
+            target = completions[example_of[sums + delta]]
             resumed = model.resume_from(site, (prompts[base], shift_right(target)))
             unmoved = _right(resumed(), target)
             for method in methods:
-                step = paths[method][of + delta] - paths[method][of]
+                step = paths[method][sums + delta] - paths[method][sums]
                 steps = [step, *(_same_length(step, seed + i) for i in range(random))]
                 moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
                 moved, *controls = (_right(resumed([move]), target) for move in moves)

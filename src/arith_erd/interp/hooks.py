@@ -49,27 +49,29 @@ def intervening(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Iterator[None]:
     """Within the context a forward pass of the batch is intervened on, in order."""
-    check_sites(model.sites, [one.site for one in interventions], "the intervention's site")
+    check_sites(model.sites, [intervention.site for intervention in interventions], "the intervention's site")
     with ExitStack() as stack:
-        for one in reversed(interventions):  # each goes in front of the hooks that are there, also of those that read
-            hook = _changing(model, one, batch, inputs)
-            stack.callback(model.sites[one.site].register_forward_hook(hook, prepend=True).remove)
+        for intervention in reversed(interventions):  # each goes in front of the hooks there, also of those that read
+            hook = _changing(model, intervention, batch, inputs)
+            stack.callback(model.sites[intervention.site].register_forward_hook(hook, prepend=True).remove)
         yield
 
 
-def _changing(model: "Hooked", one: Intervention, batch: BatchSlice, inputs: Sequence[Tensor]) -> Hook:
+def _changing(model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor]) -> Hook:
+    site, position = intervention.site, intervention.position
+
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         x = _by_position(module, output)
-        require_layout(one.site, x, inputs)
-        own = num_positions(one.site, x.shape[1], inputs)
+        require_layout(site, x, inputs)
+        own = num_positions(site, x.shape[1], inputs)
         lead = x.shape[1] - own
-        at = None if one.position is None else model.index(one.site, one.position, own)
+        at = None if position is None else model.index(site, position, own)
         if at is not None and not -lead <= at < own:
             held = f"{own} positions and {lead} of the prompt before them"
-            raise UserError(f"position {one.position}: {one.site} has {held}")
+            raise UserError(f"position {position}: {site} has {held}")
         place = slice(lead, None) if at is None else lead + at
         changed = x.clone()
-        changed[:, place] = one.change(x[:, place], replace(batch, at=at))
+        changed[:, place] = intervention.change(x[:, place], replace(batch, at=at))
         changed = changed.movedim(1, position_axis(module))
         return changed if isinstance(output, Tensor) else (changed, *output[1:])
 
@@ -112,11 +114,12 @@ class PartialForward:
         """
         done = self.done
         interventions = [interventions] if isinstance(interventions, Intervention) else interventions
-        for one in interventions:
-            if one.site != self.site and (layer_of(self.model.sites, one.site) or one.site) in done:
-                raise UserError(f"site {one.site}: has run already where the network resumes from {self.site}")
-        held = [x.directions if isinstance(x, Subspace) else x for one in interventions for x in vars(one).values()]
-        wanted = any(isinstance(x, Tensor) and x.requires_grad for x in held)
+        for site in (intervention.site for intervention in interventions):
+            if site != self.site and (layer_of(self.model.sites, site) or site) in done:
+                raise UserError(f"site {site}: has run already where the network resumes from {self.site}")
+        fields = [x for intervention in interventions for x in vars(intervention).values()]
+        values = [x.directions if isinstance(x, Subspace) else x for x in fields]
+        wanted = any(isinstance(x, Tensor) and x.requires_grad for x in values)
         logits = []
         with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
             for batch, tensors, known in self.batches:

@@ -258,20 +258,22 @@ def patching_effects(
             continue
         counted, source = torch.as_tensor(found >= 0, device=model.device), np.where(found >= 0, found, base)
         others = causal_model.examples[source]
-        said = {v: answer_tokens(model, causal_model.interchange_by_digit(bases, others, v)) for v in variables}
-        said = {"none": torch.as_tensor(bases.completion, device=model.device)} | said
+        predicted = {"none": torch.as_tensor(bases.completion, device=model.device)}
+        for variable in variables:
+            digits = causal_model.interchange_by_digit(bases, others, variable)
+            predicted[variable] = answer_tokens(model, digits)
         for site, x in finite_cache(model, others, sites).items():
             encoder = len(scored_tokens(model, site, 0, x)) > 1
             answers = range(task.width) if t is None else [digit_index(task, t)]
             for place in range(x.shape[1]) if encoder else answers:
                 tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
-                right = {"flipped": tokens != before} | {f"iia_{v}": tokens == of for v, of in said.items()}
+                right = {"flipped": tokens != before} | {f"iia_{v}": tokens == x for v, x in predicted.items()}
                 if encoder:
                     right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
-                shares = {key: of[counted].double().mean(0) for key, of in right.items()}
+                shares = {key: x[counted].double().mean(0) for key, x in right.items()}
                 for answer in answers if encoder else [place]:
                     where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
-                    measured = {key: float(of[answer]) for key, of in shares.items()}
+                    measured = {key: float(x[answer]) for key, x in shares.items()}
                     yield where | measured | {"iia_token": measured.get("iia_token", math.nan)}
 
 

@@ -30,7 +30,7 @@ from ..config.compose import checked_job, explained_errors, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
 from ..runs.table import averaged, load_table, percent
-from ..system.cli_errors import BUSY, FAILED, FAILURE, explain, one_line_errors
+from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
 
@@ -67,7 +67,7 @@ class SweepJob:
 
     def fail(self, error: Exception) -> None:
         """Note an error, and say it now rather than at the end of a long sweep."""
-        self.failure, self.exit_status = explain(error)
+        self.failure, self.exit_status = line_and_status(error)
         self.status = "failed"
         print(f"error: {self.title}: {self.failure}", file=sys.stderr)
 
@@ -160,7 +160,7 @@ class CheckedSweeper(Sweeper):
             return checked_job(config_name, own, hydra_node)
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
-        """In this process."""
+        """Run the jobs in this process, one after another."""
         logging.getLogger("hydra").setLevel(logging.WARNING)  # it would announce each launch in two lines
         for job in jobs:
             print(job.title)
@@ -170,14 +170,14 @@ class CheckedSweeper(Sweeper):
                 return
 
     def _run_at_once(self, jobs: list[SweepJob]) -> None:
-        """In processes that the launcher starts. It raises at the first that was killed, while others may go on."""
+        """Run the jobs in processes of the launcher, which raises when one is killed, while others may go on."""
         try:
             results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
             for job, result in zip(jobs, results, strict=True):
                 job.end(result)
         except Exception as error:
             error.add_note(f"{FAILURE}hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}")
-            print(f"error: {explain(error)[0]}", file=sys.stderr)
+            print(f"error: {line_and_status(error)[0]}", file=sys.stderr)
             for job in jobs:
                 if job.status != "skipped" and job.finished:
                     job.status = "finished"

@@ -25,7 +25,8 @@ class Logger:
         """
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
-        """The rows and the figure of a probe for one seed; ``folder`` is the run's, without a run the figure's."""
+        """The rows and the figure of a probe for one seed; ``folder`` is the run directory, or the
+        figure's folder if there is no run."""
 
 
 class Csv(Logger):

@@ -30,7 +30,7 @@ MIN_PREFIX_EFFECT = 0.01
 STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
-USER_MODEL = "user_model"  # what a user's causal model is called among the hypotheses
+USER_MODEL = "user_model"  # name of a user's causal model among the hypotheses
 ALL = "all"  # a position that stands for all of them
 
 Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
@@ -176,10 +176,10 @@ def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Verdict", c
     bits = [
         Bit(
             position=t,
-            follows_prefix=number(1 - found.components["prompt_only_of_all"][t]),
-            needs_prefix=number(found.components["mean_ablation"][t]),
+            follows_prefix=rounded(1 - found.components["prompt_only_of_all"][t]),
+            needs_prefix=rounded(found.components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if found.components[name][t] >= MIN_EFFECT),  # False for NaN
-            as_user_model=number(found.components[USER_MODEL][t]),
+            as_user_model=rounded(found.components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
     ]
@@ -188,9 +188,9 @@ def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Verdict", c
         network=model.name,
         verdict=verdict.name,
         nearest=verdict.nearest or None,
-        distance=number(verdict.distance),
+        distance=rounded(verdict.distance),
         distances={name: round(x, 4) for name, x in verdict.distances.items()},
-        post_hoc={name: number(x) for name, x in verdict.post_hoc.items()},
+        post_hoc={name: rounded(x) for name, x in verdict.post_hoc.items()},
         accuracy=round(found.accuracy, 5),
         calibrated=calibrated,
         reasons=tuple(verdict.reasons),
@@ -198,7 +198,7 @@ def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Verdict", c
     )
 
 
-def number(value: float) -> float | None:
+def rounded(value: float) -> float | None:
     """Four digits after the point; None for what is not known."""
     return round(float(value), 4) if math.isfinite(value) else None
 

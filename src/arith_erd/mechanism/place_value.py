@@ -157,7 +157,7 @@ def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
             yield _row("ones", t, bits[bins == c].mean(), (bins == c).sum(), c=c)
 
 
-def place_value(place: int, t: int, operands: bool) -> float:
+def ideal_slope(place: int, t: int, operands: bool) -> float:
     """The slope of a bit at its place value, in units of that of bit t - 1 of the operands."""
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 

@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,15 +48,24 @@ RIVALS = {
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
 EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
+
+
+class Ideal(NamedTuple):
+    """What an algorithm would do."""
+
+    hypothesis: str  # about prefixes
+    flip_propagate: float  # share of answers that change with r_(t-1) where a carry propagates; NaN for a tie
+    carry: float  # how well answers follow an inverted carry
+    stored: str  # the sum that it stores, see `shifted_bits`; empty for none
+
+
 IDEAL = {
-    "erd": ("prompt_only", 0.0, 0.0, "value"),
-    "lookahead_carry": ("prompt_only", 0.0, 1.0, ""),
-    "prefix_carry": ("local_carry", 1.0, 1.0, ""),
-    "remainder": ("remainder", np.nan, 0.0, "remainder"),
-    **{name: (name, np.nan, 1.0, "") for name in POST_HOC},
+    "erd": Ideal("prompt_only", 0.0, 0.0, "value"),
+    "lookahead_carry": Ideal("prompt_only", 0.0, 1.0, ""),
+    "prefix_carry": Ideal("local_carry", 1.0, 1.0, ""),
+    "remainder": Ideal("remainder", np.nan, 0.0, "remainder"),
+    **{name: Ideal(name, np.nan, 1.0, "") for name in POST_HOC},
 }
-"""For each algorithm: its hypothesis about prefixes; the share of answers that change with r_(t-1) where a carry
-propagates, NaN for a tie; how well they follow an inverted carry; which sum it stores, if any (`shifted_bits`)."""
 Signature = dict[str, np.ndarray]
 
 
@@ -157,7 +167,7 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
         for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
-                signatures[name][component][t] = (of_prefix[IDEAL[name][0]] == bits)[counted].mean()
+                signatures[name][component][t] = (of_prefix[IDEAL[name].hypothesis] == bits)[counted].mean()
     followed = _followed(task, count, rng)
     for name, (_, propagate, carry, stored) in IDEAL.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}

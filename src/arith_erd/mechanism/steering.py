@@ -27,7 +27,7 @@ from .prefixes import Sample
 
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
 STEERING = ("carry", *SUMS)
-APART = 4  # positions of the answer that are steered together
+STEERED_APART = 4  # positions of the answer that are steered together
 
 
 def slope_solvers(sample: Sample, encoder: bool) -> Tensor:
@@ -92,7 +92,8 @@ def steer(
     solvers = {encoder: slope_solvers(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
     _, cache = model.run_with_cache(fit.examples, sites)
     before = model.run(sample.examples).argmax(dim=-1)
-    group = np.arange(count)[:, None] % APART == np.arange(width) % APART  # (N, m): bits whose carry is inverted
+    rows, bits = np.arange(count)[:, None], np.arange(width)
+    group = rows % STEERED_APART == bits % STEERED_APART  # (N, m): bits whose carry is inverted
     deltas = [draw_shifts(sample, rng) for _ in range(2)]
     for site in sites:
         resumed, encoder = model.resume_from(site, sample.examples), site.startswith("enc.")

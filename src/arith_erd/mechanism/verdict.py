@@ -22,7 +22,7 @@ from .steering import STEERING
 
 LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
-APART = 0.2
+TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 BORDERS = range(2, 7)
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
@@ -74,7 +74,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdi
     name, nearest = (best, best) if single[best] <= MAX_DISTANCE else ("mixed", mixture)
     distances = single | {"mixed": mixed[mixture]}
     distance, reasons = distances[name], []
-    rivals = [other for other in single if other != best and single[other] - single[best] < APART]
+    rivals = [other for other in single if other != best and single[other] - single[best] < TIE_MARGIN]
     if measured.accuracy < MIN_ACCURACY:
         name = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")

@@ -2,7 +2,7 @@
 
 import contextlib
 
-# When it is imported, matplotlib reads a file matplotlibrc of the current folder, whoever has put it there; a damaged
-# one would end the program. So it is imported where only the administrator can put one.
+# matplotlib reads matplotlibrc from the current folder when it is imported. A stranger's or a damaged file there could
+# end the program, so it is imported from the root folder.
 with contextlib.suppress(OSError), contextlib.chdir("/"):
     import matplotlib as matplotlib

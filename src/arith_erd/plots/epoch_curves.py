@@ -24,7 +24,7 @@ class EpochCurves:
     table: pd.DataFrame
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
-    """Of the vertical axis."""
+    """Label of the vertical axis."""
     unit: str = "number"  # of the value, as in `Sheet`
     by_seed: bool = False
     """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""

@@ -22,8 +22,8 @@ class EncoderTable(Probe):
     The vectors are the means of the encoder's output over the pairs that the network was trained on, or over all pairs
     if that is not known. A network that keeps its accuracy needs nothing of what the encoder mixes across positions.
 
-    A row is the share of all pairs for which an answer ``token`` is right, teacher forced, or ``all`` of them; with the
-    network's own ``encoder``, and with the ``table``.
+    A row is the share of all pairs for which an answer ``token`` is right, teacher forced, or ``all`` of them.
+    ``encoder`` is ``own``, or ``table`` where the vectors replace its output.
 
     Raises:
         UserError: for a network without encoder layers.

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
-from ..mechanism.place_value import ColumnSums, agreements, interchanges, place_value, slopes
+from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, set_title, tidy
 from .probe import Positive, Probe
 
@@ -103,7 +103,7 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
         mean, marker = below.groupby("below")["value"].mean(), "o" if sign > 0 else "s"
         ax.plot(mean.index, mean, color=color, marker=marker, markersize=4.5, label=f"{name.removesuffix('s')} bits")
         at = np.arange(1, int(below["below"].max() or 1) + 1)
-        expected = [place_value(-int(d), 0, sign > 0) for d in at]
+        expected = [ideal_slope(-int(d), 0, sign > 0) for d in at]
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
     ax.invert_xaxis()
     ax.set(xlabel="places below t", ylabel="slope, relative to operand bit t - 1")

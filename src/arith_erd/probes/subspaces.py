@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable, require_distinct
-from ..interp.das import SearchConfig
+from ..interp.das import DASConfig
 from ..interp.das_controls import ANGLES, ControlledDAS
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
@@ -21,7 +21,7 @@ from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, set_title, tidy
 from .probe import Natural, Positive, Probe, listed
 
-CONTROLS = (*("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy"),)
+CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
 SHOWN |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
 BARS = {
@@ -55,7 +55,7 @@ class Subspaces(Probe):
         position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
         variable: of the causal model, a name or a list; None for all that predict different answers, at
             ``all`` positions for the value.
-        train, validation, test, steps, random: see `interp.das.SearchConfig`.
+        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` are its controls.
 
     Raises:
         UserError: for a site, position, variable or rank that is not there, or a variable whose interchange changes
@@ -89,7 +89,7 @@ class Subspaces(Probe):
         self.positions = listed(task.width // 2 if position is None else position)
         self.variables = None if variable is None else listed(variable)
         self.ranks = listed(rank)
-        self.config = SearchConfig(train, validation, test, steps, random=random)
+        self.config = DASConfig(train, validation, test, steps, controls=random)
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")

@@ -34,7 +34,7 @@ def build(
             raise UserError(f"{folder}: no such folder; expected one of run directories, such as runs/ of train.py")
     require_writable("--out", out)
     if (out / "figures").is_symlink():
-        raise UserError(f"--out={out}: its figures is a link; expected a folder, or nothing there yet")
+        raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
     paper, named = load_paper(claimed), named or folders[0]
     found = collect(folders, paper.setup)
     results = claims.evaluate(paper, found)

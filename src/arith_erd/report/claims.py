@@ -190,8 +190,8 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
     if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
-        return verdicts.near(claim.value, claim.value - claim.span[0], estimate.low, interval)
-    return verdicts.side(claim.span, interval)
+        return verdicts.of_mean(claim.value, claim.value - claim.span[0], estimate.low, interval)
+    return verdicts.of_bound(claim.span, interval)
 
 
 def _seeds_needed(result: Result) -> int | None:

@@ -61,7 +61,7 @@ class Measure(Closed):
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        """Of finished replicas, as far as they have a value."""
+        """The smallest and the largest value of each finished replica that has one."""
         raise NotImplementedError
 
     def missing(self, found: Collection, runs: Runs) -> str:

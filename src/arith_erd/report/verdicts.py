@@ -39,7 +39,7 @@ class Modes(NamedTuple):
         return float(np.clip((value - self.wrong) / (self.right - self.wrong), 0.0, 1.0))
 
 
-def side(span: Interval, interval: Interval | None) -> Verdict:
+def of_bound(span: Interval, interval: Interval | None) -> Verdict:
     """Reproduced if the whole interval is within the span, differs if it is outside."""
     if interval is None:
         return "inconclusive"
@@ -49,7 +49,7 @@ def side(span: Interval, interval: Interval | None) -> Verdict:
     return "differs" if interval[1] < span[0] - slack or interval[0] > span[1] + slack else "inconclusive"
 
 
-def near(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
+def of_mean(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
     """Compare with a published mean of runs: ours must be within the tolerance, its interval within twice that."""
     if interval is None:
         return "inconclusive"
@@ -60,7 +60,7 @@ def near(value: float, tolerance: float, ours: float, interval: Interval | None)
 
 
 def _within(value: float, tolerance: float, interval: Interval) -> bool:
-    return side((value - 2 * tolerance, value + 2 * tolerance), interval) == "reproduced"
+    return of_bound((value - 2 * tolerance, value + 2 * tolerance), interval) == "reproduced"
 
 
 def of_share(value: float, modes: Modes, interval: Interval) -> Verdict:
@@ -88,7 +88,7 @@ def of_votes(layer: int, votes: Mapping[int, int]) -> Verdict:
 
 def of_layer(layer: int, votes: Mapping[int, int], behind: Interval | None) -> Verdict:
     """Votes, and by how much the published layer is behind the best: reproduced if it may be near, too."""
-    by_votes, by_distance = of_votes(layer, votes), side((-np.inf, NEAR), behind)
+    by_votes, by_distance = of_votes(layer, votes), of_bound((-np.inf, NEAR), behind)
     if "reproduced" in (by_votes, by_distance):
         return "reproduced"
     return "differs" if by_votes == by_distance == "differs" else "inconclusive"

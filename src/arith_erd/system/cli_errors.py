@@ -34,7 +34,7 @@ BUSY = 75
 """EX_TEMPFAIL of sysexits.h."""
 
 
-def explain(error: Exception) -> tuple[str, int]:
+def line_and_status(error: Exception) -> tuple[str, int]:
     """One line for people, and the exit status. A traceback is in the file of its note, or a new one."""
     if isinstance(error, UserError):
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
@@ -72,7 +72,7 @@ def one_line_errors() -> Iterator[None]:
         except KeyboardInterrupt:
             raise SystemExit(130) from None
         except Exception as error:
-            line, status = explain(error)
+            line, status = line_and_status(error)
             print(f"error: {line}", file=sys.stderr)
             raise SystemExit(status) from None
 

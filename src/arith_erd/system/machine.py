@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import torch
 
 SPINS = "30000"
-"""Turns, some 0.1 ms, for which a thread spins while it waits. GNU OpenMP's own 300,000 slow a step down
+"""Number of turns, about 0.1 ms, that a waiting thread spins. GNU OpenMP's own 300,000 slow a step down
 several times where other programs compute too; threads that always sleep double its time: ``benchmarks/README.md``."""
 CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
-"""With any of these somebody else has decided how threads wait."""
+"""If one of these is set, how threads wait is left alone."""
 
 
 def cpu_name() -> str:

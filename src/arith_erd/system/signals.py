@@ -47,8 +47,8 @@ class SignalQueue:
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
         with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
-        it was raised in the middle of somebody's code, whose clean-up may have raised another one in its place. That
-        is all that a block within such a block does; the outermost one says that the process stops, and requeues it.
+        the clean-up of third-party code may raise it in the signal's place. A nested block does no more than this; the
+        outermost one says that the process stops, and requeues it.
         """
         if not _in_main_thread():
             yield

@@ -32,8 +32,8 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``name``, ``operator``, ``width`` and ``answer``, sets ``operands`` unless it takes two, and may
-    add concepts.
+    A subclass defines ``name``, ``operator``, ``width`` and ``answer``. It sets ``num_operands`` unless it takes two,
+    and may add concepts.
 
     Args:
         bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others. A table of 2 ** 20
@@ -88,7 +88,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Tokens of the completion: enough digits for the largest answer."""
+        """Digits of the result: as many as the largest answer takes."""
 
     # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
     @abstractmethod
@@ -102,7 +102,7 @@ class Task(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the table: how many values each operand has."""
+        """Number of values of each operand."""
         return (self.limit,) * self.num_operands
 
     @property
@@ -142,7 +142,7 @@ class Task(ABC):
 
     @property
     def prompt_places(self) -> list[tuple[int, int]]:
-        """Of the prompt's tokens: the number of the operand, and its digit; (i, -1) for the i-th operator."""
+        """For each token of the prompt the number of its operand and its digit; (i, -1) for the i-th operator."""
         digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
         if self.interleaved:
             return [(operand, digit) for digit in digits for operand in range(self.num_operands)]
@@ -151,7 +151,7 @@ class Task(ABC):
 
     @property
     def prompt_names(self) -> list[str]:
-        """Of the prompt's tokens: ``a0 a1 + b0 b1`` for two digits in reverse order, ``a1 a0 + b1 b0`` in plain order.
+        """Names of the prompt's tokens: ``a0 a1 + b0 b1`` for two digits in reverse order, ``a1 a0 + b1 b0`` in plain.
 
         Index 0 is the lowest digit. Names are unique: with three operands the operators are ``+1`` and ``+2``.
         """
@@ -163,7 +163,7 @@ class Task(ABC):
 
     @property
     def answer_names(self) -> list[str]:
-        """Of the answer's tokens: ``r0 r1 r2`` in reverse order. Position t of the decoder predicts the t-th."""
+        """Names of the answer's tokens: ``r0 r1 r2`` in reverse order. Position t of the decoder predicts the t-th."""
         return [f"r{i}" for i in reorder(np.arange(self.width), self.completion_order)]
 
     @property

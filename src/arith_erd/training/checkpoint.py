@@ -37,11 +37,11 @@ class ResumePoint(Checkpoint):
 
     def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
-        self.next_time = "starts again"  # what the same command will do
+        self.after_restart = "starts again"  # what the same command will do
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:
-            self.next_time = f"resumes from {position(trainer)}"
+            self.after_restart = f"resumes from {position(trainer)}"
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         # Not after the last batch: Lightning would consider the epoch finished, without its validation.
@@ -64,18 +64,18 @@ class ResumePoint(Checkpoint):
         if epoch % self.every_n_epochs == 0 or (is_last and self.at_end) or signals.pending():
             self.save(trainer, f"epoch {epoch + 1}")
             if is_last:
-                self.next_time = "will write the summary"
+                self.after_restart = "will write the summary"
             signals.raise_pending()
 
     def save(self, trainer: L.Trainer, where: str) -> None:
         """Replace the checkpoint; ``where`` says at which epoch and step the run will resume."""
         with replacing(self.run.checkpoint) as partial:
             trainer.save_checkpoint(partial)
-        self.next_time = f"resumes from {where}"
+        self.after_restart = f"resumes from {where}"
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SystemExit):
-            print(f"{self.run.path}: stopped; the same command {self.next_time}")
+            print(f"{self.run.path}: stopped; the same command {self.after_restart}")
 
 
 def position(trainer: L.Trainer) -> str:

@@ -25,7 +25,7 @@ class TrainBatches:
     Args:
         examples: all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
         batch_size: examples that one replica sees in a step.
-        step: gives the number of optimiser steps taken; iteration continues from there to the end of the epoch.
+        step: gives the number of optimizer steps taken; iteration continues from there to the end of the epoch.
     """
 
     def __init__(self, examples: Batch, seeds: Sequence[int], batch_size: int, step: Callable[[], int]) -> None:

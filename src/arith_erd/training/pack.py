@@ -123,14 +123,14 @@ class Pack(nn.Module):
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
         """Prompt (R, B, P) and answer_in (R, B, m), or (B, ..) for all replicas alike -> logits (R, B, m, V).
 
-        Dropout masks are those of an optimiser ``step``; None evaluates without dropout.
+        Dropout masks are those of an optimizer ``step``; None evaluates without dropout.
         """
         self._begin(training=step is not None)
         keys = self._keys(step or 0)
         return self._evaluate(self._stacks(), keys, prompt, answer_in)[0]
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
-        """The losses (R,) of an optimiser step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
+        """The losses (R,) of an optimizer step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
         self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU

@@ -22,8 +22,8 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs()
     for pack in packs:
-        new = not job.overwrite or pack.run.backup.path.exists()  # by an interrupted command, which goes on
-        if pack.run.finished and new:
+        keep_finished = not job.overwrite or pack.run.backup.path.exists()  # of an interrupted command, which goes on
+        if pack.run.finished and keep_finished:
             print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
             continue
         require_writable("runs_dir", job.runs_dir)

@@ -11,7 +11,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.das import SearchConfig, fit_das
+from arith_erd.interp.das import DASConfig, fit_das
 from arith_erd.interp.das_controls import (
     DECOYS,
     STORED_AT,
@@ -34,7 +34,7 @@ from tests.unit.interp.toys import CHANNELS, InDirections, OneNumber
 
 TASK = Add(4)
 ADDER = CausalModel(TASK)
-CONFIG = SearchConfig(train=256, validation=64, test=64, steps=60, random=5, controlled=40)
+CONFIG = DASConfig(train=256, validation=64, test=64, steps=60, controls=5, control_pairs=40)
 
 
 def hooked(kind: type[InDirections] | type[OneNumber]) -> Hooked:

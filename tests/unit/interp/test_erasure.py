@@ -1,3 +1,5 @@
+"""Erasers hide the concept, change as little as they can, and agree with an independent implementation."""
+
 import numpy as np
 import pytest
 import torch

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.explorer.page import FOUND, SOURCES, export_network, found, write_page
+from arith_erd.interp.explorer.page import FOUND, SOURCES, export_network, sentences, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
@@ -106,13 +106,13 @@ def test_answers_of_references_survive_rounding() -> None:
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
-    small, unknown = (found("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
-    transformer = found("add-random-transformer-none-seed1-x", 1)
+    small, unknown = (sentences("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
+    transformer = sentences("add-random-transformer-none-seed1-x", 1)
     as_in_appendix = "In our transformer of seed 1, 1.4% of answers"
     assert transformer["tokens"].startswith(as_in_appendix)
     assert set(transformer) == set(FOUND)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder
-    assert unknown == found("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
+    assert unknown == sentences("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
 
 
 def test_findings_link_to_headings_that_are_there() -> None:

@@ -1,3 +1,5 @@
+"""Loaded networks are the trained ones; what cannot be loaded is refused in one line."""
+
 import shutil
 from functools import partial
 

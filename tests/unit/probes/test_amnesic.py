@@ -1,3 +1,5 @@
+"""Erasing what a network needs destroys its answers, and erasing what it does not need does not."""
+
 from pathlib import Path
 
 import pandas as pd

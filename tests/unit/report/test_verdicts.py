@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arith_erd.report.verdicts import Modes, near, of_ceiling, of_layer, of_share, of_votes, side
+from arith_erd.report.verdicts import Modes, of_bound, of_ceiling, of_layer, of_mean, of_share, of_votes
 from arith_erd.stats import clopper_pearson
 
 
@@ -18,7 +18,7 @@ from arith_erd.stats import clopper_pearson
     ],
 )
 def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
-    assert side((0.90, 0.94), interval) == verdict
+    assert of_bound((0.90, 0.94), interval) == verdict
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
     ],
 )
 def test_published_mean_of_runs_is_compared_with_a_prediction(ours: float, interval, verdict: str) -> None:
-    assert near(0.937, 0.02, ours, interval) == verdict
+    assert of_mean(0.937, 0.02, ours, interval) == verdict
 
 
 def share(hits: int, n: int, published: float) -> str:

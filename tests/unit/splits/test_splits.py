@@ -1,3 +1,5 @@
+"""Splits hold out the paper's regions, as functions of the operands only."""
+
 from collections import Counter
 
 import numpy as np

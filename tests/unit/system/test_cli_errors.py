@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from arith_erd.system.cli_errors import FAILED, FAILURE, INTERNAL, explain
+from arith_erd.system.cli_errors import FAILED, FAILURE, INTERNAL, line_and_status
 
 PRINTS = """
 import sys
@@ -36,8 +36,8 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
 
 def test_error_of_own_code_is_a_failure_that_names_the_code():
     error = KeyError("margin")
-    assert explain(error)[1] == INTERNAL
+    assert line_and_status(error)[1] == INTERNAL
     error.add_note(f"{FAILURE}step 5: my_package.losses.Margin")
     error.add_note("see error.txt")
     line = "step 5: my_package.losses.Margin: KeyError: 'margin'; the traceback is in error.txt"
-    assert explain(error) == (line, FAILED)
+    assert line_and_status(error) == (line, FAILED)

@@ -1,3 +1,5 @@
+"""A file is written whole or not at all."""
+
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

@@ -63,20 +63,20 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     precision, rounded = torch.float16, _rounded(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _rounded(model, torch.float32)
-    exact = rounded.network.state_dict() | _known(rounded, fit)
+    exact = rounded.network.state_dict() | _tensors(rounded, fit)
     tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
     page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
     page |= {"rope": model.network.scheme == "rope"}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
-    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _missed(model, pairs, rng)}
-    page |= {"found": found(model.name, model.seed) if model.epoch is None else {}}
+    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
+    page |= {"found": sentences(model.name, model.seed) if model.epoch is None else {}}
     page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
     return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
 
 
-def _missed(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
+def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
     held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
     if not len(held_out):
@@ -100,7 +100,7 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
     return Hooked(network, task=model.task)
 
 
-def _known(model: Hooked, fit: Examples) -> dict[str, Tensor]:
+def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """What the page knows besides the weights: answers, positions, means and directions."""
     known = {"answers": torch.from_numpy(model.task.examples().answer)}
     around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
@@ -138,7 +138,7 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
     return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
 
 
-def found(name: str, seed: int) -> dict[str, str]:
+def sentences(name: str, seed: int) -> dict[str, str]:
     """A sentence by intervention, with numbers of `CARDS`; none for a network not in there."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
     network = ours[1] if ours else "authors" if name == "add_model" else None

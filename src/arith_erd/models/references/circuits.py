@@ -31,7 +31,7 @@ def place_values() -> Tensor:
     return weights / weights.sum()
 
 
-def number(
+def write_number(
     stream: Stream, memory: Stream, name: str, shares: Tensor, source: str = "bit", classes: Sequence[int] | None = None
 ) -> list[Head]:
     """Write a number: the mean of a feature under the shares (k, P) of the positions, each row with sum 1."""
@@ -41,7 +41,7 @@ def number(
 
 def value(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
-    return number(stream, memory, "value", place_values()[None], classes=[0] * len(stream.read("position")))
+    return write_number(stream, memory, "value", place_values()[None], classes=[0] * len(stream.read("position")))
 
 
 def copy_value(stream: Stream, memory: Stream) -> list[Head]:
@@ -86,7 +86,7 @@ def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
         shares[t, 0] = 2.0**-t  # <start>, whose bit is 0
         for j in range(t):
             shares[t, j + 1] = 2.0 ** (j - t)
-    return number(stream, memory, "prefix", shares)
+    return write_number(stream, memory, "prefix", shares)
 
 
 def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
@@ -99,7 +99,7 @@ def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
         for j in range(min(t + own, BITS)):
             shares[t, [A[j], B[j]]] = 2.0 ** (j - t - 1 - own)
     shares[:, OPERATOR] = 1 - shares.sum(1)
-    return number(stream, memory, "lower", shares)
+    return write_number(stream, memory, "lower", shares)
 
 
 def less_prefix(stream: Stream, own: bool) -> Tensor:
@@ -186,14 +186,14 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -
     """
     shares = torch.stack([weights * 2.0**-t for t in range(WIDTH)])
     shares[:, OPERATOR] = 1 - shares.sum(1)
-    return number(stream, memory, "value", shares, source)
+    return write_number(stream, memory, "value", shares, source)
 
 
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder: ``(a + b) / 127 - 1`` at every operand bit, -1 at the operator."""
     operator = torch.eye(PROMPT, dtype=torch.float64)[OPERATOR]
     classes = [int(n == OPERATOR) for n in range(PROMPT)]
-    return number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
+    return write_number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
 
 
 def parity(stream: Stream) -> list[Units]:
