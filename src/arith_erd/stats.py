@@ -110,8 +110,8 @@ def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool =
 @cache
 def clopper_pearson(hits: int, n: int) -> Interval:
     """The exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
-    found = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
+    interval = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
+    return float(interval.low), float(interval.high)
 
 
 def stuck(training: Counts, held_out: Counts) -> str:
@@ -207,8 +207,8 @@ class Estimate:
         return self.of_seeds(None)
 
     def of_seeds(self, n: int | None) -> Interval | None:
-        found = self.interval_for(n)
-        return (max(found[0], self.span[0]), min(found[1], self.span[1])) if found else None
+        interval = self.interval_for(n)
+        return (max(interval[0], self.span[0]), min(interval[1], self.span[1])) if interval else None
 
     @property
     def value(self) -> float | None:

@@ -39,12 +39,12 @@ def trust(*packages: str) -> None:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, such as trust=[my_package]")
         try:
-            found = importlib.util.find_spec(package)  # imports the packages around it, not the package
+            spec = importlib.util.find_spec(package)  # imports the packages around it, not the package
         except Exception as error:
             if not _says_absent(error, package):
                 raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             raise bad_value(
                 "trust", package, "a package that Python finds: installed, here, or in a folder of PYTHONPATH"
             )
@@ -169,26 +169,26 @@ class Factory:
         """
         module, _, name = self.target.rpartition(".")
         try:
-            found = getattr(importlib.import_module(module), name, None)
+            member = getattr(importlib.import_module(module), name, None)
         except Preempted:
             raise
         except (Exception, SystemExit) as error:  # a module may raise anything
             if not _says_absent(error, module):
                 raise self.fault(f"importing {module} fails with {first_line(error)}") from error
-            found = None
-        if found is None:
+            member = None
+        if member is None:
             raise self.fault(f"expected {_expected()}, but there is none of that name")
-        given = found
-        if inspect.isfunction(found) and _allowed(found.__module__) and not _within(found.__module__, PACKAGES):
+        given = member
+        if inspect.isfunction(member) and _allowed(member.__module__) and not _within(member.__module__, PACKAGES):
             with self.blamed():
-                given = inspect.signature(found, eval_str=True).return_annotation
+                given = inspect.signature(member, eval_str=True).return_annotation
             if given is inspect.Signature.empty:
                 raise self.fault(f"expected an annotated function, such as def {name}(..) -> {kind.__name__}")
-        if not isinstance(given, type) or not _allowed(found.__module__):
+        if not isinstance(given, type) or not _allowed(member.__module__):
             raise self.fault(f"expected {_expected()}")
         if not issubclass(given, kind):
             raise self.fault(f"expected a {kind.__name__}")
-        return cast(type[Kind], found)
+        return cast(type[Kind], member)
 
 
 def _targets(value: Any) -> Iterator[Any]:

@@ -120,8 +120,8 @@ def hydra_over_conf() -> Iterator[None]:
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
     """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
     whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-    found = dict(leaves(_plain(whole)))
-    return {k: value for k, value in found.items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")}
+    keys = dict(leaves(_plain(whole)))
+    return {k: value for k, value in keys.items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")}
 
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
@@ -149,16 +149,16 @@ def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping
 
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
-    given = dict(leaves(_plain(composed)))
+    keys = dict(leaves(_plain(composed)))
     own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
-    for key, value in given.items():
+    for key, value in keys.items():
         if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
             continue
         ablation = choices.get("ablation")
         if key in dict(leaves(_option("ablation", ablation) or {})):
             raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
         raise no_such_key(key, known)
-    there = {*given, *(group[:-1] for group in own if any(key.startswith(group) for key in given))}
+    there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
     if missing := sorted(known.keys() - there):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
 

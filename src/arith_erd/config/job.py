@@ -112,14 +112,14 @@ class BaseJob:
         assert self.model is not None
         task = self.task
         sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
-        given: dict[str, Any] = sizes | {"vocab_size": task.vocab_size}
+        arguments: dict[str, Any] = sizes | {"vocab_size": task.vocab_size}
         if "layout" in signature(self.model.net.load(Network)).parameters:
-            given["layout"] = task.layout
+            arguments["layout"] = task.layout
         elif task.min_bits is not None:
             raise bad_value(
                 "task.min_bits", task.min_bits, f"null, since model={self.model.name} takes one length only"
             )
-        return self.model.net.build(Network, **given)
+        return self.model.net.build(Network, **arguments)
 
 
 @checked(frozen=True, kw_only=True, config=CLOSED)

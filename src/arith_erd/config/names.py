@@ -70,15 +70,15 @@ def non_default_parts(who: Mapping[str, Any]) -> list[str]:
     Options without a label of their own are shown by their names.
     """
     given, usual = settings(who), settings(_usual(who), added=True)
-    found = []
+    parts = []
     for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):
         option = key.rpartition(".")[2]
         if option == "name" or key in UNSHOWN or (key in usual and given[key] == usual[key]):
             continue
-        found.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(option, given[key]))
-    while sum(map(len, found)) + len(found) > LONGEST:
-        found = [*found[: -1 if found[-1] != "more" else -2], "more"]
-    return found
+        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(option, given[key]))
+    while sum(map(len, parts)) + len(parts) > LONGEST:
+        parts = [*parts[: -1 if parts[-1] != "more" else -2], "more"]
+    return parts
 
 
 def _usual(who: Mapping[str, Any]) -> dict[str, Any]:

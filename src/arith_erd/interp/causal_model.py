@@ -58,13 +58,13 @@ class CausalModel:
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if not task.enumerable:
-            found = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
-            raise UserError(f"task={task.name}: {found}; a causal model needs a table that is listed whole")
+            what = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
+            raise UserError(f"task={task.name}: {what}; a causal model needs a table that is listed whole")
         if task.answer_length != task.width:
-            found = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
-            raise UserError(f"task={task.name}: {found}; a causal model needs a token for each digit")
+            what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
+            raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
         given = dict(task.variables() if variables is None else variables)
-        said = f"causal model of {task.name}"
+        where = f"causal model of {task.name}"
         self.task = task
         self.output = output or ("answer" if "answer" in given else next(reversed(given), ""))
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
@@ -74,9 +74,9 @@ class CausalModel:
         self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
-            raise UserError(f"{said}: variables {', '.join(given)}: expected other names than the operands'")
+            raise UserError(f"{where}: variables {', '.join(given)}: expected other names than the operands'")
         if self.output not in given:
-            raise UserError(f"{said}: output={self.output}: expected one of {', '.join(given)}")
+            raise UserError(f"{where}: output={self.output}: expected one of {', '.join(given)}")
         for name, parents in needed.items():
             others = [one for one in known if one != name]
             if missing := [one for one in parents if one not in known]:
@@ -84,7 +84,7 @@ class CausalModel:
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
-            raise UserError(f"{said}: a circle: {' <- '.join(error.args[1])}") from error
+            raise UserError(f"{where}: a circle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: given[name] for name in order if name in given}
         self._check()
 

@@ -51,9 +51,9 @@ def families(causal_model: CausalModel, variables: Sequence[str] | None = None) 
     if variables is None:
         variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
     causal_model.require(variables)
-    found = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
+    chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,), everywhere=True)] if causal_model.answer_variable else []
-    return {family.name: family for family in (*found, *same, Family(everywhere=True))}
+    return {family.name: family for family in (*chosen, *same, Family(everywhere=True))}
 
 
 def distinguishable(
@@ -95,8 +95,8 @@ def require_distinct(
 ) -> None:
     """Refuse variables that the model lacks, or that no pairs tell from each other or from no interchange at all."""
     causal_model.require(names, key)
-    found = distinguishable(causal_model, names, digits, n=4096)
-    if lost := [name for name in names if name not in found]:
+    distinct = distinguishable(causal_model, names, digits, n=4096)
+    if lost := [name for name in names if name not in distinct]:
         alone = distinguishable(causal_model, lost[:1], digits, n=4096)
         reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
         raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinguishable(causal_model))}")
@@ -156,12 +156,12 @@ class CounterfactualDataset:
         rows = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
         source = draw_sources(causal_model, family, digit or 0, base, rng, rows)
-        found = np.flatnonzero(source >= 0)
-        if not len(found):
+        usable = np.flatnonzero(source >= 0)
+        if not len(usable):
             where = "at every digit" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no two operands differ and agree like this {where}; keep or vary others")
-        found = np.resize(found, n)  # repeated where bases with a source are rare
-        return cls(causal_model, base[found], source[found], family, digit, pool, seed)
+        usable = np.resize(usable, n)  # repeated where bases with a source are rare
+        return cls(causal_model, base[usable], source[usable], family, digit, pool, seed)
 
     def __len__(self) -> int:
         return len(self.base)
@@ -214,11 +214,11 @@ def balanced_pairs(
     """
     digit = read[0] if len(read) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
-    wanted = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
+    change = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
         predicted = CounterfactualDataset(causal_model, base, candidate, digit=digit).expected(variable)
-        fits = (predicted != causal_model.table["answer"][base])[:, read].any(axis=1) == wanted
+        fits = (predicted != causal_model.table["answer"][base])[:, read].any(axis=1) == change
         source[fits] = candidate[fits]
     return CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
 
@@ -253,14 +253,14 @@ def draw_sources(
     order, count = np.argsort(kept, kind="stable"), np.bincount(kept)
     begin = np.cumsum(count) - count  # of the members with each label, in that order
     at = np.searchsorted(pool, base)
-    found = np.full(len(base), -1)
+    sources = np.full(len(base), -1)
     for _ in range(ROUNDS):
-        open_ = np.flatnonzero(found < 0)
+        open_ = np.flatnonzero(sources < 0)
         label = kept[at[open_]]
         s = order[begin[label] + (rng.random(len(open_)) * count[label]).astype(np.int64)]
         member = (differing[:, s] != differing[:, at[open_]]).all(axis=0)
-        found[open_[member]] = pool[s[member]]
-    return found
+        sources[open_[member]] = pool[s[member]]
+    return sources
 
 
 def _label(values: Array) -> Array:

@@ -119,9 +119,12 @@ class DASSearch:
         parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
         starts = self.starts(variable, rank)
-        steps = (self.config.steps, 0)
-        found = [learn_subspace(batches, self.x, rank, start, n, seed=self.seed) for start in starts for n in steps]
-        return max(found, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
+        candidates = [
+            learn_subspace(batches, self.x, rank, start, steps, seed=self.seed)
+            for start in starts
+            for steps in (self.config.steps, 0)
+        ]
+        return max(candidates, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
 
     def values(self, variable: str) -> Tensor:
         """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""

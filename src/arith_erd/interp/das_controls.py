@@ -89,12 +89,12 @@ class ControlledDAS(DASSearch):
         known = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
         best = min(rank for rank in known if known[rank] >= max(known.values()) - ENOUGH)
         for rank, subspace in searched.items():
-            found = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
-            found |= {"train": train.accuracy(subspace), "validation": scores[rank]}
-            found |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
-            found |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
-            found |= self.angles(variable, subspace)
-            yield found | (self.negative_controls(variable, rank) if rank == best else {})
+            row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
+            row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
+            row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
+            row |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
+            row |= self.angles(variable, subspace)
+            yield row | (self.negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible one."""
@@ -133,8 +133,8 @@ class ControlledDAS(DASSearch):
         random = torch.randn(BAND, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
         band = [_angle(self.x.axes @ columns.to(self.x.axes), probe.left) for columns in random]
         low, high = np.quantile(band, (0.05, 0.95))
-        found = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
-        return dict(zip(ANGLES, map(float, found), strict=True))
+        angles = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
+        return dict(zip(ANGLES, map(float, angles), strict=True))
 
     def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
@@ -142,11 +142,11 @@ class ControlledDAS(DASSearch):
         ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known; ``iia_decoy``: in a
         network written by hand that computes the answer from other variables, where there is one.
         """
-        found = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
+        scores = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
         own, task = self.causal_model.table[variable], self.causal_model.task
         if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
-            found["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
-        return found
+            scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
+        return scores
 
     def pairs(self, variable: str) -> list[CounterfactualDataset]:
         """Training, validation and test pairs of a variable."""
@@ -177,13 +177,13 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
-    found = 0
+    count = 0
     for _ in range(DRAWS * number):
         signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
         if overlap(coordinates, signs * coordinates) <= OVERLAP:
-            found += 1
+            count += 1
             yield Subspace(x.axes @ (signs * coordinates))
-        if found == number:
+        if count == number:
             return
 
 

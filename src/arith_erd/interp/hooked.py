@@ -71,13 +71,13 @@ class Hooked:
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} names no sites; give sites={{name: module}}")
         self.network: Any = network.eval()
-        found = network.sites() if sites is None else sites  # type: ignore[operator]
-        if not isinstance(found, Mapping):
-            raise bad_value("sites", found, "{name: submodule}")
+        named = network.sites() if sites is None else sites  # type: ignore[operator]
+        if not isinstance(named, Mapping):
+            raise bad_value("sites", named, "{name: submodule}")
         inside = {id(module) for module in network.modules()}
-        if outside := [site for site, module in found.items() if id(module) not in inside]:
+        if outside := [site for site, module in named.items() if id(module) not in inside]:
             raise UserError(f"sites: {outside[0]} is not a submodule of {type(network).__name__}")
-        self.sites: dict[str, nn.Module] = dict(found)
+        self.sites: dict[str, nn.Module] = dict(named)
         self._task = task
         self.name = name or type(network).__name__
         self.seed, self.epoch = seed, epoch

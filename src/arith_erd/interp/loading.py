@@ -114,7 +114,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
     """The trained networks that are there: short name -> seed -> run directory."""
-    found: dict[str, dict[int, Path]] = defaultdict(dict)
+    runs: dict[str, dict[int, Path]] = defaultdict(dict)
     for path in sorted(folder.glob("*/summary.json")):
         run = Run(path.parent)
         try:
@@ -122,8 +122,8 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
         except UserError:
             continue
         kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `report.publish` may have left some out
-        found[short_name(job)] |= dict.fromkeys(kept, run.path)
-    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(found.items()) if seeds}
+        runs[short_name(job)] |= dict.fromkeys(kept, run.path)
+    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 
 
 def short_name(job: Job) -> str:

@@ -62,12 +62,12 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
     Raises:
         UserError: if there is no such run, or it is not finished.
     """
-    found = [
+    networks = [
         LabelledNetwork(name, seed, algorithm, VARIABLES[algorithm], (), partial(_reference, name, seed))
         for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in SEEDS
     ]
-    return [*found, *(one for pattern in runs for path in find_runs(str(pattern)) for one in _trained(Run(path)))]
+    return [*networks, *(one for pattern in runs for path in find_runs(str(pattern)) for one in _trained(Run(path)))]
 
 
 def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     Networks with even seeds are one half, those with odd seeds the other. The threshold by which a network is named
     comes from the other half, so that no network is used both to fix a rule and to count.
     """
-    found = rows.assign(named=None, right=None).astype({"named": object, "right": object})
+    table = rows.assign(named=None, right=None).astype({"named": object, "right": object})
     for _, of_method in rows.groupby("method"):
         scores = pd.to_numeric(of_method["score"], errors="coerce")
         for half in (0, 1):
@@ -108,10 +108,10 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
             if scores[counted].notna().any():
                 limit = threshold(scores[fixing].to_numpy(), (of_method["algorithm"][fixing] == "sum").to_numpy())
                 named = named.where(scores[counted].isna(), np.where(scores[counted] >= limit, "sum", "carries"))
-            found.loc[counted, "named"] = named
-    known = found["algorithm"] != ""
-    found.loc[known, "right"] = (found["named"] == found["algorithm"])[known].astype(int)
-    return found
+            table.loc[counted, "named"] = named
+    known = table["algorithm"] != ""
+    table.loc[known, "right"] = (table["named"] == table["algorithm"])[known].astype(int)
+    return table
 
 
 def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:

@@ -133,8 +133,8 @@ class Wandb(Logger):
         with self._never_in_the_way("the files of the probe are complete without it"):
             self._begin(folder)
             self.runs[seed] = self._open(run, seed, 1)
-            found = {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
-            self.runs[seed].log(found)
+            logged = {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
+            self.runs[seed].log(logged)
         self._close(0)
 
     def _close(self, exit_code: int) -> None:

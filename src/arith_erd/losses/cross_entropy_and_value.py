@@ -34,8 +34,8 @@ class CrossEntropyAndValue(CrossEntropy):
 
     def targets(self, task: Task, examples: Examples) -> Array:
         if task.min_bits is not None or task.answer_length != task.width:
-            found = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
-            raise UserError(f"model.loss: task={task.name} has {found}; expected model.loss=cross_entropy")
+            what = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
+            raise UserError(f"model.loss: task={task.name} has {what}; expected model.loss=cross_entropy")
         known = task.regressable()
         if self.target not in known:
             raise bad_value("model.loss.target", self.target, f"{' or '.join(known)} for task={task.name}")

@@ -62,10 +62,10 @@ class InterchangeTraining(CrossEntropy):
         self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
         model, self.by_column = self.causal, []
         model.require(self.variables, "model.loss.variables")
-        found = model.values(examples)
+        values = model.values(examples)
         columns = [np.arange(len(examples.operands))[:, None]]
         for number, name in enumerate(self.variables):
-            value = found[name]
+            value = values[name]
             by_column = value.ndim == 2
             if self.variables[name][0] == ANSWER and not np.array_equal(value, examples.answer):
                 raise bad_value("model.loss.variables", name, f"the number of the right answer, for the site {ANSWER}")
@@ -106,10 +106,10 @@ class InterchangeTraining(CrossEntropy):
             value = targets[..., 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=1)  # (R, B, m)
             table: Tensor = getattr(self, f"labels_{number}")
             label = table[row[..., None], value, torch.arange(width, device=value.device)].long()  # (R, B, m)
-            given = interchanged[:, number]
+            predicted = interchanged[:, number]
             if each:
-                given, label = given[:, batch, batch % width, None], label[:, batch, batch % width, None]
-            total = total + self.weight / len(self.by_column) * _mean(given, label)
+                predicted, label = predicted[:, batch, batch % width, None], label[:, batch, batch % width, None]
+            total = total + self.weight / len(self.by_column) * _mean(predicted, label)
         rest = interchanged[:, len(self.by_column) :]
         for number in range(rest.shape[1]):
             total = total + self.strict / rest.shape[1] * _mean(rest[:, number], completion)
@@ -123,7 +123,7 @@ class InterchangeTraining(CrossEntropy):
         base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
         _, cache = model.run_with_cache(base, [site for site, dims in self.variables.values() if dims])
-        found = dict[str, list[float]]()
+        accuracies = dict[str, list[float]]()
         for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
             if not dims:
                 tokens = model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1)
@@ -137,8 +137,8 @@ class InterchangeTraining(CrossEntropy):
                     tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1)
             digits = (causal.interchange_by_digit if each else causal.interchange)(base, source, name)
             right = tokens.cpu().numpy() == reorder(digits, task.completion_order) + ZERO
-            found[name] = right.mean(axis=0).tolist()
-        return found
+            accuracies[name] = right.mean(axis=0).tolist()
+        return accuracies
 
 
 def _mean(logits: Tensor, label: Tensor) -> Tensor:

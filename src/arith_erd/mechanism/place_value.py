@@ -100,8 +100,8 @@ class PrefixedExamples:
     def answers(self, model: Hooked, *interventions: Replace) -> Array:
         """Bit t (N,), the likelier one of 0 and 1."""
         logits = model.run(self.tensors(), interventions, batch_size=BATCH)  # (N, t + 1, V)
-        found: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
-        return found
+        bits: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
+        return bits
 
     def chosen(self, rows: Array) -> "PrefixedExamples":
         return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
@@ -269,12 +269,12 @@ def _swap_products(
     answers = columns.causal_model.table["answer"]
     low, bit = from_digits(answers[:, :t]), answers[:, t]
     group = low * (columns.max_total[t] + 1) + columns(*table.T)[:, t]
-    found = []
+    pairs = []
     for base in rng.permutation(len(table))[:count]:
         partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
         if len(partners):
-            found.append((base, rng.choice(partners)))
-    bases, sources = np.array(found, dtype=np.int64).reshape(-1, 2).T
+            pairs.append((base, rng.choice(partners)))
+    bases, sources = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     first, second = (
         PrefixedExamples(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources)
     )

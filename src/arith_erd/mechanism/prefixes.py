@@ -59,8 +59,8 @@ class Sample:
 def require_binary(task: Task) -> None:
     """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
-        of = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
-        raise UserError(f"task={task.name}: has {of}; expected two operands in base 2, of any value")
+        operands = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {operands}; expected two operands in base 2, of any value")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 
@@ -90,8 +90,8 @@ def read_prefixes(
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
     def tokens(given: Tensor, *interventions: Intervention) -> Array:
-        found: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
-        return found
+        likeliest: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
+        return likeliest
 
     def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[PrefixResponse]:
         found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
@@ -168,8 +168,8 @@ def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | N
 
 def no_ties(expected: Mapping[str, Array]) -> Array:
     """Where (N,) every hypothesis expects a bit."""
-    found: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
-    return found
+    clear: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
+    return clear
 
 
 def agreement(bits: Array, expected: Array) -> np.ndarray:

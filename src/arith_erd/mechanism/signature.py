@@ -124,20 +124,20 @@ def _after_prefixes(
 ) -> dict[tuple[str, int], list[Array]]:
     """Component and bit -> for each reading, whether answers change or agree."""
     clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
-    found: dict[tuple[str, int], list[Array]] = defaultdict(list)
+    responses: dict[tuple[str, int], list[Array]] = defaultdict(list)
     for reading in readings:
         t = reading.position
         changed = reading.tokens != clean[:, t]
-        found[reading.intervention, t].append(changed)
+        responses[reading.intervention, t].append(changed)
         if reading.intervention == "flip":
             for stratum, inside in strata(sample, t).items():
-                found[f"flip_{stratum}", t].append(changed[inside])
+                responses[f"flip_{stratum}", t].append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
             of_prefix = predicted_bits(sample, reading.prefix, user_model)
-            found["ties", t].append(~no_ties(of_prefix))
+            responses["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
-                found[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
-    return found
+                responses[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
+    return responses
 
 
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
@@ -182,12 +182,12 @@ def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[tuple[str
     sample = Sample.with_replacement(CausalModel(task), count, rng)
     delta, answer = draw_shifts(sample, rng), sample.values["answer"]
     bits = {stored: shifted_bits(sample, delta, stored) for stored in SUMS.values()}
-    found = {}
+    scores = {}
     for stored, (component, predicted) in product(bits, SUMS.items()):
-        shares = found[stored, component] = np.full(task.width, np.nan)
+        shares = scores[stored, component] = np.full(task.width, np.nan)
         for t in range(task.width):
             clear = (bits[stored][:, t] >= 0) & (bits[predicted][:, t] >= 0)
             changed, wanted = ((bits[x][:, t] != answer[:, t])[clear] for x in (stored, predicted))
             if wanted.any() and not wanted.all():
                 shares[t] = changed[wanted].mean() - changed[~wanted].mean()
-    return found
+    return scores

@@ -63,8 +63,8 @@ def sites_of(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str
     What was ablated is left out.
     """
     modules = dict(layer.named_modules())
-    found = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
-    return found | {name: layer}
+    sites = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
+    return sites | {name: layer}
 
 
 def position_axis(module: nn.Module) -> int:

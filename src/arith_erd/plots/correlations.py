@@ -107,5 +107,5 @@ def _curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = None) -
 
 def _of(rows: pd.DataFrame, stack: str, space: str) -> pd.DataFrame:
     """Correlations with distances at the output: a table (layers, seeds)."""
-    wanted = (rows["stack"] == stack) & (rows["level"] == "out") & (rows["space"] == space)
-    return rows[wanted].pivot_table("correlation", "layer", "seed", dropna=False)
+    chosen = (rows["stack"] == stack) & (rows["level"] == "out") & (rows["space"] == space)
+    return rows[chosen].pivot_table("correlation", "layer", "seed", dropna=False)

@@ -131,7 +131,7 @@ class Amnesic(Probe):
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], removed: dict[Key, float]
     ) -> dict[Key, list[float]]:
         """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
-        found: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
+        accuracies: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
             basis = erasure.random_basis(len(x.mean), generator)
@@ -143,9 +143,14 @@ class Amnesic(Probe):
                 random["variance", removed[key]] = erasure.project_away_variance(x, basis, removed[key])
                 random["signs", key] = erasure.flip_signs(x, eraser, signs)
             for kind, control in random.items():
-                found[kind].append(measure(control))
-        kinds = {key: [("rank", one.rank), ("variance", removed[key]), ("signs", key)] for key, one in erasers.items()}
-        return {key: [float(f(found[kind])) for kind in three for f in (np.mean, min)] for key, three in kinds.items()}
+                accuracies[kind].append(measure(control))
+        controls = {}
+        for key, eraser in erasers.items():
+            of_kinds = [
+                accuracies[kind] for kind in (("rank", eraser.rank), ("variance", removed[key]), ("signs", key))
+            ]
+            controls[key] = [float(f(of_kind)) for of_kind in of_kinds for f in (np.mean, min)]
+        return controls
 
     def notes(self) -> list[str]:
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []

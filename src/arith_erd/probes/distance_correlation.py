@@ -98,13 +98,13 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
     networks = {"": model}
     if model.untrained is not None:
         networks[UNTRAINED] = Hooked(initialise(model.untrained, model.seed).to(model.device))
-    found = {}
+    by_site = {}
     for prefix, network in networks.items():
         _, cache = network.run_with_cache(inputs, layers(network.sites))
         for site, x in cache.items():
             stack, layer = site.split(".")
-            found[prefix + stack, int(layer)] = pdist(x.flatten(1).double().cpu().numpy())
+            by_site[prefix + stack, int(layer)] = pdist(x.flatten(1).double().cpu().numpy())
     task = model.task
     digits = task.operand_digits(examples.operands)  # (N, k * bits)
     scaled = digits * np.tile(float(task.base) ** np.arange(task.bits), task.num_operands)
-    return found | {(f"operand {task.digit_noun}", 0): pdist(digits), (f"scaled {task.digit_noun}", 0): pdist(scaled)}
+    return by_site | {(f"operand {task.digit_noun}", 0): pdist(digits), (f"scaled {task.digit_noun}", 0): pdist(scaled)}

@@ -98,12 +98,12 @@ class Errors(Probe):
             size, missed = int(inside.sum()), _missed(wrong)
             for t, name in enumerate(self.task.answer_names):
                 majority = float(np.bincount(self.examples.completion[inside, t]).max()) / size
-                counts, said = (size - missed[name], size, majority), ""
+                counts, status = (size - missed[name], size, majority), ""
                 if subset == "train":
                     training[seed, name] = counts
                 elif (seed, name) in training:
-                    said = stuck(training[seed, name], counts)
-                lines.append((seed, subset, "token", name, size, missed[name], majority, said))
+                    status = stuck(training[seed, name], counts)
+                lines.append((seed, subset, "token", name, size, missed[name], majority, status))
             if self.carry is not None:
                 for length, count in zip(*np.unique(self.carry[inside], return_counts=True), strict=True):
                     many = int((wrong["longest_carry"] == length).sum())
@@ -119,12 +119,12 @@ class Errors(Probe):
 
     def notes(self) -> list[str]:
         bit = self.task.digit_noun.removesuffix("s")
-        found = self._found().query("by == 'token'").assign(right=lambda table: 1 - table["wrong"] / table["examples"])
-        training = found[found["subset"] == "train"].set_index(["seed", "name"])["right"].to_dict()
+        tokens = self._found().query("by == 'token'").assign(right=lambda table: 1 - table["wrong"] / table["examples"])
+        training = tokens[tokens["subset"] == "train"].set_index(["seed", "name"])["right"].to_dict()
         return [
             f"seed {line.seed}: {bit} {line.name} {line.stuck}: {line.right:.1%} held out, "
             f"{training[line.seed, line.name]:.1%} in training"
-            for line in found.query("stuck != ''").itertuples()
+            for line in tokens.query("stuck != ''").itertuples()
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -144,8 +144,8 @@ class Errors(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         seeds = len({model.seed for model in self.models})
-        of = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
-        title = f"{self.task.name}: {of}, {seeds} seed{'s' * (seeds > 1)}"
+        counts = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
+        title = f"{self.task.name}: {counts}, {seeds} seed{'s' * (seeds > 1)}"
         return draw_errors(rows, self.shares(rows), self.task, title)
 
 

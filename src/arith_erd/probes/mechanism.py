@@ -95,11 +95,11 @@ class Mechanism(Probe):
     def rows(self) -> Iterator[dict[str, Any]]:
         self.cards = []
         for model in self.models:
-            found = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
-            verdict = decide(found, self.expected)
+            signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
+            verdict = decide(signature, self.expected)
             calibrated = is_calibrated(model.network, model.task)
-            self.cards.append(make_card(model, found, verdict, calibrated))
-            for values in (*verdict.rows(), *found.rows()):
+            self.cards.append(make_card(model, signature, verdict, calibrated))
+            for values in (*verdict.rows(), *signature.rows()):
                 yield self.row(model.seed, *values)
 
     @property

@@ -96,8 +96,8 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
     """Slopes by place below t, a thin line for each seed and bit, the mean over bits thick, and place value."""
     tidy(ax)
     for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
-        found = rows[rows["measure"] == f"slope_{name}"]
-        below = found.assign(below=found["bit"] - found["place"])
+        measured = rows[rows["measure"] == f"slope_{name}"]
+        below = measured.assign(below=measured["bit"] - measured["place"])
         for _, line in below.groupby(["seed", "bit"]):
             ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
         mean, marker = below.groupby("below")["value"].mean(), "o" if sign > 0 else "s"

@@ -138,19 +138,19 @@ def run_job(job: ProbeJob) -> None:
 def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
     name, folder = job.answer_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    found = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
-    probe, rows, figure = found.probe, found.rows, found.figure()
+    result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
+    probe, rows, figure = result.probe, result.rows, result.figure()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
     weights = _weights(job, probe_run.run)
     sheet = probe.sheet(name, rows, _settings(job) | ({"weights": weights} if weights else {}))
-    files = {"probe.json": sheet.to_json()} | ({} if found.curves else probe.files())
+    files = {"probe.json": sheet.to_json()} | ({} if result.curves else probe.files())
     for file, text in files.items():
         write_atomically(folder / file, text)
     with replacing(folder / "figure.png") as partial:
         save_png(figure, partial)
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
-    show(found.table(), [*found.notes(), *early], probe.summary())
+    show(result.table(), [*result.notes(), *early], probe.summary())
     print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
     logger = job.logger.build(Logger)
     home = folder if probe_run.run is None else probe_run.run.path
@@ -170,10 +170,10 @@ def _over_epochs(job: ProbeJob, probe_run: ProbeRun) -> ProbeResult:
     for epoch in probe_run.epochs:  # networks of one epoch at a time
         models = load_seeds(run.path, epoch)
         probe = job.probe.build(Probe, models=models)
-        found = with_progress(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(models))
-        curves = probe.epoch_curves(pd.DataFrame(found, columns=list(probe.columns)))
+        measured = with_progress(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(models))
+        curves = probe.epoch_curves(pd.DataFrame(measured, columns=list(probe.columns)))
         tables.append(curves.table.assign(epoch=epoch))
-        rows += [{"epoch": epoch, **row} for row in found]
+        rows += [{"epoch": epoch, **row} for row in measured]
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns])  # the last probe describes the rows
     if len(tables) == 1:
         return ProbeResult(probe, table)

@@ -90,8 +90,8 @@ def evaluate(paper: Paper, found: Collection) -> list[Result]:
     results = {claim.id: judge(claim, found) for claim in paper.claims}
     for result in results.values():
         if result.modes and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
-            of = results[result.claim.same_as]
-            result.verdict, result.cause, result.seeds_needed = of.verdict, of.cause, of.seeds_needed
+            same = results[result.claim.same_as]
+            result.verdict, result.cause, result.seeds_needed = same.verdict, same.cause, same.seeds_needed
     return [*results.values()]
 
 
@@ -102,12 +102,12 @@ def judge(claim: Claim, found: Collection) -> Result:
     if claim.before:
         result.before = judge(claim.before, found).verdict
     if isinstance(measure, ProbeColumn):
-        given = [measure.theirs(found, runs) for runs in kinds]
-        if all(map(len, given)):
+        theirs = [measure.theirs(found, runs) for runs in kinds]
+        if all(map(len, theirs)):
             weights = (weight for weight, _ in measure.arms)
-            result.theirs = sum(w * float(sample["low"].iloc[0]) for w, sample in zip(weights, given, strict=True))
+            result.theirs = sum(w * float(sample["low"].iloc[0]) for w, sample in zip(weights, theirs, strict=True))
             if result.n == 0:
-                result.samples, result.source = given, AUTHORS
+                result.samples, result.source = theirs, AUTHORS
     if measure.source != TASK_ALONE:
         chosen = (found.chosen(runs) for runs in kinds)
         result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in chosen)
@@ -211,7 +211,7 @@ def _seeds_needed(result: Result) -> int | None:
 def _cause(result: Result, found: Collection) -> str:
     """Why the verdict is what it is, as far as the data tell."""
     claim, measure = result.claim, result.claim.measure
-    said: list[str] = []
+    causes: list[str] = []
     if result.verdict == "differs":
         devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
         outside = "the whole interval lies outside the tolerance"
@@ -221,29 +221,29 @@ def _cause(result: Result, found: Collection) -> str:
             outside = "the share of seeds that learn is not the published one"
         elif claim.compare == "prediction":
             outside = "the published number lies outside the prediction interval"
-        said += [claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)]
+        causes += [claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)]
     elif result.verdict == "inconclusive":
         if result.n < result.least:
-            said += [f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {result.least}"]
+            causes += [f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {result.least}"]
         elif claim.compare == "ceiling":
-            said += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
+            causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
         else:
             few = result.estimate is None or result.estimate.interval is None
-            said += [
+            causes += [
                 "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
             ]
             needed = result.seeds_needed
-            said += [f"about {needed} seeds needed" if needed else "more seeds would not decide it"]
+            causes += [f"about {needed} seeds needed" if needed else "more seeds would not decide it"]
     if isinstance(measure, Ceiling):
-        said += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
+        causes += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
     if result.censored:
         samples = pd.concat(result.samples)
         at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
         when = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
-        said += [f"{result.censored} of {len(samples)} seeds censored: below {when}"]
-    said += ["measured on the authors' weights only" if result.source == AUTHORS else ""]
-    said += [f"{result.unfinished} more still training" if result.unfinished else ""]
-    return "; ".join(filter(None, said))
+        causes += [f"{result.censored} of {len(samples)} seeds censored: below {when}"]
+    causes += ["measured on the authors' weights only" if result.source == AUTHORS else ""]
+    causes += [f"{result.unfinished} more still training" if result.unfinished else ""]
+    return "; ".join(filter(None, causes))
 
 
 def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:

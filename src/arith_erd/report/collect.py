@@ -47,9 +47,9 @@ class Collection:
 
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
-        found = self._by_kind.get(kind_of(runs), self.replicas.iloc[:0])
-        found = found[found["epochs"] >= runs.get("min_epochs", 0)]
-        return found[found["finished"]] if finished else found
+        chosen = self._by_kind.get(kind_of(runs), self.replicas.iloc[:0])
+        chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
+        return chosen[chosen["finished"]] if finished else chosen
 
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:

@@ -134,8 +134,8 @@ def final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
 
 def stuck_tokens(replicas: pd.DataFrame) -> str:
     """``seed 3: r6 never learnt; seeds 0-1: r6, r7 never learnt``, a part for each of the first different ones."""
-    said = replicas[[isinstance(names, str) and names != "" for names in replicas["never_learnt"]]]
-    groups = said.groupby("never_learnt", sort=False)["seed"]
+    stuck = replicas[[isinstance(names, str) and names != "" for names in replicas["never_learnt"]]]
+    groups = stuck.groupby("never_learnt", sort=False)["seed"]
     parts = [(str(names), format_seeds(seeds.tolist())) for names, seeds in groups]
     texts = [f"seed{'' if who.isdigit() else 's'} {who}: {names} never learnt" for names, who in parts[:MAX_STUCK]]
     return "; ".join(texts + ["..."] * (len(parts) > MAX_STUCK))

@@ -111,22 +111,22 @@ def values_text(result: Result) -> str:
 def notes(result: Result) -> list[str]:
     """Whatever has to be said beside the numbers."""
     claim, behind = result.claim, result.behind
-    said = ["set-up"] if claim.kind == "setup" else []
+    remarks = ["set-up"] if claim.kind == "setup" else []
     if claim.kind == "result" and claim.same_as:
-        said += [f"the same fact as {claim.same_as}, not counted"]
+        remarks += [f"the same fact as {claim.same_as}, not counted"]
     if result.before not in (None, result.verdict):
-        said += [f"by the rules before 2026-11-24: {result.before}"]
+        remarks += [f"by the rules before 2026-11-24: {result.before}"]
     if len(result.modes) > 1:
-        said += ["shares of seeds that learn are compared"]
+        remarks += ["shares of seeds that learn are compared"]
     if behind:
         by = f"{estimated(behind, 'correlation')} {interval_text(behind.interval, 'correlation')}"
-        said += [f"the published layer is behind the best by {by}"]
-    said += [result.cause]
+        remarks += [f"the published layer is behind the best by {by}"]
+    remarks += [result.cause]
     if result.averaged is not None:
-        said += [f"epoch {result.averaged} on the averaged curve"]
+        remarks += [f"epoch {result.averaged} on the averaged curve"]
     if result.theirs is not None and result.source != AUTHORS:
-        said += [f"{number(result.theirs, claim.unit)} on the authors' weights"]
-    return [*filter(None, [*said, claim.erratum])]
+        remarks += [f"{number(result.theirs, claim.unit)} on the authors' weights"]
+    return [*filter(None, [*remarks, claim.erratum])]
 
 
 class Table(NamedTuple):

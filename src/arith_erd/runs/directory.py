@@ -80,8 +80,8 @@ class Run:
                     folder.rmdir()
 
     def _epoch_folders(self) -> dict[int, Path]:
-        found = (self.path / "weights").glob("epoch=*")
-        named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in found}
+        folders = (self.path / "weights").glob("epoch=*")
+        named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in folders}
         return {int(match[1]): folder for folder, match in named.items() if match}
 
     # State
@@ -182,5 +182,5 @@ class Run:
 
 def run_directories(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
-    found = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
-    return sorted(Path(path) for path in found if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
+    paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
+    return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))

@@ -54,11 +54,11 @@ def settings(config: Mapping[str, Any], *, added: bool = False) -> dict[str, Any
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
-    found: list[tuple[str, Any]] = []
+    items: list[tuple[str, Any]] = []
     for k, value in node.items():
         nested = isinstance(value, dict) and value
-        found += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
-    return found
+        items += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+    return items
 
 
 def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

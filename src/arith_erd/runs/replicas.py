@@ -87,12 +87,12 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
             rows += [row | {"run": name, "rank": rank} for row in of_run]
             probes.append((path / "probes", name, f"{name}/probes"))
     columns = dict.fromkeys([*REPLICA, "rank", "settings", *(key for row in rows for key in row)])
-    found = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
+    replicas = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
     order = ["finished", "rank", "epochs", "run"]
-    table = found.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
+    table = replicas.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
     table = table.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
     ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
-    members = found[["run", "seed", "key"]].merge(ids.drop(columns="run"), on=["key", "seed"])
+    members = replicas[["run", "seed", "key"]].merge(ids.drop(columns="run"), on=["key", "seed"])
     epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_NO_EPOCHS]
     joined = pd.concat(epochs, ignore_index=True).merge(ids, on=["run", "seed"])
     joined = joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
@@ -161,14 +161,14 @@ def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], M
 
 def _of_a_seed(row: MetricRow) -> MetricRow:
     """The numbers and texts of one seed, a list of names as one text; null means not known."""
-    found: MetricRow = {}
+    facts: MetricRow = {}
     for key, value in row.items():
         if key in NUMBERS:
-            found[key] = math.nan if value is None else float(value)
+            facts[key] = math.nan if value is None else float(value)
         elif key not in RESERVED:
             text = ", ".join(value) if isinstance(value, list) else value
-            found[excerpt(key)] = excerpt(text) if isinstance(text, str) else text
-    return found
+            facts[excerpt(key)] = excerpt(text) if isinstance(text, str) else text
+    return facts
 
 
 def _hash(value: Any) -> str:

@@ -41,11 +41,11 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
         paths = sorted(Path(runs).iterdir() if inside else map(Path, glob(str(runs))))
     else:
         paths = [*runs]
-    found = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
-    if not found:
+    directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
+    if not directories:
         raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    old = [run.backup for run in found if _is_run(run.backup.path)]
-    rows = [row for run in found for row in _rows(run)]
+    old = [run.backup for run in directories if _is_run(run.backup.path)]
+    rows = [row for run in directories for row in _rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
@@ -106,16 +106,16 @@ def _rows(run: Run) -> list[MetricRow]:
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         config, metrics = run.config(), run.metrics()
         known = settings({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
-        given = settings(identity(config)) | known
-        given = {key: value for key, value in given.items() if "." in key and not key.endswith("_target_")}
+        shown = settings(identity(config)) | known
+        shown = {key: value for key, value in shown.items() if "." in key and not key.endswith("_target_")}
         # As texts, to group by.
-        given = {key: str(value) if isinstance(value, list | dict) else value for key, value in given.items()}
+        shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
         epochs = max((row["epoch"] for row in metrics), default=0)
         last = {row["seed"]: {name: row[name] for name in RESULTS} for row in metrics if row["epoch"] == epochs}
         summary = _finished_summary(run)
         state = FINISHED if summary else _state(run)
         facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": summary.get("device"), "state": state}
-        of_run = row | given | facts | {"epochs": epochs}
+        of_run = row | shown | facts | {"epochs": epochs}
         return [of_run | {"seed": seed} | last.get(seed, {}) for seed in last or parse_seeds(config["seed"])]
     return [row]
 

@@ -24,9 +24,9 @@ CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 def cpu_name() -> str:
     """``AMD EPYC 9V74 80-Core Processor`` on Linux; the architecture on other systems."""
     with contextlib.suppress(OSError):
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
-        if found:
-            return found[1].strip()
+        match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+        if match:
+            return match[1].strip()
     return f"{platform.machine()} CPU"
 
 

@@ -111,9 +111,9 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
 
 def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
     """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs`` (untrusted)."""
-    found = Counter((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
-    lacking = (epoch for epoch in range(1, epochs + 1) if not all(found[epoch, seed] for seed in seeds))
-    if (epoch := next(lacking, None)) or found.total() != epochs * len(seeds):
+    counts = Counter((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
+    lacking = (epoch for epoch in range(1, epochs + 1) if not all(counts[epoch, seed] for seed in seeds))
+    if (epoch := next(lacking, None)) or counts.total() != epochs * len(seeds):
         fault = f"lacks epoch {epoch}" if epoch else "has more than one row for each epoch and seed"
         raise UserError(f"{run.path}: metrics.csv {fault}; delete {run.checkpoint.name} to start again")
 

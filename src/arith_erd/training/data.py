@@ -82,8 +82,8 @@ class TableData(L.LightningDataModule):
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
         self.loss.padded = task.min_bits is not None
-        wanted = self.loss.targets(task, examples)  # (N, k) or None
-        extra = () if wanted is None else (torch.from_numpy(wanted.copy()).to(torch.get_default_dtype()),)
+        targets = self.loss.targets(task, examples)  # (N, k) or None
+        extra = () if targets is None else (torch.from_numpy(targets.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = tuple(x[held_out] for x in tokens)
         by = {} if task.enumerable else {name: values[held_out] for name, values in task.slices(examples).items()}
