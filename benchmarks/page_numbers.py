@@ -212,7 +212,7 @@ def not_run() -> Facts:
     seconds = curves("mul-random-transformer-none-seed2")[0]["seconds"].median()
     cuts = ("one_head", "squeezed_encoder", "no_feed_forward", "d_model_32")
     epochs = {
-        "multiplication": 250 * (2 * 2 * 2 + 1),
+        "multiplication": 250 * 2 * 2 * 2,
         "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
         "never": 3 * 100 * 3,
         "random": 3 * 4000,
