@@ -85,7 +85,7 @@ def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
         with torch.no_grad():
             for batch in EvaluationBatches(*table, 64):
                 module.validation_step(batch, 0, 1)
-            accuracy = accuracies(module.of_validation.compute(), table[1])
+            accuracy = accuracies(module.of_validation.compute().movedim(0, 1), table[1])
     assert off.found == set()
     assert loss.device.type == accuracy.device.type == "meta"
     with OnTheCPU() as off:

@@ -9,7 +9,7 @@ import lightning as L
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import Metric
+from torchmetrics import CatMetric
 
 from ..bits import PAD
 from ..errors import UserError
@@ -35,23 +35,6 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     return torch.cat([of_all[:, None], whole[:, None], of_tokens], dim=1)
 
 
-class Predictions(Metric):
-    """The tokens (R, N, m) that the replicas predict in an evaluation. The host waits for the device at its end."""
-
-    full_state_update = False
-    tokens: list[Tensor]  # (R, B, m) of each batch
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("tokens", [])
-
-    def update(self, tokens: Tensor) -> None:
-        self.tokens.append(tokens.to(torch.uint8))
-
-    def compute(self) -> Tensor:
-        return torch.cat(self.tokens, dim=1)
-
-
 class LitPack(L.LightningModule):
     """Trains a pack on the sum of its replicas' losses: no gradient crosses from one replica to another.
 
@@ -75,7 +58,8 @@ class LitPack(L.LightningModule):
         super().__init__()
         self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
         self.schedule, self.interval = schedule, interval
-        self.of_train, self.of_validation = Predictions(), Predictions()
+        # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
+        self.of_train, self.of_validation = CatMetric("disable"), CatMetric("disable")
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
@@ -139,7 +123,7 @@ class LitPack(L.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
         tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        (self.of_validation if dataloader_idx else self.of_train).update(tokens)
+        (self.of_validation if dataloader_idx else self.of_train).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
         """Collect `rows`, `tokens` and `slices`: the one place in an epoch where the host waits for the device.
@@ -149,7 +133,7 @@ class LitPack(L.LightningModule):
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
-        train, val = self.of_train.compute(), self.of_validation.compute()  # (R, N, m)
+        train, val = (metric.compute().movedim(0, 1) for metric in (self.of_train, self.of_validation))  # (R, N, m)
         table = [
             (self.loss_sum.double() / self.examples_seen)[:, None],
             finite[:, None].double(),
