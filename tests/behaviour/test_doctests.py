@@ -8,16 +8,11 @@ import pytest
 
 import arith_erd
 
-PACKAGE = "arith_erd"
-SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
+SOURCE = Path(__file__).parents[2] / "src" / "arith_erd"
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
-
-
-MODULES = [module_name(path) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+PATHS = [path.relative_to(SOURCE.parent) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in PATHS]
 
 
 @pytest.mark.parametrize("name", [name for name in arith_erd.__all__ if name != "__version__"])

@@ -21,7 +21,6 @@ from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs import settings
 from arith_erd.tasks import POSITION_ENCODINGS
 
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
 ABLATIONS = (
     *("none", "squeezed_encoder", "one_head", "d_model_32"),
@@ -61,12 +60,12 @@ BEYOND = {"length": [*POSITION_ENCODINGS], "positions": [name for name in POSITI
 
 
 @cache
-def sweep(name: str, *scale: str) -> list[TrainJob]:
+def sweep(name: str) -> list[TrainJob]:
     """Every job of ``python train.py -m experiment=NAME``."""
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
     with hydra_over_conf():
-        jobs = expand(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}", *scale])
+        jobs = expand(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}"])
         composed = [read_job(resolve(hydra.compose("train", job))) for job in jobs]
     assert compose("train", jobs[0]) == composed[0]  # the strict way is slow, so once
     return composed
@@ -77,10 +76,6 @@ def job_of(job: TrainJob) -> Job:
     groups = (config[group]["name"] for group in ("task", "split", "model", "ablation"))
     orders = (config["task"].get(f"{what}_order", "reverse") for what in ("prompt", "completion"))
     return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
-
-
-def test_every_experiment_has_its_expected_jobs_here() -> None:
-    assert {*WANTED, *BEYOND, "optuna_example"} == set(EXPERIMENTS)  # whose jobs Optuna chooses
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -114,15 +109,6 @@ def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> N
         assert departures(settings(job.resolved), claims.setup) != []
 
 
-def test_smoke_scale_changes_only_sizes() -> None:
-    full, tiny = sweep("figC6"), sweep("figC6", "scale=smoke")
-    assert [job_of(job) for job in tiny] == [job_of(job)._replace(max_epochs=2) for job in full]
-    for job in tiny:
-        assert job.seeds == (0, 1, 2)  # as few as have an interval
-        found = departures(settings(job.resolved), load_paper().setup)
-        assert "task.bits=4" in found  # none passes for a run of the paper
-
-
 def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
     """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
     paper, lengths = load_paper(MINI), {}
@@ -145,22 +131,3 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
             wanted.setdefault(kind_of({"task": task, **line.get("runs", {})}), 1)
     assert set(lengths) == set(wanted)
     assert all(lengths[kind] >= epochs for kind, epochs in wanted.items())
-
-
-def test_ablation_takes_away_from_a_network_of_any_scale() -> None:
-    for name, key, value in (("one_head", "num_heads", 1), ("d_model_16", "d_model", 16), ("none", "num_heads", 4)):
-        job = compose("train", ["scale=mini", f"ablation={name}"])
-        assert job.resolved["model"]["net"][key] == value
-
-
-def test_scale_is_no_part_of_the_configuration() -> None:
-    """So the default run keeps its name."""
-    assert compose("train").run.name == "add-random-transformer-none-seed0-a7f42b33"
-    assert "scale" not in compose("train", ["scale=smoke"]).resolved
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiment_file_states_command_cost_and_expectation(name: str) -> None:
-    text = (CONF / "experiment" / f"{name}.yaml").read_text()
-    for part in (f"python train.py -m experiment={name}", "Cost, ", "To expect"):
-        assert part in text

@@ -27,11 +27,3 @@ def test_digits_least_significant_first(case):
     expected = [[int(c, 16) for c in reversed(np.base_repr(x, base).zfill(width))] for x in numbers]
     assert bits.to_digits(numbers, width, base).tolist() == expected
     assert bits.from_digits(bits.to_digits(numbers, width, base), base).tolist() == numbers
-
-
-def test_worked_example_in_base_10():
-    examples = Add(2, base=10).examples([47], [85])
-    prompt, completion = examples.prompt, examples.completion
-    assert prompt.tolist() == [[10, 7, 2, 8, 11]]
-    assert completion.tolist() == [[5, 6, 4]]
-    assert (bits.render(prompt), bits.render(completion)) == (["74+58"], ["231"])

@@ -2,21 +2,15 @@
 
 import pytest
 import torch
-import yaml
 
 from arith_erd.bits import START
-from arith_erd.config.compose import CONF, compose
-from arith_erd.interp.hooked import Hooked
-from arith_erd.models import Transformer
+from arith_erd.config.compose import compose
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.probes.probe import Probe
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
-
-
-def options(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-
+from tests.unit.probes.small import untrained
+from tests.values import options
 
 MODELS = options("model")
 BASELINES = {"gru", "lstm", "mlp"}  # without most of what ablations remove
@@ -50,14 +44,6 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     assert network(prompt, answer_in).shape == (2, 8, 5)
 
 
-@pytest.mark.parametrize(("model", "ablation"), [pair for pair in PAIRS if pair[1] != "none"])
-def test_ablation_changes_only_the_network(model, ablation):
-    full, ablated = (compose("train", [f"model={model}", f"ablation={name}"]).resolved for name in ("none", ablation))
-    assert full["model"]["net"] != ablated["model"]["net"]
-    assert {key for key in full if full[key] != ablated[key]} == {"ablation", "model"}
-    assert {key for key in full["model"] if full["model"][key] != ablated["model"][key]} == {"net"}
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
     full, mini = (
@@ -67,27 +53,9 @@ def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
     assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)
 
 
-@pytest.mark.parametrize("group", ["optimizer", "scheduler", "loss"])
-def test_option_of_a_recipe_replaces_what_the_model_chose(group):
-    for name in options(group):
-        written = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
-        model = compose("train", ["model=nanogpt", f"{group}={name}"]).resolved["model"]
-        assert (model[group] or {}).keys() == written.keys() - {"scheduler"}
-        if model[group]:
-            assert model[group]["_target_"] == written["_target_"]
-
-
-@pytest.fixture(scope="module")
-def model() -> Hooked:
-    """An untrained network of three-bit addition."""
-    task = Add(3)
-    torch.manual_seed(0)
-    network = Transformer(task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=6).eval()
-    return Hooked(network, name="untrained", task=task, split=RandomSplit())
-
-
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
-def test_every_probe_builds(choice, model):
-    job = compose("probe", [choice, "task.bits=3"])
+def test_every_probe_builds(choice):
+    job, model = compose("probe", [choice, "task.bits=3"]), untrained(Add(3), num_layers=6)
+    model.split = RandomSplit()
     things = {"task": job.task, "split": job.split, "models": [model]}
     assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)

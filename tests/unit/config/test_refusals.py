@@ -13,14 +13,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from arith_erd.config import build as build_module
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
-from arith_erd.config.explain import GROUPS, PRESETS, as_text
+from arith_erd.config.explain import GROUPS, PRESETS
 from arith_erd.config.read import read_job
 from arith_erd.errors import UserError
 
 # Values that no key of a kind takes. The message starts with KEY=VALUE.
 COUNT = ("0", "-1", "1.5", "12.0", "null", "true", "many", "inf", "nan", "[5]", "''", "1e3", "9" * 400)
 NUMBER = ("0", "-1", "1e300", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
-FRACTION = ("-0.1", "1e300", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]")
+FRACTION = ("-0.1", "1.0001", "95", "true", "soon", "inf", "nan", "95%", "[0.5]", "9" * 400)
 SWITCH = ("null", "1", "0", "maybe", "yes_please", "[true]", "''")
 WORD = ("null", "1", "Reverse", "''", "[plain]", "true")
 FOLDER = ("''", "null", "3", "true", "[runs]")
@@ -84,6 +84,9 @@ NAMING = (
     ("loss={a:1}", "loss={...}"),
     ("scheduler={_target_:x.Y}", "scheduler={...}"),
     ("data={x:1}", "data.batch_size"),
+    ("epochs=3", "trainer.max_epochs=3"),
+    *((f"split._target_={target}", target) for target in ("arith_erd.models.Transformer", "torch.optim.Adam")),
+    *((f"split._target_={target}", target) for target in ("arith_erd.nowhere.Add", "torch.os.system")),
 )
 
 
@@ -139,20 +142,15 @@ def test_bad_values_of_a_probe(override, accepted):
         compose("probe", override.split())
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        *("task.bits=2", "task.bits=9", "split.fraction=0.9", "data.batch_size=1", "trainer.max_epochs=1"),
-        *("trainer.stop_at=0", "trainer.stop_at=1", "trainer.stop_at=null", "trainer.compile=true"),
-        *("trainer.precision=64-true", "model.net.d_model=8", "model.net.dropout=0", "model.optimizer.lr=1"),
-        *("model.optimizer.betas=[0,0.999]", "model.optimizer.weight_decay=0", "model.gradient_clip=null"),
-        *("model.gradient_clip=0.5", "seed='0-4,7'", "seed=[0,1,2]", "seed=0-4", "seed=2147483647"),
-        *("pack.max_replicas=3", "checkpoint.keep=every:3", "fail_fast=true"),
-    ],
-)
-def test_good_values_are_accepted(override, config):
-    typed_into(config, override)
-    read_job(config)
+def test_smallest_and_largest_values_are_accepted(config):
+    smallest = (
+        "task.bits=2 data.batch_size=1 trainer.max_epochs=1 trainer.stop_at=0 model.net.dropout=0 pack.max_replicas=3"
+    )
+    largest = "task.bits=9 trainer.stop_at=1 model.gradient_clip=null seed=2147483647 checkpoint.keep=every:3"
+    for words in (smallest + " model.optimizer.betas=[0,0.999] model.optimizer.weight_decay=0", largest):
+        for override in words.split():
+            typed_into(config, override)
+        read_job(config)
 
 
 # Keys
@@ -162,13 +160,8 @@ def test_good_values_are_accepted(override, config):
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("trainer.max_epoch", "trainer.max_epochs"),
-        ("device", "trainer.accelerator=gpu"),
-        ("model.net.dropuot", "model.net.dropout"),
-        ("task.bit", "task.bits"),
-        ("batch_size", "data.batch_size"),
-        ("data.mode", "expected one of|did you mean"),  # a word in the comments of an ablation
-        *(("taks", "task"), ("modle", "model"), ("spilt", "split")),
+        *(("device", "trainer.accelerator=gpu"), ("model.net.dropuot", "model.net.dropout"), ("taks", "task")),
+        *(("batch_size", "data.batch_size"), ("data.mode", "expected one of|did you mean")),
     ],
 )
 def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
@@ -176,21 +169,10 @@ def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):
         compose("train", [f"{plus}{key}=3"])
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("model.schedule", {"_target_": "torch.optim.lr_scheduler.StepLR"}),
-        ("model.label_smoothing", 0.1),
-        ("trainer.gradient_clip", 1.0),
-        ("ablation.note", "mine"),
-        ("ablation.3", "mine"),
-        ("resolved", {}),
-        ("typed", ["trust=[evil]"]),
-    ],
-)
-def test_unread_keys_in_files_are_refused(key, value, config):
+@pytest.mark.parametrize("key", ["model.label_smoothing", "ablation.3", "resolved", "typed"])
+def test_unread_keys_in_files_are_refused(key, config):
     *path, name = key.split(".")
-    reduce(getitem, path, config)[int(name) if name.isdigit() else name] = value
+    reduce(getitem, path, config)[int(name) if name.isdigit() else name] = 0.1
     with pytest.raises(UserError, match=rf"^{re.escape(key)}: no such key; (did you mean|expected one of) "):
         read_job(config)
 
@@ -206,26 +188,13 @@ def test_missing_key_is_named(key, config):
 # Overrides that Hydra cannot read
 
 
-@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\"])
+@pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\", "\\'"])
 def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
     if "in pairs" not in str(raised.value):
         hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
         assert compose("train", [hint[1]]).runs_dir == Path(path)
-
-
-TEXTS = (
-    *("", "12", " a", "-.5E3", "1_000", "-Inf", "x1", "2026-11-23", "null", "1e3", "true", "a b", "it's", "a,b"),
-    *("{", "\\", "a\\'", "'", '"', "läufe", "${x}y", "a\\\\"),
-)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_text_is_written_as_hydra_reads_it(text):
-    value = OverridesParser.create().parse_override(f"key={as_text(text)}").value()
-    assert value == text
-    assert isinstance(value, str)
 
 
 @pytest.mark.parametrize("key", [*GROUPS, *PRESETS])
@@ -245,22 +214,6 @@ def test_override_that_cannot_be_read_is_named_in_one_line(typed):
 
 
 # Targets; those outside the allow-list: `tests.hostile.code`
-
-INDIRECT = ["torch.os.system", "arith_erd.training.train.subprocess.run", "arith_erd.config.compose.re.compile"]
-MISSING = ["arith_erd.tasks.Div", "arith_erd.nowhere.Add", "torch.optim.Foo"]
-
-
-@pytest.mark.parametrize("target", INDIRECT + MISSING)
-def test_what_is_no_class_of_an_allowed_module_is_refused_in_one_line(target):
-    with pytest.raises(UserError, match=target):
-        build({"_target_": target})
-
-
-@pytest.mark.parametrize("target", ["arith_erd.models.Transformer", "arith_erd.tasks.Add", "torch.optim.Adam"])
-def test_target_of_another_group_is_refused_as_split(target, config):
-    config["split"] = {"name": "x", "_target_": target}
-    with pytest.raises(UserError, match=target):
-        read_job(config)
 
 
 def test_constructor_errors_become_one_line():
@@ -288,23 +241,14 @@ def package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("broken.A", r"^group\._target_=somebody\.broken\.A: importing .* fails with SyntaxError: invalid"),
-        ("needy.A", r"^group\._target_=somebody\.needy\.A: .*ModuleNotFoundError: No module named 'nothing_there'$"),
-        ("empty.A", r"^group\._target_=somebody\.empty\.A: .*there is none of that name$"),
-        ("absent.A", r"^group\._target_=somebody\.absent\.A: .*there is none of that name$"),
+        ("broken.A", r"importing .* fails with SyntaxError: invalid"),
+        ("needy.A", r".*ModuleNotFoundError: No module named 'nothing_there'$"),
+        *((name, ".*there is none of that name$") for name in ("empty.A", "absent.A")),
     ],
 )
 def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=rf"^group\._target_=somebody\.{target}: {message}"):
         build({"_target_": f"somebody.{target}"})
-
-
-@pytest.mark.parametrize("name", ["nothing_there", "nothing_there.inside", "somebody.absent"])
-def test_trust_in_a_package_that_is_not_there_is_refused(package, name):
-    with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
-        build_module.trust(name)
-
-
-def test_length_of_training_in_the_wrong_place_names_the_right_one():
-    with pytest.raises(UserError, match=r"^epochs=3: expected .* trainer\.max_epochs=3$"):
-        compose("train", ["epochs=3"])
+    for name in ("nothing_there", "somebody.absent"):
+        with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
+            build_module.trust(name)

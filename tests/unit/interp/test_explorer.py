@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 import shutil
 import subprocess
 from itertools import product
@@ -113,14 +112,6 @@ def test_findings_are_of_the_network_in_the_page() -> None:
     assert set(transformer) == set(FOUND)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder
     assert unknown == sentences("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
-
-
-def test_findings_link_to_headings_that_are_there() -> None:
-    docs = Path(__file__).parents[3] / "docs"
-    for link in {one["section"] for one in FOUND.values()}:
-        page, _, anchor = link.partition("/#")
-        headings = re.findall(r"^#+ (.+)$", (docs / f"{page}.md").read_text(encoding="utf-8"), re.M)
-        assert anchor in {re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings}
 
 
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:

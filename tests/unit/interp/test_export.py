@@ -12,8 +12,6 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-import arith_erd as ae
-from arith_erd.config import build
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_run
@@ -52,22 +50,8 @@ def test_transformer_lens_computes_the_same(ablated: dict[str, bool]) -> None:
     assert torch.equal(model.run(examples), expected)  # the bridge is a copy
 
 
-def test_transformer_lens_computes_a_trained_network() -> None:
-    """In float32 logits agree to 1e-5 of the largest."""
-    pytest.importorskip("transformer_lens", reason="the extra lens is not installed")
-    model = load_pretrained("add-nanogpt")
-    examples = model.task.examples(*model.task.examples().operands[::16].T)
-    expected = model.run(examples)
-    with torch.no_grad():
-        logits = model.to_hooked_transformer()(torch.cat(model.inputs(examples), dim=-1))[:, -model.task.width :]
-    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5 * expected.abs().max().item())
-
-
 class Double(NanoGPT):
     """A network that TransformerLens has no name for."""
-
-    def decode(self, memory: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
-        return 2 * super().decode(memory, answer_in)
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,14 +104,6 @@ def test_card_has_the_accuracies_of_the_summary_and_only_checked_names(trained_p
     assert "script" not in text
 
 
-def test_card_is_one_for_the_hub(trained_pack: Run, tmp_path: Path) -> None:
-    hub = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
-    load_run(trained_pack.path).save_pretrained(tmp_path)
-    data = hub.ModelCard.load(tmp_path / "README.md").data
-    assert (data.library_name, data.license, data.model_name) == ("arith_erd", "mit", "add-transformer")
-    assert [result.metric_type for result in data.eval_results] == ["accuracy", "accuracy"]
-
-
 @pytest.fixture
 def saved(trained_pack: Run, tmp_path: Path) -> Path:
     load_run(trained_pack.path, 3).save_pretrained(tmp_path / "saved")
@@ -137,10 +113,8 @@ def saved(trained_pack: Run, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("arith_erd.tasks.Add", "os.system", r"task\._target_=os\.system: expected a class of arith_erd"),
         ("arith_erd.models.Transformer", "torch.load", r"model\.net\._target_=torch\.load: expected"),
         ('"d_model": 16', '"d_model": 32', "weights do not fit config.json"),
-        ('"name": "add"', '"name": "<b>"', "task.name=<b>: expected a name"),
         ('"epoch": null', '"epoch": "<b>"', "epoch=<b>: expected an integer"),
         ('"epoch": null', '"epoch": null, "epoch": ', "config.json: JSONDecodeError"),
         ('"job"', '"jobs"', "config.json: KeyError: 'job'; expected one of save_pretrained"),
@@ -165,15 +139,6 @@ def test_weights_are_tensors_only(saved: Path) -> None:
     (saved / "model.safetensors").unlink()
     with pytest.raises(UserError, match="No such file"):
         load_pretrained(saved)
-
-
-def test_classes_of_ones_own_load_only_where_they_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (model,) = ae.fit(ae.Add(bits=2), Double, epochs=1, overrides=["trainer.compile=false"])
-    model.save_pretrained(tmp_path)
-    assert isinstance(load_pretrained(tmp_path).network, Double)
-    monkeypatch.setattr(build, "_trusted", set())
-    with pytest.raises(UserError, match=r"model\.net\._target_=.*Double: expected a class of arith_erd"):
-        load_pretrained(tmp_path)
 
 
 def test_hub_gets_three_files_and_gives_two(trained_pack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,14 +135,6 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
 
 
-def test_positions_may_be_numpys_and_sites_one_name(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
-    model, adder = mine
-    data = CounterfactualDataset.sample(adder, vary="carry", n=50)
-    by_number = interchange_accuracy(model, adder, data, ae.Interchange("h", np.int64(1)))
-    row = interchange_accuracy(model, adder, data, sites="h").iloc[[1]].reset_index(drop=True)
-    assert by_number.equals(row.astype(by_number.dtypes))
-
-
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = CausalModel(task)

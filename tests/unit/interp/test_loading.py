@@ -59,7 +59,8 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_
         (lambda: find_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
         (lambda: load_run(tmp_path), "not a run directory"),
         (lambda: load_run(path, 4), r"^seed=4: .* has the seeds 3, 5$"),
-        (lambda: load_run(path, -1), r"^seed=-1: .* has the seeds 3, 5$"),
+        (lambda: load_run(path, 3.0), r"^seed=3\.0: .* has the seeds 3, 5$"),
+        (lambda: load_references("erd", (0,), Add(bits=5)), r"reference=erd: adds at task\.bits=7 in reverse order"),
     ):
         with pytest.raises(UserError, match=said):
             call()
@@ -70,12 +71,7 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     (run.path / "summary.json").unlink()
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
-
-
-def test_weights_of_one_seed_are_never_loaded_for_another(run):
-    run.weights(5).unlink()
     run.checkpoint.unlink()
-    load_run(run.path, 3)
     with pytest.raises(UserError, match="no weights of seed 5"):
         load_run(run.path, 5)
 
@@ -92,10 +88,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
     assert not torch.equal(logits(first), logits(load_run(whole.path, 1, 1)))
 
 
-MISSING = r"has weights of epoch 4 and 0 \(before training\); checkpoint\.keep=all"
-
-
-@pytest.mark.parametrize(("epoch", "said"), [(3, MISSING), (-1, "an integer"), ("2", "an integer")])
+@pytest.mark.parametrize(("epoch", "said"), [(3, "epoch 4 and 0 .*checkpoint.keep"), (-1, "an int"), ("2", "an int")])
 def test_other_epochs_are_refused(trained_pack, epoch, said):
     assert load_run(trained_pack.path, 3, 4).epoch == 4
     with pytest.raises(UserError, match=rf"^epoch={epoch}: .*{said}"):
@@ -111,21 +104,6 @@ def test_weights_that_do_not_fit_are_refused_by_name(run, name, size):
         load_run(run.path, 3)
 
 
-def test_foreign_configuration_runs_no_code(run):
-    """A downloaded run directory is data."""
-    file = run.path / "config.yaml"
-    target = f"_target_: torch.os.system\n  command: touch {run.path}/owned"
-    file.write_text(file.read_text().replace("_target_: arith_erd.tasks.Add", target))
-    with pytest.raises(UserError):
-        load_run(run.path)
-    assert not (run.path / "owned").exists()
-
-
-def test_references_are_refused_for_other_tasks():
-    with pytest.raises(UserError, match=r"reference=erd: adds at task\.bits=7 in reverse order; received task="):
-        load_references("erd", (0,), Add(bits=5))
-
-
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
     make = partial(Transformer, 7, 4, d_model=16, num_heads=2, num_layers=1)
@@ -136,9 +114,6 @@ def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), loaded.parameters(), strict=True))
     with pytest.raises(UserError, match="weights do not fit model= and task=: "):
         load_weights(path, Add(bits=3), partial(Transformer, 7, 4, d_model=32, num_heads=2, num_layers=1))
-
-
-SAMPLE = 256  # held-out pairs of each network
 
 
 def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pack: Run) -> None:
@@ -168,7 +143,7 @@ def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str,
     model = load_pretrained(name, seed)
     (said,) = (entry for entry in Run(PRETRAINED / model.name).summary()["seeds"] if entry["seed"] == seed)
     examples = model.task.examples()
-    chosen = np.random.default_rng(0).permutation(np.flatnonzero(model.split(examples)))[:SAMPLE]
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(model.split(examples)))[:256]
     deviation = (said["val_seq_acc"] * (1 - said["val_seq_acc"]) / len(chosen)) ** 0.5
     near = pytest.approx(said["val_seq_acc"], abs=5 * deviation + 1 / len(chosen))
     assert model.accuracy(examples[chosen]) == near

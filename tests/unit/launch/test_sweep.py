@@ -193,9 +193,7 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
     ("arguments", "message"),
     [
         (("seed=0,4-0",), r"job 1 \(seed=4-0\): seed=4-0: expected"),
-        (("task=add,subtract",), r"job 1 \(task=subtract\): .*subtract"),
         (("model=transformer,nanogpt", "ablation=squeezed_encoder"), r"job 1 \(model=nanogpt\): ablation=squeezed_enc"),
-        (("trainer.max_epochs=5,0",), r"job 1 \(trainer\.max_epochs=0\): trainer\.max_epochs=0: expected"),
         (("experiment=fig1", "task=add,mul", "seed=0-"), r"(?s)job 0 .*job 1 "),
     ],
 )
@@ -220,14 +218,11 @@ def test_sweep_without_a_job_is_refused(command, ran, capsys):
     [
         ("probe=errors,attention run=R out=D", "D"),
         ("probe=amnesic probe.method=inlp,leace run=R", "R/probes/amnesic"),
-        ("probe=errors run=R,R epoch=3", "R/probes/errors-epoch=3"),
         ("probe=errors run=R epoch=all,0-5", "R/probes/errors-epochs"),
         ("probe=errors run=a1,'a*'", "a1/probes/errors"),
-        ("probe=errors run=a1,b1 out=D", "D"),
         ("probe=errors run='a*','b*' out=D", ""),
         ("probe=errors run=a1,'b*' out=D", ""),
         ("probe=errors,attention run=R out='D/${probe.name}'", ""),
-        ("probe=errors,attention run=R out=null", ""),
     ],
 )
 def test_answers_that_would_overwrite_one_another_are_refused(
@@ -262,7 +257,7 @@ def test_failed_job_leaves_no_model_alive(command):
     assert len(alive) == 2
 
 
-@pytest.mark.parametrize("item", ["0", "1", "2", "-1", "x", "1.0", "true", "0,1"])
+@pytest.mark.parametrize("item", ["0", "1", "2", "x"])
 def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
     status = command(lambda job: None, "-m", "seed=0,1", f"item={item}")
     if item in ("0", "1"):

@@ -31,38 +31,31 @@ class Rule(nn.Module):
     reads it off the prompt itself.
     """
 
-    def __init__(self, rule: Callable[[PrefixedExamples], np.ndarray], task: Task = TASK, passed: bool = False) -> None:
+    def __init__(self, rule: Callable[[PrefixedExamples], np.ndarray], passed: bool = False) -> None:
         super().__init__()
-        self.rule, self.task, self.passed = rule, task, passed
+        self.rule, self.passed = rule, passed
         self.state, self.out = HookPoint(), HookPoint()
 
     def sites(self) -> dict[str, nn.Module]:
         return {"dec.1": self.state, "dec.2": self.out}
 
     def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
-        n, length = answer_in.shape
-        digits = (prompt - ZERO).numpy()
-        place, bits = 1 << np.arange(self.task.bits), self.task.bits
-        a, b = digits[:, :bits] @ place, digits[:, bits + 1 :] @ place
-        given = (answer_in[:, 1:] - ZERO).numpy()
-        columns = ColumnSums(self.task)
-        answers = [
-            self.rule(PrefixedExamples(columns, t, a, b, given[:, :t] @ (1 << np.arange(t)))) for t in range(length)
-        ]
+        length, place = answer_in.shape[1], 1 << np.arange(TASK.bits)
+        digits, given = (prompt - ZERO).numpy(), (answer_in[:, 1:] - ZERO).numpy()
+        a, b = digits[:, : TASK.bits] @ place, digits[:, TASK.bits + 1 :] @ place
         if self.passed:  # the state of position j is the carry out of it
-            carried = [((a % (2 << j) + b % (2 << j)) >> (j + 1)) for j in range(length)]
-            state = self.state(torch.tensor(np.stack(carried, axis=1))[..., None].double())  # (N, t + 1, 1)
-            before = torch.cat([torch.zeros(n, 1), state[:, :-1, 0]], dim=1).long()
-            columns_mod_2 = torch.tensor(columns(a, b)[:, :length] % 2)
-            found = columns_mod_2 ^ before
+            held = [((a % (2 << j) + b % (2 << j)) >> (j + 1)) for j in range(length)]
         else:
-            found = self.state(torch.tensor(np.stack(answers, axis=1))[..., None].double())[..., 0].long()
-        logits = torch.nn.functional.one_hot(found + ZERO, VOCAB_SIZE).double()
-        return self.out(logits)
+            inputs = (PrefixedExamples(COLUMNS, t, a, b, given[:, :t] @ (1 << np.arange(t))) for t in range(length))
+            held = [self.rule(x) for x in inputs]
+        state = self.state(torch.tensor(np.stack(held, axis=1))[..., None].double())[..., 0].long()  # (N, t + 1)
+        if self.passed:
+            state = torch.tensor(COLUMNS(a, b)[:, :length] % 2) ^ torch.nn.functional.pad(state[:, :-1], (1, 0))
+        return self.out(torch.nn.functional.one_hot(state + ZERO, VOCAB_SIZE).double())
 
 
 def network(rule: Callable[[PrefixedExamples], np.ndarray], **options: object) -> Hooked:
-    return Hooked(Rule(rule, **options), task=TASK)  # type: ignore[arg-type]
+    return Hooked(Rule(rule, **options), task=TASK)
 
 
 def by_carry(threshold: float) -> Callable[[PrefixedExamples], np.ndarray]:

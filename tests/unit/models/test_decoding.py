@@ -9,12 +9,7 @@ from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.tasks import Add, Mul
 
-CASES = {
-    "transformer-add": (Transformer, Add(3)),
-    "transformer-mul": (Transformer, Mul(3, "plain", "plain")),
-    "nanogpt-add": (NanoGPT, Add(3, "plain")),
-    "nanogpt-mul": (NanoGPT, Mul(3)),
-}
+CASES = {"transformer-mul": (Transformer, Mul(3, "plain", "plain")), "nanogpt-add": (NanoGPT, Add(3))}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -59,14 +54,11 @@ def test_decoding_everything_equals_teacher_forcing(half_trained):
         forced = network(prompt, shift_right(completion)).argmax(-1)
     decoded = greedy(network, prompt, completion.shape[1])
     assert 0.05 < sequence_accuracy(decoded, completion) < 0.95
-    assert sequence_accuracy(decoded, completion) == sequence_accuracy(forced, completion)
     assert torch.equal((decoded == completion).all(-1), (forced == completion).all(-1))
     assert not torch.equal(decoded, forced), "a test of nothing: no sequence went astray"
 
 
 def test_greedy_equals_decoding_token_by_token(half_trained):
     network, prompt, completion = half_trained
-    some = torch.arange(0, len(prompt), max(len(prompt) // 40, 1))
-    assert torch.equal(
-        greedy(network, prompt, completion.shape[1])[some], slow_decode(network, prompt[some], completion.shape[1])
-    )
+    length = completion.shape[1]
+    assert torch.equal(greedy(network, prompt, length)[::2], slow_decode(network, prompt[::2], length))

@@ -43,7 +43,7 @@ def largest_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 PLACES = [key(*place) for place in itertools.product((0, 1, 2, 1000), (0, 1, 2, 4799), (0, 1, 31))]
 
 
-@pytest.mark.parametrize("p", [0.001, 0.1, 0.25, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.999])
 def test_rate_and_scale(p):
     for place in PLACES[:12]:
         mask = keep_mask(place, torch.Size([COUNT]), p)
@@ -72,7 +72,7 @@ def test_masks_are_not_shifted_copies_of_each_other():
     masks = [kept(place) for place in PLACES[::3]]
     for x, y in itertools.combinations(masks, 2):
         assert abs(largest_correlation(x, y)).max() < 6.5
-    for x in masks:
+    for x in (*masks, *(kept(place, 0.1) for place in PLACES[::3])):
         assert abs(largest_correlation(x, x)[1:]).max() < 6.5
 
 
@@ -96,11 +96,3 @@ def test_training_without_a_key_is_refused():
 def test_masks_equal_those_of_the_published_results():
     assert key(0, 0, 0).tolist() == [-1220369160, -385783097]
     assert "".join("01"[x] for x in kept(key(3, 700, 5), count=16).astype(int)) == "1001000001100000"
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5])
-@pytest.mark.parametrize("lag", [1, 2, 3, 15, 64, 120, 512, 960, 4096])
-def test_neighbours_are_independent(p, lag):
-    for place in PLACES[::5]:
-        mask = kept(place, p)
-        assert chi_square(mask[:-lag], mask[lag:]) < 25

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.dose import Dose
@@ -56,16 +55,6 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
     rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
-
-
-def test_hypothesis_of_ones_own_and_answers_written_highest_bit_first() -> None:
-    def doubled(task: Task) -> CausalModel:
-        return CausalModel(task, {"twice": lambda a: 2 * a, "sum": lambda b, twice: twice // 2 + b})
-
-    plain = Add(3, completion_order="plain")
-    model = untrained(plain, NanoGPT)
-    rows = measured(Subspaces([model], "dec.1", 1, "twice", rank=1, causal_model=doubled, **SMALL))
-    assert rows["no_intervention"].between(0, 1).all()
 
 
 def test_dose_of_one_number() -> None:

@@ -15,9 +15,6 @@ from arith_erd.runs import Run
 
 SMALL = {
     "amnesic": ("probe.controls=1", "probe.concept=value", "probe.method=leace", "probe.site=dec.1"),
-    "attention": ("probe.pairs=16",),
-    "distance_correlation": (),
-    "logit_lens": ("probe.pairs=16",),
     "patching": ("probe.pairs=16",),
     "mechanism": ("probe.pairs=64", "probe.moved=64"),
     "subspaces": (

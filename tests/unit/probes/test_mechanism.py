@@ -1,6 +1,5 @@
 """The card of a network whose algorithm is known names it, and says where it cannot know."""
 
-import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
@@ -13,15 +12,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
-from tests.unit.probes.small import untrained
-
-
-def measured(probe: Mechanism) -> pd.DataFrame:
-    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
-    hollow = [line for ax in probe.figure(rows).axes for line in ax.lines if line.get_fillstyle() == "none"]
-    post_hoc = rows["component"].isin(["graded_carry", "local_remainder"]) & (rows["test"] == "distance")
-    assert sum(len(line.get_xdata()) for line in hollow) == post_hoc.sum()  # they do not count in the verdict
-    return rows
+from tests.unit.probes.small import measured, untrained
 
 
 def test_card_of_a_reference_names_its_algorithm() -> None:
@@ -33,11 +24,9 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert card.accuracy == 1
     assert {name for bit in card.bits for name in bit.follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
-    verdict, prefix, steering, own = probe.summary()
-    assert own == "Your causal model: it expects 100% of the answers after random prefixes."
-    assert verdict.startswith("Verdict: the network computes as prefix_carry: the distance is 0.")
-    assert (prefix[:7], steering[:9]) == ("Prefix:", "Steering:")
-    assert f"seed 7: {verdict}\nseed 7: {prefix}\n" in probe.files()["notes.txt"]
+    verdict, *_, own = probe.summary()
+    assert "it expects 100% of the answers" in own
+    assert f"seed 7: {verdict}\n" in probe.files()["notes.txt"]
     assert set(probe.epoch_curves(rows).table["line"]) == set(OVER_TRAINING.values())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
@@ -26,12 +25,6 @@ def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decid
         (rows["query"] == rows["query"].iloc[0]) & (rows["key"] == "<s>") & rows["site"].str.startswith("dec.1.attn")
     ]
     assert (only["spread"] < 1e-6).all()  # the first query of a decoder sees one token, which is always the same
-
-
-def test_network_without_attention_is_refused_by_name() -> None:
-    network = Transformer(7, 4, d_model=16, num_heads=2, num_layers=2, attention=False)
-    with pytest.raises(UserError, match=r"^probe=attention: Transformer has no attention"):
-        Attention([Hooked(network, task=Add(3))])
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -86,8 +79,9 @@ def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
 
 
 def test_wrong_options_are_refused_with_their_key() -> None:
-    model = untrained(Add(3), NanoGPT)
+    model, without = untrained(Add(3), NanoGPT), untrained(Add(3), attention=False)
     for make, message in (
+        (lambda: Attention([without]), r"^probe=attention: test has no attention"),
         (lambda: Patching([model], corruption="noise"), r"^probe\.corruption=noise"),
         (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
         (lambda: Patching([model], site="enc.1"), r"^site enc\.1"),

@@ -1,6 +1,5 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,22 +23,16 @@ from arith_erd.report.collect import Collection
 from arith_erd.report.paper import Paper, PaperFigure
 from arith_erd.runs import METRICS, Run
 from arith_erd.seeds import parse_seeds
+from tests.values import put
 
 Values = float | None | Sequence[float | None]
 VERSIONS = {"arith_erd": "0.1.0", "commit": "abc1234", "python": "3.11.7", "torch": "2.13.0", "lightning": "2.6.6"}
-TOKEN_CURVE, VALUE_CURVE = (0.96, 0.82, 0.61, 0.74, 0.8, 0.96), (0.25, 0.74, 0.89, 0.73, 0.62, 0.45)
+MEASURED = Path(__file__).parents[3] / "results" / "runs" / "probes"  # on the authors' weights
 
 
 @cache
 def _composed(*overrides: str) -> dict[str, Any]:
     return compose("train", overrides).resolved
-
-
-def put(config: dict[str, Any], key: str, value: Any) -> None:
-    *groups, last = key.split(".")
-    for group in groups:
-        config = config[group]
-    config[last] = value
 
 
 def learning_curve(epochs: int, reach: float | None, final: float | None) -> np.ndarray:
@@ -76,11 +69,10 @@ class Synthetic:
         ``summary`` extra values of every seed.
         """
         numbers = parse_seeds(seeds)
-        config = copy.deepcopy(_composed(*overrides))
-        config |= {"seed": seeds, "runs_dir": str(self.root)}
-        config["trainer"]["max_epochs"] = epochs if finished else 2 * epochs
+        config = _composed(*overrides) | {"seed": seeds, "runs_dir": str(self.root)}
+        config = put(config, "trainer.max_epochs", epochs if finished else 2 * epochs)
         for key, value in (settings or {}).items():
-            put(config, key, value)
+            config = put(config, key, value)
         run = Run(self.root / run_name(config))
         run.create(config)
         reaches, ends, trained = (
@@ -119,36 +111,22 @@ class Synthetic:
         for group, option in zip(("task", "split"), groups, strict=False):
             settings[group] = yaml.safe_load((CONF / group / f"{option}.yaml").read_text())
         for key, value in (options or {}).items():
-            put(settings, key, value)
+            settings = put(settings, key, value)
         rows.to_csv(target / "rows.csv", index=False)
         sheet = Sheet.of(probe, rows, {"correlation": "correlation"}, settings=settings, **layout)
         (target / "probe.json").write_text(sheet.to_json())
         return target / "rows.csv"
 
     def correlations(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation") -> Path:
-        rows = []
-        for seed in seeds:
-            rng = np.random.default_rng(seed)
-            for method in ("pearson", "spearman"):
-                sites = [("input", 0, "in", "value", 0.339), ("output", 0, "out", "value", 0.339)]
-                for layer in range(1, 7):
-                    for level in ("in", "out"):
-                        sites += [("enc", layer, level, "token", 0.99 - 0.01 * layer)]
-                        sites += [("enc", layer, level, "value", 0.36 + 0.02 * layer)]
-                        sites += [("dec", layer, level, "token", TOKEN_CURVE[layer - 1])]
-                        sites += [("dec", layer, level, "value", VALUE_CURVE[layer - 1])]
-                rows += [(seed, *site[:4], method, site[4] + 0.01 * rng.standard_normal()) for site in sites]
-        columns = ["seed", "stack", "layer", "level", "space", "method", "correlation"]
-        return self.probe(folder, name, pd.DataFrame(rows, columns=columns), across=("level", "space"))
+        (measured,) = MEASURED.glob("distance_correlation-add-*/rows.csv")
+        rows = pd.concat([pd.read_csv(measured).assign(seed=seed) for seed in seeds])
+        return self.probe(folder, name, rows, across=("level", "space"))
 
     def erasures(self, folder: Path, seeds: Sequence[int], name: str = "amnesic") -> Path:
-        rows = pd.DataFrame({"seed": [*seeds]}).merge(pd.DataFrame({"concept": ["value", "carries"]}), how="cross")
-        rows = rows.assign(site="dec.3").merge(pd.DataFrame({"method": ["inlp", "mean_projection", "leace"]}), "cross")
-        rows = rows.assign(iterations=2, rank=1, variance_removed=0.1, seq_acc_before=1.0)
-        rows = rows.assign(probe_error_before=0.27, probe_error_after=0.4, baseline_operand_bits=0.0)
-        after = ["seq_acc_after", "seq_acc_after_unseen"]
-        after += [f"control_{kind}_{which}" for kind in ("rank", "variance") for which in ("mean", "min")]
-        return self.probe(folder, name, rows.assign(**dict.fromkeys(after, 0.9)))
+        (measured,) = MEASURED.glob("amnesic-add-*/rows.csv")
+        return self.probe(
+            folder, name, pd.concat([pd.read_csv(measured).assign(seed=seed, seq_acc_before=1.0) for seed in seeds])
+        )
 
     def discontinuity(self, task: str = "add", options: dict[str, Any] | None = None) -> Path:
         """``probe=discontinuity`` of a task, which needs no run; the cell in the middle is as the paper prints it."""

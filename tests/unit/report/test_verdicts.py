@@ -56,7 +56,7 @@ def test_where_some_seeds_do_not_learn_their_share_is_compared(hits, n, publishe
     assert share(hits, n, published) == verdict
 
 
-def test_votes_and_near_layers() -> None:
+def test_votes_near_layers_and_a_ceiling_outside() -> None:
     assert of_votes(3, {3: 4, 2: 1}) == "reproduced"
     assert of_votes(3, {2: 3, 3: 2}) == "inconclusive"
     assert of_votes(3, {2: 5}) == "differs"
@@ -66,7 +66,4 @@ def test_votes_and_near_layers() -> None:
     assert of_layer(3, {2: 5}, (0.02, 0.08)) == "inconclusive"
     assert of_layer(3, {2: 5}, (0.06, 0.08)) == "differs"
     assert of_layer(3, {3: 4, 2: 1}, None) == "reproduced"
-
-
-def test_ceiling_outside_the_tolerance_differs_whatever_the_seeds_reach() -> None:  # the others: test_claims.py
-    assert of_ceiling((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"
+    assert of_ceiling((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"  # whatever the seeds reach

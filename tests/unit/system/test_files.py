@@ -48,13 +48,10 @@ def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
         write_atomically(tmp_path / "folder", "")
 
 
-def test_checking_a_folder_does_not_create_it(tmp_path):
+@pytest.mark.parametrize("inside", ["", "/sub/sub"])
+def test_folder_that_cannot_be_created_is_refused_and_a_check_makes_none(inside, tmp_path):
     require_writable("runs_dir", tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("inside", ["", "/sub", "/sub/sub"])
-def test_folder_that_cannot_be_created_is_refused(inside, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"^out=.*file.*: cannot be written .*; expected a folder"):
         require_writable("out", f"{tmp_path}/file{inside}")

@@ -1,7 +1,6 @@
 """Two processes never train one run."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,24 +20,14 @@ with holding(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """Another process that holds the lock of ``tmp_path / "run"``."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE) as process:
+def test_second_process_names_the_holder_until_that_dies(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
-        yield process
+        named = rf"^.*run: in use by process {process.pid} on {socket.gethostname()}; "
+        with pytest.raises(UserError, match=named), holding(tmp_path / "run"):
+            pytest.fail("held twice")
         process.kill()
-
-
-def test_second_process_names_the_holder(holder, tmp_path):
-    named = rf"^.*run: in use by process {holder.pid} on {socket.gethostname()}; "
-    with pytest.raises(UserError, match=named), holding(tmp_path / "run"):
-        pytest.fail("held twice")
-
-
-def test_lock_is_released_when_its_holder_dies(holder, tmp_path):
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
     with holding(tmp_path / "run"):
         assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 

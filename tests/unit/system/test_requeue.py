@@ -9,24 +9,21 @@ from arith_erd.system.signals import requeue
 
 RUNNING = "JobId=42 JobState=RUNNING PreemptTime=None"
 PREEMPTED = "JobId=42 JobState=RUNNING PreemptTime=2026-11-21T14:35:14"
+ALONE = {"SLURM_JOB_ID": "42"}
+# The last task of an array has the id of the whole array, which would requeue those that run, too.
+IN_AN_ARRAY = ALONE | {"SLURM_ARRAY_JOB_ID": "42", "SLURM_ARRAY_TASK_ID": "3"}
 CANCELLED = "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14"
 
 
 @pytest.mark.parametrize(
     ("number", "shown", "environment", "told"),
     [
-        (signal.SIGUSR1, RUNNING, {"SLURM_JOB_ID": "42"}, "requeue 42\n"),
-        # The last task of an array has the id of the whole array, which would requeue those that run, too.
-        (
-            signal.SIGUSR1,
-            RUNNING,
-            {"SLURM_JOB_ID": "42", "SLURM_ARRAY_JOB_ID": "42", "SLURM_ARRAY_TASK_ID": "3"},
-            "requeue 42_3\n",
-        ),
-        (signal.SIGTERM, RUNNING, {"SLURM_JOB_ID": "42"}, ""),
-        (signal.SIGINT, RUNNING, {"SLURM_JOB_ID": "42"}, ""),
-        (signal.SIGTERM, PREEMPTED, {"SLURM_JOB_ID": "42"}, "requeue 42\n"),
-        (signal.SIGTERM, CANCELLED, {"SLURM_JOB_ID": "42"}, ""),
+        (signal.SIGUSR1, RUNNING, ALONE, "requeue 42\n"),
+        (signal.SIGUSR1, RUNNING, IN_AN_ARRAY, "requeue 42_3\n"),
+        (signal.SIGTERM, RUNNING, ALONE, ""),
+        (signal.SIGINT, PREEMPTED, ALONE, ""),
+        (signal.SIGTERM, PREEMPTED, ALONE, "requeue 42\n"),
+        (signal.SIGTERM, CANCELLED, ALONE, ""),
         (signal.SIGUSR1, RUNNING, {}, ""),
     ],
 )

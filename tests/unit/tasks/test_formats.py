@@ -93,18 +93,14 @@ def test_table_that_is_too_large_to_list_gives_a_sample():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("task", "options", "message"),
     [
-        ({"min_bits": 5}, "task.min_bits=5: expected an integer from 1 to 4"),
-        ({"interleaved": 1}, "task.interleaved=1: expected true or false"),
-        (
-            {"min_bits": 2, "completion_order": "plain"},
-            "task.min_bits=2: expected null, unless the answer begins with its lowest digit",
-        ),
+        (Add, {"min_bits": 5}, "task.min_bits=5: expected an integer from 1 to 4"),
+        (Add, {"interleaved": 1}, "task.interleaved=1: expected true or false"),
+        (Add, {"min_bits": 2, "completion_order": "plain"}, "min_bits=2: expected null, unless the answer begins with"),
+        (AddScratchpad, {"min_bits": 2}, "unless the answer begins with its lowest digit"),
     ],
 )
-def test_bad_formats_are_refused(options, message):
+def test_bad_formats_are_refused(task, options, message):
     with pytest.raises(UserError, match=message):
-        Add(4, **options)
-    with pytest.raises(UserError, match="unless the answer begins with its lowest digit"):
-        AddScratchpad(4, min_bits=2)
+        task(4, **options)

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from arith_erd.config.compose import compose
-from arith_erd.training.compiling import AddBiasLater, options, wants_compile
+from arith_erd.training.compiling import AddBiasLater, wants_compile
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -17,11 +16,8 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
         (["trainer.compile=true"], CPU, 1, True),
         (["trainer.compile=false"], CUDA, 1, False),
         (["trainer.max_epochs=1", "seed=0-4"], CUDA, 1, True),
-        ([], CPU, 96, True),  # 59e12 operations
-        (["model=nanogpt"], CPU, 96, True),  # 25e12
-        (["trainer.max_epochs=16"], CPU, 96, False),  # 19e12
+        (["trainer.max_epochs=16"], CPU, 96, False),  # 19e12 operations
         (["trainer.max_epochs=17"], CPU, 96, True),
-        (["model.net.d_model=32"], CPU, 96, False),
         (["trainer.max_epochs=9", "seed=0-1"], CPU, 96, True),
         (["model.net.d_model=16", "seed=0-99"], CPU, 96, False),  # one graph, which takes minutes
     ],
@@ -60,14 +56,3 @@ def test_bias_is_added_after_the_product_where_that_gives_the_same_sum(dtype, sc
     graph.recompile()
     assert products(graph) == left
     torch.testing.assert_close(graph(*given), expected)
-
-
-@pytest.mark.slow
-def test_compiled_code_has_products_without_bias():
-    """Inductor puts them together again if this pass comes before its own."""
-    given = [torch.randn(*size) for size in ((5,), (30, 8), (8, 5))]
-    compiled = torch.compile(lambda *given: torch.addmm(*given).relu(), options=options(CPU, False))
-    with fresh_cache():
-        _, (code,) = run_and_get_code(compiled, *given)
-    assert "extern_kernels.mm(" in code
-    assert "extern_kernels.addmm(" not in code

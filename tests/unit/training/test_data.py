@@ -71,8 +71,7 @@ def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, 
         assert [row for prompt, completion in evaluated for row in examples(prompt, completion)] == subset
 
 
-@pytest.mark.parametrize("replicas", [1, 5, 15, 64, 1000])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(("device", "replicas"), [("cpu", 1), ("cpu", 64), ("cuda", 15), ("cuda", 1000)])
 def test_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
     """A compiled pack has a compilation for each."""
     size = evaluation_batch_size(torch.device(device), replicas)
@@ -82,9 +81,6 @@ def test_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
 
 @pytest.mark.parametrize(("answer", "number"), [(True, 64), (False, 0)])
 def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
-    job = compose("train", ["task.bits=3", "split.fraction=0.5"])
-    job = replace(job, split=lambda examples: np.full(len(examples), answer))
-    given = r"split=random split\.fraction=0\.5 split\.seed=0"
-    said = rf"^{given}: holds out {number} of 64 examples; expected at least 1, and not all"
-    with pytest.raises(UserError, match=said):
+    job = replace(compose("train", ["task.bits=3"]), split=lambda examples: np.full(len(examples), answer))
+    with pytest.raises(UserError, match=rf"^split=random .*: holds out {number} of 64 examples; expected at least 1"):
         table_data(job)

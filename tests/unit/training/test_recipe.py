@@ -21,25 +21,20 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
 from arith_erd.training.assemble import assemble, table_data
-from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from arith_erd.training.recipe import change_rate, optimizer_of, replicas_are_independent, schedule_of
+from arith_erd.training.recipe import change_rate, replicas_are_independent, schedule_of
 from arith_erd.training.run_pack import train_pack
-from tests.behaviour.interruption import assert_same, power_cut
 from tests.tiny import TINY
+from tests.values import options
 
 CPU = torch.device("cpu")
 TASK = Add(2)
 STEPS = 5  # of three an epoch
 
 
-def options(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-
-
-OPTIMIZERS, SCHEDULERS, LOSSES = options("optimizer"), options("scheduler"), options("loss")
+OPTIMIZERS, SCHEDULERS, LOSSES = map(options, ("optimizer", "scheduler", "loss"))
 
 
 class Toy(Network):
@@ -151,21 +146,45 @@ def job() -> Job:
     return compose("train", [*TINY, "model=nanogpt"])
 
 
+# Schedules
+
+
+def with_recipe(optimizer: Factory | None = None, scheduler: Factory | None = None) -> Job:
+    chosen: dict[str, object] = {} if optimizer is None else {"optimizer": optimizer}
+    chosen |= {} if scheduler is None else {"scheduler": Schedule(scheduler, "step")}
+    return replace(job(), model=replace(job().model, **chosen))
+
+
+RATE = "torch.optim.lr_scheduler."
+
+
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("made", "message"),
     [
-        ("Adafactor", r"^model\.optimizer\._target_=torch\.optim\.Adafactor: lets the seeds of a pack influence each"),
-        ("Muon", r"^model\.optimizer\._target_=torch\.optim\.Muon: .*2D"),
-        ("SparseAdam", r"^model\.optimizer\._target_=torch\.optim\.SparseAdam: RuntimeError: .*dense gradients"),
+        (
+            ("Adafactor", None),
+            r"^model\.optimizer\._target_=torch\.optim\.Adafactor: lets the seeds of a pack influence",
+        ),
+        (("Muon", None), r"^model\.optimizer\._target_=torch\.optim\.Muon: .*2D"),
+        (
+            ("SparseAdam", None),
+            r"^model\.optimizer\._target_=torch\.optim\.SparseAdam: RuntimeError: .*dense gradients",
+        ),
+        ((None, Factory(f"{RATE}ReduceLROnPlateau")), "a function of the step alone"),
+        ((None, Factory(f"{RATE}LambdaLR")), "lr_lambda"),
+        ((None, Factory("torch.optim.Adam")), "expected a LRScheduler"),
+        (
+            (None, Factory(f"{RATE}OneCycleLR", {"max_lr": 0.1, "epochs": 1})),
+            r"^model\.scheduler: ValueError: Tried to",
+        ),
     ],
 )
-def test_optimizers_that_cannot_train_a_pack_are_refused_in_one_line(name, message):
-    chosen = Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer._target_")
+def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(made, message, runs_dir):
+    """The last one when its schedule has ended."""
+    name, scheduler = made
+    optimizer = name and Factory(f"torch.optim.{name}", {"lr": 1e-3}, key="model.optimizer._target_")
     with pytest.raises(UserError, match=message):
-        optimizer_of(replace(job(), model=replace(job().model, optimizer=chosen)), CPU)
-
-
-# Schedules
+        train_pack(replace(with_recipe(optimizer, scheduler), runs_dir=runs_dir))
 
 
 @pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
@@ -184,31 +203,6 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)
     assert found[-1] < 1e-6
-
-
-def with_schedule(target: str, interval: str = "step", **arguments: object) -> Job:
-    schedule = Schedule(Factory(target, arguments), interval)
-    return replace(job(), model=replace(job().model, scheduler=schedule))
-
-
-@pytest.mark.parametrize(
-    ("target", "arguments", "message"),
-    [
-        ("torch.optim.lr_scheduler.ReduceLROnPlateau", {}, "a function of the step alone"),
-        ("torch.optim.lr_scheduler.LambdaLR", {}, "lr_lambda"),
-        ("torch.optim.Adam", {}, "expected a LRScheduler"),
-    ],
-)
-def test_schedules_that_cannot_begin_are_refused_in_one_line(target, arguments, message):
-    made = with_schedule(target, **arguments)
-    with pytest.raises(UserError, match=message):
-        schedule_of(made, table_data(made), optimizer_of(made, CPU))
-
-
-def test_schedule_that_ends_before_the_run_ends_it_in_one_line(runs_dir):
-    made = with_schedule("torch.optim.lr_scheduler.OneCycleLR", max_lr=0.1, epochs=1)
-    with pytest.raises(UserError, match=r"^model\.scheduler: ValueError: Tried to step"):
-        train_pack(replace(made, runs_dir=runs_dir))
 
 
 # Networks and losses of one's own
@@ -260,15 +254,11 @@ def tied(self) -> None:
     self.mix.weight = self.embedding.weight
 
 
+HERE = r"\(test_recipe\.py, line \d+\)$"
 LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
 OTHERS = "the loss of a seed depends on others, earlier calls or random numbers"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
-    "Failing": (
-        Good,
-        "middle",
-        lambda self, x: x @ torch.zeros(3, 3),
-        r"RuntimeError: .* \(test_recipe\.py, line \d+\)$",
-    ),
+    "Failing": (Good, "middle", lambda self, x: x @ torch.zeros(3, 3), rf"RuntimeError: .* {HERE}"),
     "OtherShape": (Good, "forward", lambda self, *tokens: Good.forward(self, *tokens)[:, 1:], LOGITS),
     "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), "RuntimeError: vmap: called random operation"),
     "OwnGain": (Good, "more", drawn, "its buffer gain is random or changes; expected a constant buffer"),
@@ -276,20 +266,15 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
         Good,
         "more",
         lambda self: setattr(self, "memory", nn.LSTM(4, 4)),
-        r"memory is an nn\.LSTM, which vmap cannot batch; expected a layer of arith_erd\.models\.recurrent",
+        r"memory is an nn\.LSTM, which vmap",
     ),
     "Tied": (Good, "more", tied, r"also keeps mix\.weight; expected parameters under one name each"),
     "Mean": (CrossEntropy, "forward", lambda *t: own(*t).mean(), r"gives a tensor of shape \(\); expected \(3,\)"),
-    "OfEachExample": (
-        CrossEntropy,
-        "forward",
-        of_each_example,
-        r"gives a tensor of shape \(6,\); expected \(3,\), one",
-    ),
+    "OfEachExample": (CrossEntropy, "forward", of_each_example, r"gives a tensor of shape \(6,\); expected \(3,\)"),
     "Shared": (CrossEntropy, "forward", lambda *t: own(*t) + own(*t).sum(), OTHERS),
     "Noisy": (CrossEntropy, "forward", lambda *t: own(*t) * torch.rand(()), OTHERS),
     "Constant": (CrossEntropy, "forward", lambda self, *t: torch.zeros(len(t[0])), "does not depend on a parameter"),
-    "Broken": (CrossEntropy, "forward", lambda self, *t: t[0].no, r"AttributeError: .* \(test_recipe\.py, line \d+\)$"),
+    "Broken": (CrossEntropy, "forward", lambda self, *t: t[0].no, rf"AttributeError: .* {HERE}"),
 }
 for name, (base, method, function, _) in BAD.items():  # classes are looked up in their module
     globals()[name] = type(name, (base,), {method: function, "__module__": __name__})
@@ -319,12 +304,3 @@ def test_network_or_loss_that_would_train_wrongly_is_refused_in_one_line(name, t
     kind = "net" if base is Good else "loss"
     with pytest.raises(UserError, match=rf"^model\.{kind}\._target_={__name__}\.{name}: {message}"):
         assembled("seed=0-2", **{kind: name})
-
-
-def test_run_with_another_recipe_resumes_bit_for_bit(train, train_in, tmp_path, capsys):
-    recipe = ("optimizer=sgd", "scheduler=warmup_cosine", "loss=cross_entropy_and_value")
-    overrides = ("model=nanogpt", "trainer.max_epochs=2", "seed=0-1", *recipe)
-    power_cut(train, MetricsWriter, 2, True, *overrides)
-    resumed = train(*overrides)
-    assert "resuming from epoch 2" in capsys.readouterr().out
-    assert_same(resumed, train_in(tmp_path / "whole", *overrides))

@@ -13,13 +13,11 @@ import yaml
 from rich.console import Console
 from rich.progress import Progress
 
-from arith_erd.config.read import read_job
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import Run
 from arith_erd.stats import stuck
-from arith_erd.training.assemble import make_trainer
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
@@ -92,6 +90,7 @@ def test_run_directory_holds_what_the_design_lists(trained_pack):
 
 def test_summary_equals_decoding_everything(trained_pack):
     """The accuracies of the last row, too: dropout is off when they are measured."""
+    tokens = pd.read_csv(trained_pack.tokens_file).query("epoch == 4").set_index(["seed", "split"])
     for entry in trained_pack.summary()["seeds"]:
         model = load_run(trained_pack.path, entry["seed"])
         examples = model.task.examples()
@@ -103,23 +102,17 @@ def test_summary_equals_decoding_everything(trained_pack):
         assert entry["val_token_acc_autoregressive"] == pytest.approx(right[held_out].mean())
         assert entry["val_seq_acc"] == pytest.approx(right[held_out].all(axis=1).mean())
         assert entry["train_seq_acc"] == pytest.approx(right[~held_out].all(axis=1).mean())
-
-
-def test_summary_names_the_tokens_that_no_training_made_better_than_the_commonest_answer(trained_pack):
-    """As the accuracies of the last epoch say."""
-    tokens = pd.read_csv(trained_pack.tokens_file).query("epoch == 4").set_index(["seed", "split"])
-    for entry in trained_pack.summary()["seeds"]:
-        model = load_run(trained_pack.path, entry["seed"])
-        examples = model.task.examples()
-        held_out, expected = model.split(examples), []
         for t, name in enumerate(model.task.answer_names):
-            counts = []
-            for split, inside in (("train", ~held_out), ("val", held_out)):
-                n, commonest = inside.sum(), np.bincount(examples.completion[inside, t]).max()
-                counts.append((round(tokens.loc[(entry["seed"], split), name] * n), int(n), commonest / n))
-            expected += [name] if stuck(*counts) == "never learnt" else []
-        assert entry["never_learnt"] == expected
-    assert any(entry["never_learnt"] for entry in trained_pack.summary()["seeds"])  # far from perfect
+            counts = [
+                (
+                    round(tokens.loc[(entry["seed"], split), name] * inside.sum()),
+                    inside.sum(),
+                    most_common / inside.sum(),
+                )
+                for split, inside in (("train", ~held_out), ("val", held_out))
+                for most_common in [np.bincount(examples.completion[inside, t]).max()]
+            ]
+            assert (stuck(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
 # Stopping early
@@ -137,7 +130,9 @@ def accuracies(monkeypatch: pytest.MonkeyPatch, by_seed: dict[int, list[float]])
     monkeypatch.setattr(LitPack, "on_validation_epoch_end", reporting)
 
 
-def test_each_replica_of_a_pack_stops_where_it_stops_alone(train, train_in, tmp_path, monkeypatch):
+def test_each_replica_of_a_pack_stops_where_it_stops_alone_and_is_not_trained_further(
+    train, train_in, tmp_path, monkeypatch
+):
     """Up to rounding: weights, rows and summary. An interruption after the first has stopped changes no bit."""
     accuracies(monkeypatch, {0: [0.97, 0.5, 0.5, 0.5], 1: [0.2, 0.3, 0.96, 0.5]})
     options = (*LEARNS, "trainer.max_epochs=4", "trainer.stop_at=0.95")
@@ -156,28 +151,13 @@ def test_each_replica_of_a_pack_stops_where_it_stops_alone(train, train_in, tmp_
     again = partial(train_in, tmp_path / "interrupted")
     power_cut(again, ResumePoint, 2, True, *options, "seed=0-1")
     assert_same(pack, again(*options, "seed=0-1"))
-
-
-def test_run_stopped_by_stop_at_is_not_trained_further(train, monkeypatch):
-    accuracies(monkeypatch, {0: [0.5, 0.97, 0.97, 0.97]})
-    overrides = ("trainer.max_epochs=4", "trainer.stop_at=0.95")
-    stopped = train(*overrides)
-    before, rows = weights_of(stopped), stopped.metrics()
-    (stopped.path / "summary.json").unlink()  # as if interrupted before the summary was written
-    again = train(*overrides)
-    assert again.metrics() == rows
-    assert again.summary()["epochs"] == 2
-    assert all(torch.equal(before[name], after) for name, after in weights_of(again).items())
+    rows = pack.metrics()
+    pack.summary_file.unlink()  # as if interrupted before it was written
+    assert train(*options, "seed=0-1").metrics() == rows
+    assert pack.summary()["epochs"] == 3
 
 
 # Loss that is no number
-
-
-def test_loss_that_explodes_names_epoch_and_seed(train, runs_dir):
-    with pytest.raises(UserError, match=r"the loss became (nan|inf) in epoch \d, seed 4; .*model\.optimizer\.lr"):
-        train("model=nanogpt", "model.optimizer.lr=1e30", "seed=4")
-    (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.finished
 
 
 def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monkeypatch):
@@ -190,7 +170,7 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
                 next(iter(self.pack.parameters()))[1] = math.nan
 
     monkeypatch.setattr(LitPack, "on_train_epoch_start", poisoned)
-    with pytest.raises(UserError, match="the loss became nan in epoch 3, seed 6"):
+    with pytest.raises(UserError, match=r"the loss became nan in epoch 3, seed 6; .*model\.optimizer\.lr"):
         train("seed=[5,6]", "trainer.max_epochs=4")
     (run,) = (Run(path) for path in runs_dir.iterdir())
     saved = torch.load(run.checkpoint, weights_only=True)
@@ -218,14 +198,10 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
 
 
 @pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
-def test_other_precisions_train(train, overrides):
+def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, monkeypatch):
     assert train(*overrides, "trainer.max_epochs=1", "seed=0-1").summary()["epochs"] == 1
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_missing_gpu_is_one_line_of_ours(config):
-    job = read_job(config | {"trainer": config["trainer"] | {"accelerator": "gpu"}})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
         UserError, match=r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
     ):
-        make_trainer(job.trainer, [])
+        train(*overrides, "trainer.accelerator=gpu")

@@ -1,0 +1,15 @@
+"""Options in ``conf/``, and values at places of nested dictionaries."""
+
+from typing import Any
+
+from arith_erd.config.compose import CONF
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def put(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy of a configuration with another value at a dotted key."""
+    first, _, rest = key.partition(".")
+    return config | {first: put(config.get(first) or {}, rest, value) if rest else value}
