@@ -89,6 +89,8 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
     siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])
     siblings = siblings or sorted({k.split(".")[0] for k in known})
+    if not siblings:
+        return UserError(f"{key}: no such key; {key.partition('.')[0]} takes no options here")
     hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
     return UserError(f"{key}: no such key; {hint}")
 

@@ -83,6 +83,34 @@ def test_nothing_is_kept_without_a_folder(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("override", "argument"),
+    [
+        *(("split.fraction=0.5", "split"), ("task=mul", "task"), ("seed=5", "seeds"), ("runs_dir=x", "out")),
+        *(("model=gru", "model"), ("trainer.max_epochs=2", "epochs"), ("model.net.d_model=64", "model, a class with")),
+    ],
+)
+def test_overrides_of_what_an_argument_says_are_refused(override, argument):
+    model = Narrow if "net" in override else ae.NanoGPT
+    with pytest.raises(UserError, match=f"^fit: overrides: {override}: expected in the argument {argument}"):
+        ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
+
+
+def test_what_is_no_task_or_class_of_networks_is_refused():
+    for task, model, said in (
+        (ae.Add, ae.NanoGPT, "fit: task: received <class"),
+        (ae.Add(bits=3), "nanogpt", "fit: model: received 'nanogpt'"),
+    ):
+        with pytest.raises(UserError, match=said):
+            ae.fit(task, model)
+
+
+def test_a_task_whose_examples_are_drawn_is_trained(tmp_path):
+    tiny = ["data.examples=64", "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
+    (model,) = ae.fit(ae.Add(bits=20), ae.NanoGPT, seeds=3, epochs=1, overrides=tiny, out=tmp_path)
+    assert (model.seed, model.task.bits) == (3, 20)
+
+
 def test_refusals_are_those_of_the_command_line():
     with pytest.raises(UserError, match=r"trainer\.max_epochs=0"):
         ae.fit(ae.Add(bits=3), epochs=0)
@@ -114,9 +142,10 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
             except UserError as refused:
                 assert re.search(r"expected|this model has|has no decoder", str(refused)), str(refused)  # noqa: PT017
     hypothesis = ae.CausalModel(task, {"sum": lambda a, b: a + b})
-    rows = ae.probe("interchange", model, site="h", sample=8, causal_model=hypothesis).rows
-    assert "iia_sum" in rows
-    assert "iia_carry" not in rows
+    answer = ae.probe("interchange", model, site="h", sample=8, causal_model=hypothesis)
+    assert "iia_sum" in answer.rows
+    assert "iia_carry" not in answer.rows
+    assert answer.figure().axes
 
 
 def test_asking_a_probe_gives_rows_and_a_figure():
@@ -133,6 +162,8 @@ def test_asking_a_probe_gives_rows_and_a_figure():
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
         (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected a name first"),
+        (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks one by one"),
+        (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), "4 digits in base 2"),
     ):
         with pytest.raises(UserError, match=said):

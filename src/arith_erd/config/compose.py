@@ -1,5 +1,6 @@
 """From ``conf/`` to a `Job`: Hydra composes, `read` checks and builds. Loads no torch."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,8 +128,13 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
     """Every key that could have been typed beside these overrides."""
     option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
+    chosen = [override for override in overrides if re.fullmatch(option, override)]
+    for flag, folder in zip(overrides, [*overrides[1:], ""], strict=True):  # of options of your own
+        name, _, joined = flag.partition("=")
+        if name in ("--config-dir", "-cd"):
+            chosen.append(f"hydra.searchpath=['file://{os.path.abspath(joined or folder)}']")
     with hydra_over_conf():
-        known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
+        known = _composed(config_name, *chosen)
     return {*known, *RECIPE}  # groups that are no key of their own
 
 

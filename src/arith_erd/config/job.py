@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass as checked
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, first_line
 from ..runs import Run, run_directories
 from ..runs.identity import DEFAULT_POSITIONS
 from ..seeds import format_seeds, parse_seeds
@@ -54,8 +54,14 @@ def _split(group: Any, info: ValidationInfo) -> Any:
         return group
     factory, task = _named("split", group), info.data["task"]
     split: Split = factory.build(Split)
+    try:
+        examples = task.examples(*[[0]] * task.num_operands)
+    except UserError:
+        raise
+    except Exception as error:  # of a task of your own
+        raise UserError(f"task={task.name}: its examples fail with {first_line(error)}") from error
     with factory.blamed():
-        held_out = np.asarray(split(task.examples(*[[0]] * task.num_operands)))
+        held_out = np.asarray(split(examples))
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", factory.target, "a split: True or False for each example")
     return split

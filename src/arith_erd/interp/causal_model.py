@@ -181,7 +181,8 @@ class CausalModel:
 
     def _evaluated(self, name: str, values: Values) -> Array:
         try:
-            value = np.asarray(self._functions[name](*(values[parent] for parent in self.parents[name])))
+            given = [_read_only(values[parent]) for parent in self.parents[name]]
+            value = np.asarray(self._functions[name](*given))
         except Exception as error:
             raise UserError(f"variable {name}: {first_line(error)}") from error
         count = len(values[OPERANDS])
@@ -228,6 +229,13 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     if not isinstance(model, CausalModel) or model.task is not task:
         raise bad_value(key, given, "what makes a CausalModel of the task that it is given")
     return model
+
+
+def _read_only(value: Array) -> Array:
+    """A view that a variable's function cannot change in place."""
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def task_text(task: Task) -> str:

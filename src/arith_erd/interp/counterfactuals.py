@@ -143,7 +143,7 @@ class CounterfactualDataset:
             vary, keep: variables of the causal model in which base and source differ, and which they share.
             digit: of the answer, from the lowest, where this holds; None: ``keep`` holds at every digit, ``vary`` at
                 one or more.
-            pool: ascending rows to draw from; None for all.
+            pool: rows to draw from, in any order; None for all.
 
         Raises:
             UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
@@ -153,7 +153,11 @@ class CounterfactualDataset:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
         family = Family(_listed(vary), _listed(keep), digit is None)
         rng = np.random.default_rng(seed)
-        rows = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
+        size = causal_model.task.size
+        rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < size:
+            raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
+        pool = None if pool is None else rows
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
         source = draw_sources(causal_model, family, digit or 0, base, rng, rows)
         usable = np.flatnonzero(source >= 0)

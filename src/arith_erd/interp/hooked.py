@@ -18,7 +18,7 @@ from ..models.decoding import greedy, sequence_correct, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import PartialForward, batches_of, caching, intervening, require_layout
+from .hooks import PartialForward, batches_of, caching, intervening, require_layout, require_ran
 from .interventions import Intervention
 from .sites import check_sites, num_positions
 
@@ -218,6 +218,7 @@ class Hooked:
         for batch, tensors in batches_of(self.inputs(inputs), batch_size):
             with caching(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
                 logits.append(self.network(*tensors))
+            require_ran(sites, outputs)
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
                 own = output.shape[1] if include_prompt else num_positions(site, output.shape[1], tensors)

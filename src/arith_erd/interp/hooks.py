@@ -1,6 +1,6 @@
 """Forward hooks that read and change what sites give, and networks that resume at a site."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,14 +50,18 @@ def intervening(
 ) -> Iterator[None]:
     """Within the context a forward pass of the batch is intervened on, in order."""
     check_sites(model.sites, [intervention.site for intervention in interventions], "the intervention's site")
+    ran = set[str]()
     with ExitStack() as stack:
         for intervention in reversed(interventions):  # each goes in front of the hooks there, also of those that read
-            hook = _changing(model, intervention, batch, inputs)
+            hook = _changing(model, intervention, batch, inputs, ran)
             stack.callback(model.sites[intervention.site].register_forward_hook(hook, prepend=True).remove)
         yield
+    require_ran([intervention.site for intervention in interventions], ran)
 
 
-def _changing(model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor]) -> Hook:
+def _changing(
+    model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor], ran: set[str]
+) -> Hook:
     site, position = intervention.site, intervention.position
 
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
@@ -71,7 +75,8 @@ def _changing(model: "Hooked", intervention: Intervention, batch: BatchSlice, in
             raise UserError(f"position {position}: {site} has {held}")
         place = slice(lead, None) if at is None else lead + at
         changed = x.clone()
-        changed[:, place] = intervention.change(x[:, place], replace(batch, at=at))
+        changed[:, place] = intervention.change(x[:, place], replace(batch, at=at, before=lead, own=own))
+        ran.add(site)
         changed = changed.movedim(1, position_axis(module))
         return changed if isinstance(output, Tensor) else (changed, *output[1:])
 
@@ -82,6 +87,12 @@ def _by_position(module: nn.Module, output: Any) -> Tensor:
     """What a module gives, or the first of what it gives, with positions on axis 1."""
     x: Tensor = output if isinstance(output, Tensor) else output[0]
     return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
+
+
+def require_ran(sites: Iterable[str], ran: Collection[str]) -> None:
+    """Refuse, with a `UserError`, a site whose module did not run in a forward pass."""
+    if missing := [site for site in sites if site not in ran]:
+        raise UserError(f"site {missing[0]}: did not run in this forward pass; expected a submodule that does")
 
 
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:

@@ -49,18 +49,25 @@ class BatchSlice:
     rows: slice
     count: int
     at: int | None = None
+    before: int = 0
+    """Positions of the prompt that precede the site's own."""
+    own: int = 0
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a ValueError if it does not fit."""
         value = torch.as_tensor(value)  # of numpy too
         if self.at is not None and value.dim() == x.dim() + 1:
-            if self.at < 0:
-                raise ValueError("a cached site holds its own positions only; give the value at the prompt's position")
-            value = value[:, self.at]
-        if value.dim() == x.dim() and value.shape[0] == self.count:
-            value = value[self.rows]
+            held = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
+            with_prompt = held != self.own and held >= self.before + self.own
+            place = self.at + self.before * with_prompt
+            if not 0 <= place < held:
+                raise ValueError(f"a value of {held} positions does not hold the one that is changed; give it alone")
+            value = value[:, place]
+        per_example = value.dim() == x.dim() and value.shape[0] == self.count
+        value = value[self.rows] if per_example else value
         pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
-        if value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
+        part = value.dim() == x.dim() and not per_example and len(value) != 1  # of the examples
+        if part or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
             raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
         return value.to(x)
 

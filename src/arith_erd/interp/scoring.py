@@ -78,7 +78,9 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
             threshold is fixed on the networks of one half, and counts on the other half.
     """
     return with_verdicts(
-        pd.DataFrame([score_row(function, one, one.load()) for one in networks or zoo()], columns=COLUMNS)
+        pd.DataFrame(
+            [score_row(function, one, one.load()) for one in (zoo() if networks is None else networks)], columns=COLUMNS
+        )
     )
 
 

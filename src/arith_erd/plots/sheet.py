@@ -15,6 +15,7 @@ from ..stats import MIN_SEEDS, mean_interval
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
 MAX_ROWS, MAX_COLUMNS = 120, 40  # of a table; its last row says so where there would be more
+SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0)}  # no interval leaves them
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 """Decimals by unit; an accuracy is written in percent."""
 
@@ -133,8 +134,9 @@ def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
     scale, sign = (100, "%") if unit == "accuracy" else (1, "")
     digits = DIGITS.get(unit, DIGITS[NUMBER])
     interval = mean_interval(values)
-    if unit == "accuracy" and interval:
-        interval = max(interval[0], 0.0), min(interval[1], 1.0)
+    if unit in SPANS and interval:
+        low, high = SPANS[unit]
+        interval = max(interval[0], low), min(interval[1], high)
     text = f"{scale * values.mean():.{digits}f}{sign}"
     if interval is None or interval[0] == interval[1]:
         return text

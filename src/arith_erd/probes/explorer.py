@@ -10,6 +10,7 @@ from ..interp.explorer.page import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
+from ..plots.epoch_curves import EpochCurves
 from ..plots.style import canvas, headline, seeds_text
 from .probe import Natural, Positive, Probe, listed
 
@@ -38,6 +39,9 @@ class Explorer(Probe):
 
     def notes(self) -> list[str]:
         return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        return EpochCurves.of(rows, self.sheet("", rows), "right", "network", label="right answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(5.0, 1.0 + 0.3 * len(rows))

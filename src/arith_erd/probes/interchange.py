@@ -75,8 +75,8 @@ class Interchange(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         task = self.models[0].task
         names = list(dict.fromkeys(rows["family"]))
-        stacks = {stack: rows[rows["site"].str.startswith(stack)] for stack in COLOURS}
-        stacks = {stack: part for stack, part in stacks.items() if len(part)}
+        encoder = rows["site"].str.startswith("enc")  # sites of other names have the answer's positions, or more
+        stacks = {stack: part for stack, part in (("enc", rows[encoder]), ("dec", rows[~encoder])) if len(part)}
         widths = [part["position"].nunique() for part in stacks.values()]
         height = max(part["site"].nunique() for part in stacks.values())
         figure = canvas(1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names))

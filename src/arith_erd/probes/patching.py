@@ -106,8 +106,10 @@ def patched(
 
     resumed, n = model.resume_from(site, corrupted), differ.sum(0)
     whole, none = difference(logits), difference(resumed())
-    names = model.task.prompt_names if site.startswith("enc.") else [*model.task.prompt_names, *model.task.answer_names]
-    for place, name in enumerate(names[-cache[site].shape[1] :]):
+    prompt, answer, held = model.task.prompt_names, model.task.answer_names, cache[site].shape[1]
+    whole_prompt = site.startswith("enc.") or len(answer) != held == len(prompt)
+    names = prompt if whole_prompt else [*prompt, *answer]
+    for place, name in enumerate(names[-held:]):
         logits = resumed([Replace(site, name, cache[site][:, place])])
         recovered = (difference(logits) - none) / (whole - none)
         flipped = ((logits.argmax(-1) == tokens[0]) * differ).sum(0) / n

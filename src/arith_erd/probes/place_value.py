@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
+from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, set_title, tidy
 from .probe import Positive, Probe
 
@@ -74,6 +75,11 @@ class PlaceValue(Probe):
         named = whole["measure"].where(whole["site"].isna(), whole["measure"] + " " + whole["site"].fillna(""))
         wide = whole.assign(measure=named).groupby(["measure", "bit"], sort=False)["value"].mean().unstack("bit")
         return wide.map(lambda x: "" if np.isnan(x) else f"{x:.2f}").reset_index()
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        """The measures without a place or a c, means over bits."""
+        shown = rows[rows["place"].isna() & rows["c"].isna()]
+        return EpochCurves.of(shown, self.sheet("", shown), "value", "measure", label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]

@@ -89,6 +89,15 @@ def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
         given["models"] = list(models)
     if bool(models) != ("models" in job.needs):
         raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
+    if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
+        raise UserError(
+            f"probe={name}: received a {wrong[0]}; expected networks one by one, as probe({name!r}, *models)"
+        )
+    tasks = {
+        (type(model.task), model.task.base, *model.task.prompt_names, *model.task.answer_names) for model in models
+    }
+    if len(tasks) > 1 or len({model.seed for model in models}) < len(models):
+        raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
     return ProbeResult.of(job.probe.build(Probe, **given, **options))
 
 
@@ -139,7 +148,7 @@ def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
     name, folder = job.answer_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
     result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
-    probe, rows, figure = result.probe, result.rows, result.figure()
+    probe, rows = result.probe, result.rows
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
     weights = _weights(job, probe_run.run)
@@ -147,6 +156,7 @@ def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
     files = {"probe.json": sheet.to_json()} | ({} if result.curves else probe.files())
     for file, text in files.items():
         write_atomically(folder / file, text)
+    figure = result.figure()  # after the rows are written, which took longer to measure
     with replacing(folder / "figure.png") as partial:
         save_png(figure, partial)
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []

@@ -21,7 +21,7 @@ from .identity import identity, settings
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
 
-def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
+def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs") -> pd.DataFrame:
     """The runs in a folder, those that a glob names, or these run directories: a row for each run and seed.
 
     Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` that
@@ -40,7 +40,7 @@ def load_table(runs: str | Path | Iterable[Path] = "runs") -> pd.DataFrame:
         inside = os.path.isdir(runs) and not _is_run(runs)
         paths = sorted(Path(runs).iterdir() if inside else map(Path, glob(str(runs))))
     else:
-        paths = [*runs]
+        paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:
         raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")

@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.loading import load_seeds
 from ..models import NanoGPT, Network
-from ..seeds import format_seeds
+from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
 from ..tasks import Task
 from .train import train
@@ -33,7 +33,7 @@ def fit(
     overrides: Sequence[str] = (),
     out: Path | str | None = None,
 ) -> list[Hooked]:
-    """Train a network for each seed, all as one pack, and return them in the order of the seeds.
+    """Train a network for each seed, all as one pack, and return them by ascending seed.
 
     >>> import arith_erd as ae
     >>> models = ae.fit(ae.Add(bits=2), ae.NanoGPT, seeds=[0, 1], epochs=1, overrides=["model.net.num_layers=1"])
@@ -52,25 +52,51 @@ def fit(
         seeds: of initial weights, batches and dropout.
         epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
         split: what is held out; by default a random quarter.
-        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``.
+        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``; not those
+            that the other arguments say.
         out: a folder for the run directories; None keeps nothing.
 
     Raises:
         UserError: as on the command line; or for an object whose options are not attributes of the same names.
     """
     split = RandomSplit() if split is None else split
+    if not isinstance(task, Task):
+        raise UserError(f"fit: task: received {task!r}; expected an object of a task, such as Add(bits=5)")
+    if not (isinstance(model, type) and issubclass(model, Network)):
+        raise UserError(f"fit: model: received {model!r}; expected a class of networks, such as NanoGPT")
+    groups = {"task": described("task", task), "split": described("split", split)}
+    _require_further(overrides, own_model=named("model", model) is None, epochs=epochs)
     trust_classes(type(task), type(split), model)
     chosen = {"task": named("task", type(task)), "model": named("model", model) or "nanogpt"}
     typed = [f"{group}={name}" for group, name in chosen.items() if name]
-    typed += [f"seed='{format_seeds(tuple(seeds))}'", *([] if epochs is None else [f"trainer.max_epochs={epochs}"])]
+    sizes = {key: groups["task"].get(key) for key in ("bits", "base", "min_bits")}  # by which settings are checked
+    typed += [f"task.{key}={value}" for key, value in sizes.items() if value is not None]
+    typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int) else [*seeds]))}'"]
+    typed += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
     resolved = compose("train", [*typed, *overrides]).resolved
     recipe = resolved["model"]
     if named("model", model) is None:
         recipe = recipe | {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
-    groups = {"task": described("task", task), "split": described("split", split), "model": recipe}
+    groups["model"] = recipe
     with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
         job = read_job(resolved | groups | {"runs_dir": str(out or folder)})
         return [model for run in train(job) for model in load_seeds(run.path)]
+
+
+def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
+    """Refuse overrides of what the other arguments of `fit` say: one of the two would be lost."""
+    if isinstance(overrides, str):
+        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of such texts")
+    arguments = {"task": "task", "split": "split", "seed": "seeds", "runs_dir": "out"}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        argument = arguments.get(key.partition(".")[0]) or ("model" if key == "model" else "")
+        if key == "trainer.max_epochs" and epochs is not None:
+            argument = "epochs"
+        if own_model and key.startswith("model.net."):
+            argument = "model, a class with this default"
+        if argument:
+            raise UserError(f"fit: overrides: {override}: expected in the argument {argument}")
 
 
 def described(group: str, made: Any) -> dict[str, Any]:

@@ -156,3 +156,22 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
         data.split((0.98, 0.02))
     pools = operand_pools(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]
+
+
+def test_variable_that_would_change_its_argument_is_refused() -> None:
+    def grows(a, b):
+        a += b
+        return a
+
+    with pytest.raises(UserError, match=r"^variable s: ValueError: output array is read-only"):
+        CausalModel(Add(3), {"s": grows})
+
+
+def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> None:
+    adder = CausalModel(Add(3))
+    pool = np.random.default_rng(1).permutation(64)[:48]
+    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=50, pool=pool)
+    assert (adder.table["xor"][data.base] == adder.table["xor"][data.source]).all()
+    assert np.isin([data.base, data.source], pool).all()
+    with pytest.raises(UserError, match=r"^pool=1 \.\. 600: expected rows from 0 to 63"):
+        CounterfactualDataset.sample(adder, pool=[1, 600])

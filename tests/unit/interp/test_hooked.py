@@ -199,7 +199,7 @@ class Own(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(5, 6)
-        self.encoder, self.decoder, self.head = (nn.Linear(6, size) for size in (6, 6, 5))
+        self.encoder, self.decoder, self.head, self.spare = (nn.Linear(6, size) for size in (6, 6, 5, 6))
         self.calls = 0
         self.encoder.forward = self.counted
 
@@ -229,6 +229,33 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
     assert vars(network.encoder)["forward"] == network.counted
     with pytest.raises(ValueError, match="an eraser of 6 dimensions does not fit activations of 24"):
         model.run(CLEAN, Erase("decoder.0", None, leace(torch.randn(9, 6), torch.arange(9) % 2)))
+
+
+def test_a_submodule_that_does_not_run_is_refused() -> None:
+    network = Own()
+    model = Hooked(network, {"spare": network.spare}, task=TASK)
+    for call in (
+        lambda: model.run(CLEAN, Replace("spare", None, torch.zeros(6))),
+        lambda: model.run_with_cache(CLEAN, "spare"),
+    ):
+        with pytest.raises(UserError, match=r"^site spare: did not run in this forward pass"):
+            call()
+
+
+def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_examples_is_refused() -> None:
+    model = hooked("nanogpt")
+    _, own = model.run_with_cache(OTHER, "dec.1")
+    _, whole = model.run_with_cache(OTHER, "dec.1", include_prompt=True)
+    for name in ("r1", "a1"):
+        at = 7 + 1 if name == "r1" else 1
+        expected = model.run(CLEAN, Replace("dec.1", name, whole["dec.1"][:, at]))
+        assert equal(model.run(CLEAN, Replace("dec.1", name, whole["dec.1"])), expected)
+    assert equal(
+        model.run(CLEAN, Replace("dec.1", "r1", own["dec.1"])), model.run(CLEAN, Replace("dec.1", 1, own["dec.1"]))
+    )
+    for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
+        with pytest.raises(ValueError, match="does not"):
+            model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
 
 
 def test_no_examples_are_refused() -> None:
