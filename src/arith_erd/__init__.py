@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .models import Network as Network
     from .models import Transformer as Transformer
     from .probes.probe import Probe as Probe
+    from .probes.run_probe import ProbeResult as ProbeResult
     from .probes.run_probe import probe as probe
     from .runs.table import load_table as load_table
     from .splits import LengthSplit as LengthSplit
@@ -74,7 +75,7 @@ _HOMES = {
     "interp.scoring": ("score_method", "zoo"),
     "interp.das": ("fit_das",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
-    "probes.run_probe": ("probe",),
+    "probes.run_probe": ("ProbeResult", "probe"),
     "probes.probe": ("Probe",),
     "runs.table": ("load_table",),
     "splits": ("LengthSplit", "RandomSplit", "Split", "TokenSplit", "ValueSplit"),

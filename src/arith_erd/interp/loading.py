@@ -1,5 +1,6 @@
 """Networks to look at: from a run, from a file of weights, trained ones that come along, or written by hand."""
 
+import glob
 import json
 import os
 import re
@@ -154,6 +155,8 @@ def find_runs(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names; a `UserError` if there are none."""
     if not (paths := run_directories(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
+    if not (paths[0] / "config.yaml").exists() and (inside := run_directories(f"{glob.escape(pattern)}/*")):
+        raise UserError(f"run={pattern}: a folder of {len(inside)} runs; expected one of them, or run='{pattern}/*'")
     return paths
 
 

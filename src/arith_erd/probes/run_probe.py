@@ -51,12 +51,15 @@ class ProbeResult:
         return cls(probe, pd.DataFrame(rows, columns=list(probe.columns)))
 
     def table(self) -> pd.DataFrame:
+        """The table that the command line prints."""
         return self.curves.tabulated() if self.curves else self.probe.table(self._plain())
 
     def figure(self) -> Figure:
+        """The figure that the command line writes."""
         return self.curves.draw(self.title, self.reached) if self.curves else self.probe.figure(self._plain())
 
     def notes(self) -> list[str]:
+        """Sentences on the limits of the rows."""
         tasks = [getattr(self.probe, "task", None), *(model.task for model in getattr(self.probe, "models", ()))]
         sampled = any(isinstance(task, Task) and not task.enumerable for task in tasks)
         limit = [f"measured on a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []

@@ -5,6 +5,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,6 +80,13 @@ class Task(ABC):
         self.min_bits = min_bits
         self.prompt_order = prompt_order
         self.completion_order = completion_order
+
+    def __repr__(self) -> str:
+        """``Add(bits=5)``: the arguments that are not the defaults, and the bits."""
+        parameters = signature(type(self)).parameters.values()
+        given = {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
+        shown = [f"{name}={x!r}" for name, (x, default) in given.items() if name == "bits" or x != default]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:

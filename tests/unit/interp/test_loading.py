@@ -66,6 +66,14 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_
             call()
 
 
+def test_a_folder_of_runs_is_refused_with_what_to_type(trained_pack) -> None:
+    folder = trained_pack.path.parent
+    with pytest.raises(
+        UserError, match=rf"^run={folder}: a folder of \d+ runs; expected one of them, or run='{folder}/\*'"
+    ):
+        find_runs(str(folder))
+
+
 def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     shutil.rmtree(run.path / "weights")
     (run.path / "summary.json").unlink()
