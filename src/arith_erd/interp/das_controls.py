@@ -60,7 +60,7 @@ class ControlledDAS(DASSearch):
 
     @cached_property
     def in_untrained(self) -> "ControlledDAS | None":
-        """The same search in the network before training, from this seed; None if nobody knows how to make it."""
+        """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
         fresh = untrained_copy(self.model, self.seed)
         if fresh is None:
             return None

@@ -105,8 +105,8 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
 class PartialForward:
     """The forward pass from a site on, or the whole one for None; see `Hooked.resume_from`.
 
-    The layers that end before the site gives its output run once, and so does the site if it is a layer. Afterwards
-    their outputs stand in for them. A layer that runs more than once in a forward pass is run every time.
+    Layers that finish before the site run once, and so does the site if it is a layer; their outputs are stored and
+    used again. A layer that runs more than once in a forward pass is run every time.
     """
 
     @torch.no_grad()

@@ -238,7 +238,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 
 def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
-    """The origin of weights that are neither a run's final ones nor the authors'. Their rows never meet a claim."""
+    """The origin of weights that are neither a run's final ones nor the authors'. Claims do not use such rows."""
     if run is not None and job.epochs is None and not run.finished:
         done = max((row["epoch"] for row in run.metrics()), default=0)
         return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}

@@ -35,7 +35,7 @@ class Modes(NamedTuple):
         return cls(int(learns.sum()), len(learns), right, wrong)
 
     def published(self, value: float) -> float:
-        """The share of runs that learn for which the mean of all would be the published one."""
+        """The share of learning runs at which the mean over all runs equals the published value."""
         return float(np.clip((value - self.wrong) / (self.right - self.wrong), 0.0, 1.0))
 
 

@@ -110,7 +110,7 @@ class Run:
             line += "; cannot tell whether the code changed: both had uncommitted changes"
         seeds = [row["seed"] for row in summary["seeds"]]
         if keep != KEEP_NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
-            line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains it again and keeps them)"
+            line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
         if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
             line += f"; the sources of {', '.join(other)} have changed since"
         return line

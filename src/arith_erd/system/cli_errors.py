@@ -27,7 +27,7 @@ from .signals import signals_caught
 
 FAILED = 1
 FAILURE = "failed: "
-"""How a note begins on an exception of code that is not ours; which code follows."""
+"""Prefix of the note that names the user's code in which an exception arose."""
 INTERNAL = 70
 """EX_SOFTWARE of sysexits.h."""
 BUSY = 75

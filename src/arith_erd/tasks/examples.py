@@ -21,7 +21,7 @@ class Layout:
     """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Examples:
     """N combinations of operands with their answers and tokens. The first axis of every array has length N."""
 

@@ -102,7 +102,7 @@ def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | No
 def described(group: str, made: Any) -> dict[str, Any]:
     """An object as its group in a configuration: ``{"name": "add", "_target_": "arith_erd.tasks.Add", "bits": 5}``.
 
-    It is a `UserError` if an argument of its constructor is no attribute of the same name.
+    Raises a `UserError` if the constructor takes an argument that the object does not keep under the same name.
     """
     kind = type(made)
     parameters = inspect.signature(kind).parameters.values()

@@ -154,6 +154,6 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights(seed, epoch).touch()
-    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message(WeightSchedule("all"))
+    assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message(WeightSchedule("all"))
     assert "overwrite" not in run.skip_message()
     assert "overwrite" not in run.skip_message(WeightSchedule("every", 4))

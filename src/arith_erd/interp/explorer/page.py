@@ -44,7 +44,7 @@ class Page(str):
 
 @torch.no_grad()
 def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
-    """What the page has of a network, from ``pairs`` random examples, of which the share ``right`` is answered right.
+    """The data of one network for the page; ``right`` is its accuracy on ``pairs`` random examples.
 
     ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
     ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that changes

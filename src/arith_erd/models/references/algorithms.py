@@ -1,7 +1,7 @@
 """Algorithms by carries, by a number, by the difference of two numbers; two at once; and decoys.
 
-A decoy runs one algorithm. Beside it, it computes a variable of another, by the same steps and at the same scale, that
-no later weight reads: decoding it proves nothing.
+A decoy runs one algorithm. It also computes a variable of another one, by the same steps and at the same scale, but no
+later weight reads that variable: decoding it proves nothing.
 """
 
 from functools import partial
