@@ -20,7 +20,7 @@ from ..splits import Split
 from ..tasks import Examples, Task
 from .hooks import PartialForward, batches_of, caching, intervening, require_layout, require_ran
 from .interventions import Intervention
-from .sites import check_sites, num_positions
+from .sites import check_sites, holds_prompt, num_positions
 
 if TYPE_CHECKING:
     from ..config.job import Job
@@ -176,7 +176,7 @@ class Hooked:
                 raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
             return int(position)
         prompt, answer = self.task.prompt_names, self.task.answer_names
-        if site.startswith("enc.") or len(answer) != positions == len(prompt):
+        if holds_prompt(site, positions, self.task):
             prompt, answer = [], prompt
         if position not in (*prompt, *answer):
             raise UserError(f"position {position}: {site} has {', '.join([*prompt, *answer])}")

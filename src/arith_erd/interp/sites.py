@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import UserError, bad_value
 
 if TYPE_CHECKING:
+    from ..tasks import Task
     from .hooked import Hooked
 
 
@@ -64,6 +65,12 @@ def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
     for model in models:
         check_sites(model.sites, sites)
     return sites
+
+
+def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
+    """Whether a site with so many positions has those of the prompt alone, as an encoder's, whatever it is called."""
+    prompt, answer = len(task.prompt_names), len(task.answer_names)
+    return site.startswith("enc.") or answer != positions == prompt
 
 
 def num_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.sites import chosen_sites
+from ..interp.sites import chosen_sites, holds_prompt
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import GREY, canvas, heat_map, set_title
 from ..tasks import Examples, Task
@@ -106,9 +106,8 @@ def patched(
 
     resumed, n = model.resume_from(site, corrupted), differ.sum(0)
     whole, none = difference(logits), difference(resumed())
-    prompt, answer, held = model.task.prompt_names, model.task.answer_names, cache[site].shape[1]
-    whole_prompt = site.startswith("enc.") or len(answer) != held == len(prompt)
-    names = prompt if whole_prompt else [*prompt, *answer]
+    task, held = model.task, cache[site].shape[1]
+    names = task.prompt_names if holds_prompt(site, held, task) else [*task.prompt_names, *task.answer_names]
     for place, name in enumerate(names[-held:]):
         logits = resumed([Replace(site, name, cache[site][:, place])])
         recovered = (difference(logits) - none) / (whole - none)

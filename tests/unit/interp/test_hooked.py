@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import residual_stream
 from arith_erd.models import NanoGPT, Transformer
+from arith_erd.probes.patching import Patching
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import InDirections
 
@@ -222,6 +224,8 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
     for site, position, held in ("encoder.0", "r1", "a0, a1"), ("decoder.0", "r9", "r0, r1, r2, r3"):
         with pytest.raises(UserError, match=rf"position {position}: {site} has .*{held}"):
             model.run(CLEAN, Replace(site, position, torch.zeros(6)))
+    rows = pd.DataFrame(Patching([model], site="encoder.0", pairs=8).rows())
+    assert rows["position"].unique().tolist() == TASK.prompt_names
     resumed, network.calls = model.resume_from("decoder.0", CLEAN), 0
     step = Steer("decoder.0", None, torch.ones(6))
     assert equal(resumed(step), model.run(CLEAN, [step]))
