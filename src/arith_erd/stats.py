@@ -45,7 +45,7 @@ class Mean(NamedTuple):
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
         centred, spread = sample - mean, float(sample.var())
-        if n < 2 or np.ptp(sample) == 0 or spread == 0:
+        if n < 2 or np.ptp(sample) == 0 or spread**1.5 == 0:  # too small a spread for a skewness
             return cls(mean, 0.0, n, weight)
         skewness = 0.0
         if n >= MIN_SEEDS:  # as `scipy.stats.skew` with bias=False, in a tenth of the time
