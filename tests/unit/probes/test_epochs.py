@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,8 +11,11 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.probes.place_value import PlaceValue
 from arith_erd.probes.run_probe import run_job
 from arith_erd.runs import Run
+from arith_erd.tasks import Add
+from tests.unit.probes.small import untrained
 
 SMALL = {
     "amnesic": ("probe.controls=1", "probe.concept=value", "probe.method=leace", "probe.site=dec.1"),
@@ -73,3 +77,23 @@ def test_epochs_that_are_not_there_are_refused(epoch: str, said: str, whole: Run
     with pytest.raises(UserError, match=said):
         run_job(compose("probe", ["probe=errors", f"run={whole.path}", f"epoch={epoch}", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
+
+
+def test_place_value_over_epochs_follows_its_measures() -> None:
+    rows = pd.DataFrame(
+        [
+            ("slope_prefix", 2, 1.0, np.nan, 9.0),
+            ("ones", 2, np.nan, 0.5, 9.0),
+            ("agreement_remainder", 2, np.nan, np.nan, 0.5),
+        ],
+        columns=["measure", "bit", "place", "c", "value"],
+    ).assign(seed=0, site=None, n=8)
+    curves = PlaceValue([untrained(Add(3))]).epoch_curves(rows)
+    assert curves.table[["line", "value"]].to_numpy().tolist() == [["agreement_remainder", 0.5]]
+
+
+def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_job(compose("probe", ["probe=logit_lens", "probe.pairs=8", f"run={whole.path}", f"out={tmp_path}"]))
+    assert len(pd.read_csv(tmp_path / "rows.csv"))
