@@ -57,6 +57,8 @@ class CausalModel:
     """
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
+        if not isinstance(task, Task):
+            raise UserError(f"causal model: received {task!r}; expected an object of a task, such as Add(bits=5)")
         if not task.enumerable:
             what = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
             raise UserError(f"task={task.name}: {what}; a causal model needs a table that is listed whole")
@@ -70,6 +72,8 @@ class CausalModel:
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
+        if not all(map(callable, given.values())):
+            raise UserError(f"{where}: variables: expected a function for each name")
         needed = {name: _arguments(function) for name, function in given.items()}
         self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
@@ -95,7 +99,7 @@ class CausalModel:
         """
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.num_operands:
-            raise ValueError(f"operands {table.shape}: expected (N, {self.task.num_operands})")
+            raise UserError(f"operands {table.shape}: expected (N, {self.task.num_operands})")
         given = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require(given)
         width, base = max(self.task.bits, self.task.width), self.task.base

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from ..bits import Array
-from ..errors import bad_value
+from ..errors import bad_value, require_integer
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import SPREAD, Whitened, mean_projection, whiten
@@ -71,13 +71,15 @@ def fit_das(
             rank beyond the span of real activations.
     """
     require_same_task(model, causal_model, train)
+    for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch", batch, 1)):
+        require_integer(name, number, least)
     train = replace(train, causal_model=causal_model)
     variable = chosen_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch=batch)
     alignment = DASSearch(model, causal_model, site, position, rows, config, seed)
-    if not 1 <= rank <= alignment.x.rank:
-        accepted = f"1 to {alignment.x.rank}, the directions in which {site} varies at position {position}"
+    if rank > alignment.x.rank:
+        accepted = f"at most {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
     if isnan(alignment.trials(train, variable).no_intervention()):
         accepted = f"one where the interchange of {variable} changes an answer of these pairs"

@@ -39,7 +39,7 @@ class Eraser:
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-1] != len(self.mean):
-            raise ValueError(f"an eraser of {len(self.mean)} dimensions does not fit activations of {x.shape[-1]}")
+            raise UserError(f"an eraser of {len(self.mean)} dimensions does not fit activations of {x.shape[-1]}")
         taken = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - taken).to(x)
 
@@ -73,6 +73,8 @@ def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
     dropped. A LayerNorm leaves one for each position. A probe could read its target from these errors. Erasing its
     direction would then erase nothing.
     """
+    if not x.isfinite().all():
+        raise UserError("embeddings: contain NaN or infinity; expected finite numbers")
     x = x.to(torch.float64)
     mean = x.mean(dim=0)
     q, r = torch.linalg.qr(x - mean)
@@ -191,7 +193,7 @@ def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None, tolerance: float
 
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
-    return whiten(x.flatten(1)) if isinstance(x, Tensor) else x
+    return x if isinstance(x, Whitened) else whiten(torch.as_tensor(x).flatten(1))
 
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
@@ -199,7 +201,9 @@ def _correlation(x: Whitened, z: Tensor) -> Tensor:
     z = torch.as_tensor(z).to(x.white)
     z = z[:, None] if z.dim() == 1 else z
     if z.dim() != 2 or len(z) != len(x.white):
-        raise ValueError(f"concept of shape {tuple(z.shape)}: expected ({len(x.white)}, k)")
+        raise UserError(f"concept of shape {tuple(z.shape)}: expected ({len(x.white)}, k)")
+    if not z.isfinite().all():
+        raise UserError("concept: contains NaN or infinity; expected finite numbers")
     z = z[:, (z != z[:1]).any(dim=0)]
     z = z - z.mean(dim=0)
     return x.white.T @ (z / z.norm(dim=0)) / len(z) ** 0.5

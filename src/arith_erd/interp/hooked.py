@@ -18,7 +18,7 @@ from ..models.decoding import greedy, sequence_correct, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
-from .hooks import PartialForward, batches_of, caching, intervening, require_layout, require_ran
+from .hooks import PartialForward, batches_of, caching, intervening, logits_of, require_layout, require_ran
 from .interventions import Intervention
 from .sites import check_sites, holds_prompt, num_positions
 
@@ -85,7 +85,8 @@ class Hooked:
 
     def __repr__(self) -> str:
         task = f", {self._task.name}" if self._task else ""
-        return f"Hooked({self.name}, seed {self.seed}{task})"
+        epoch = "" if self.epoch is None else f", epoch {self.epoch}"
+        return f"Hooked({self.name}, seed {self.seed}{task}{epoch})"
 
     @property
     def task(self) -> Task:
@@ -111,8 +112,9 @@ class Hooked:
         """
         examples = self.task.examples() if examples is None else examples
         completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
-        if logits.shape[:-1] != completion.shape:
-            raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {(*completion.shape, 'V')}")
+        expected = (*completion.shape, self.task.vocab_size)
+        if logits.shape[:-1] != completion.shape or logits.shape[-1] < expected[-1]:
+            raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {expected}")
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def show(self) -> "Page":
@@ -160,10 +162,22 @@ class Hooked:
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
+            self._require_own(examples)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
-        if not len(examples[0]):
+        if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
+            raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
+        if not examples or not len(examples[0]):
             raise UserError(f"{self.name}: received no examples; expected one or more")
         return tuple(x.to(self.device) for x in examples)
+
+    def _require_own(self, examples: Examples) -> None:
+        """Refuse examples whose tokens are not those of the network's task."""
+        if (task := self._task) is None:
+            return
+        own = (task.prompt_length, task.answer_length, task.base)
+        if own != (given := (examples.prompt.shape[1], examples.completion.shape[1], examples.base)):
+            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
+            raise UserError(f"{self.name}: {received}; expected those of {task!r}")
 
     def index(self, site: str, position: int | str, positions: int | None = None) -> int:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
@@ -191,8 +205,7 @@ class Hooked:
         (N, P) and decoder inputs (N, t), t <= m.
 
         Raises:
-            UserError: if the network lacks a site or a position.
-            ValueError: for a value that does not fit.
+            UserError: if the network lacks a site or a position, or for a value that does not fit.
         """
         return PartialForward(self, None, self.inputs(inputs), batch_size)(interventions)
 
@@ -212,12 +225,12 @@ class Hooked:
         """
         sites = [sites] if isinstance(sites, str) else sites
         interventions = [interventions] if isinstance(interventions, Intervention) else interventions
-        check_sites(self.sites, sites, "sites")
+        check_sites(self.sites, sites)
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in batches_of(self.inputs(inputs), batch_size):
             with caching(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
-                logits.append(self.network(*tensors))
+                logits.append(logits_of(self, tensors))
             require_ran(sites, outputs)
             for site, output in outputs.items():
                 require_layout(site, output, tensors)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, require_integer
 from ..models.network import position_axis
 from .interventions import BatchSlice, Intervention, Subspace
 from .sites import check_sites, layer_of, layers, num_positions
@@ -21,6 +21,7 @@ Hook = Callable[[nn.Module, Any, Any], Any]
 
 def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
     """Inputs (N, ...) in batches, each with the rows that it holds."""
+    require_integer("batch_size", batch_size, 1)
     count = len(inputs[0])
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
@@ -34,6 +35,7 @@ def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[
 
     def keep(site: str) -> Hook:
         def hook(module: nn.Module, given: Any, output: Any) -> None:
+            _require_first(site, site in outputs)
             outputs[site] = _by_position(module, output)
 
         return hook
@@ -49,23 +51,25 @@ def intervening(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Iterator[None]:
     """Within the context a forward pass of the batch is intervened on, in order."""
-    check_sites(model.sites, [intervention.site for intervention in interventions], "the intervention's site")
-    ran = set[str]()
+    sites = [intervention.site for intervention in interventions]
+    check_sites(model.sites, sites)
+    ran = set[Hook]()
+    hooks = [_changing(model, intervention, batch, inputs, ran) for intervention in interventions]
     with ExitStack() as stack:
-        for intervention in reversed(interventions):  # each goes in front of the hooks there, also of those that read
-            hook = _changing(model, intervention, batch, inputs, ran)
-            stack.callback(model.sites[intervention.site].register_forward_hook(hook, prepend=True).remove)
+        for site, hook in reversed([*zip(sites, hooks, strict=True)]):  # each in front of those there, also of reading
+            stack.callback(model.sites[site].register_forward_hook(hook, prepend=True).remove)
         yield
-    require_ran([intervention.site for intervention in interventions], ran)
+    require_ran(sites, [site for site, hook in zip(sites, hooks, strict=True) if hook in ran])
 
 
 def _changing(
-    model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor], ran: set[str]
+    model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor], ran: set[Hook]
 ) -> Hook:
     site, position = intervention.site, intervention.position
 
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         x = _by_position(module, output)
+        _require_first(site, hook in ran)
         require_layout(site, x, inputs)
         own = num_positions(site, x.shape[1], inputs)
         lead = x.shape[1] - own
@@ -76,7 +80,7 @@ def _changing(
         place = slice(lead, None) if at is None else lead + at
         changed = x.clone()
         changed[:, place] = intervention.change(x[:, place], replace(batch, at=at, before=lead, own=own))
-        ran.add(site)
+        ran.add(hook)
         changed = changed.movedim(1, position_axis(module))
         return changed if isinstance(output, Tensor) else (changed, *output[1:])
 
@@ -87,6 +91,19 @@ def _by_position(module: nn.Module, output: Any) -> Tensor:
     """What a module gives, or the first of what it gives, with positions on axis 1."""
     x: Tensor = output if isinstance(output, Tensor) else output[0]
     return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
+
+
+def logits_of(model: "Hooked", inputs: Sequence[Tensor]) -> Tensor:
+    """What the network gives, which must be one tensor."""
+    logits: Any = model.network(*inputs)
+    if not isinstance(logits, Tensor):
+        raise UserError(f"{model.name}: gives a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
+    return logits
+
+
+def _require_first(site: str, ran: bool) -> None:
+    if ran:
+        raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
 
 
 def require_ran(sites: Iterable[str], ran: Collection[str]) -> None:
@@ -111,7 +128,7 @@ class PartialForward:
 
     @torch.no_grad()
     def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
-        check_sites(model.sites, [site] if site else [], "the site to resume from")
+        check_sites(model.sites, [site] if site else [])
         self.model, self.site = model, site
         self.done: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
         batches = batches_of(inputs, batch_size)
@@ -136,7 +153,7 @@ class PartialForward:
             for batch, tensors, known in self.batches:
                 outputs = {self.model.sites[layer]: output for layer, output in known.items()}
                 with _forward_replaced(outputs), intervening(self.model, interventions, batch, tensors):
-                    logits.append(self.model.network(*tensors))
+                    logits.append(logits_of(self.model, tensors))
         return torch.cat(logits)
 
     def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:

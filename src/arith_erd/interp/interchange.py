@@ -71,6 +71,8 @@ def interchange_accuracy(
     require_same_task(model, causal_model, data)
     if (intervention is None) == (not sites):
         raise UserError("interchange_accuracy: expected either an intervention or sites")
+    if not isinstance(intervention, Interchange | None):
+        raise UserError(f"interchange_accuracy: received {type(intervention).__name__}; expected an Interchange")
     sites = [sites] if isinstance(sites, str) else sites
     data = replace(data, causal_model=causal_model)
     variable = chosen_variable(data, variable)

@@ -20,6 +20,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ..errors import UserError
+
 Position = int | str | None
 
 
@@ -28,6 +30,13 @@ class Subspace:
     """Orthonormal directions (d, r) of an activation, of one position (d = C) or of all concatenated (d = k * C)."""
 
     directions: Tensor
+
+    def __post_init__(self) -> None:
+        columns = torch.as_tensor(self.directions)
+        object.__setattr__(self, "directions", columns)  # of NumPy's arrays too
+        exact = columns.detach().double()
+        if exact.dim() != 2 or not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
+            raise UserError(f"Subspace: directions {tuple(exact.shape)}: expected orthonormal columns (d, r)")
 
     def __repr__(self) -> str:
         return f"Subspace(rank {self.rank} of {len(self.directions)})"
@@ -38,6 +47,8 @@ class Subspace:
 
     def interchange(self, base: Tensor, source: Tensor) -> Tensor:
         """``base + (source - base) @ directions @ directions.T``, (N, d), (N, d) -> (N, d)."""
+        if base.shape[-1] != len(self.directions):
+            raise UserError(f"{self}: does not fit activations of {base.shape[-1]} numbers")
         directions = self.directions.to(base)
         return base + (source - base) @ directions @ directions.T
 
@@ -54,21 +65,21 @@ class BatchSlice:
     own: int = 0
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
-        """The part of a value that belongs to activations x, broadcastable to them; a ValueError if it does not fit."""
+        """The part of a value that belongs to activations x, broadcastable to them; refused if it does not fit."""
         value = torch.as_tensor(value)  # of numpy too
         if self.at is not None and value.dim() == x.dim() + 1:
             held = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
             with_prompt = held != self.own and held >= self.before + self.own
             place = self.at + self.before * with_prompt
             if not 0 <= place < held:
-                raise ValueError(f"a value of {held} positions does not hold the one that is changed; give it alone")
+                raise UserError(f"a value of {held} positions does not hold the one that is changed; give it alone")
             value = value[:, place]
         per_example = value.dim() == x.dim() and value.shape[0] == self.count
         value = value[self.rows] if per_example else value
         pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
         part = value.dim() == x.dim() and not per_example and len(value) != 1  # of the examples
         if part or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
-            raise ValueError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
+            raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
         return value.to(x)
 
 
@@ -120,7 +131,7 @@ class Interchange(Intervention):
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         if self.source is None:
-            raise ValueError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
+            raise UserError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
         source = batch.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source

@@ -35,6 +35,8 @@ Epochs = Literal["all"] | tuple[int, ...]
 def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
     """One replica of a run: with its final weights, or with those of the last checkpoint of an unfinished run.
 
+    `Hooked.epoch` then says after which epoch; it is None for final weights.
+
     Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
 
     >>> from arith_erd.interp.loading import pretrained
@@ -61,6 +63,8 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     network = initialise(job.network, seed)
     if epoch != 0:
         network.load_state_dict(state)
+    if epoch is None and not run.weights(seed).is_file():
+        epoch = max((row["epoch"] for row in run.metrics()), default=0)
     return _hooked(network, job, run.name, seed, epoch)
 
 
@@ -185,7 +189,7 @@ def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> H
     return Hooked(network, task=task, name=Path(path).name)
 
 
-def load_references(name: str, seeds: Sequence[int] = (0,), task: Task | None = None) -> list[Hooked]:
+def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None = None) -> list[Hooked]:
     """Variants of a network whose algorithm is known (`arith_erd.models.references`), one for each seed.
 
     Args:
@@ -201,7 +205,8 @@ def load_references(name: str, seeds: Sequence[int] = (0,), task: Task | None = 
         raise UserError(f"reference={name}: adds at task.bits=7 in reverse order; received {given}")
     untrained = partial(Transformer, task.prompt_length, task.width)  # of the same size
     about: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
-    return [Hooked(reference(name, seed).network, seed=seed, **about) for seed in seeds]
+    chosen = [seeds] if isinstance(seeds, int) else seeds
+    return [Hooked(reference(name, seed).network, seed=seed, **about) for seed in chosen]
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

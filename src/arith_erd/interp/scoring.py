@@ -7,10 +7,11 @@ is used.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +90,9 @@ def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any
     start = time.perf_counter()
     score = function(model)
     name = getattr(function, "__name__", "method")
-    if not isinstance(score, SupportsFloat) and score not in VARIABLES:
+    with suppress(TypeError, ValueError):  # of a tensor with one number, for example
+        score = score if isinstance(score, str) else float(score)
+    if not isinstance(score, float) and score not in VARIABLES:
         raise UserError(f"{name}: gives {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 

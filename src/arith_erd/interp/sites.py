@@ -34,7 +34,7 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
     return next((layer for layer in layers(sites) if f"{site}.".startswith(f"{layer}.")), None)
 
 
-def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.site") -> None:
+def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") -> None:
     """Refuse sites that a network lacks, with a `UserError` that lists those it has."""
     known = list(known)
     if unknown := [site for site in wanted if site not in known]:
@@ -43,7 +43,7 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "probe.s
         listed = ", ".join(known) or "none"
         if whole:
             listed = f"{', '.join(whole)}; in layers and beside them: {', '.join(inside) or 'none'}"
-        raise UserError(f"site {', '.join(unknown)}: this model has {listed}; set {key}")
+        raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
 def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
@@ -63,7 +63,7 @@ def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
     else:
         sites = [site] if isinstance(site, str) else [*dict.fromkeys(site)]
     for model in models:
-        check_sites(model.sites, sites)
+        check_sites(model.sites, sites, "probe.site")
     return sites
 
 

@@ -203,16 +203,18 @@ class Task(ABC):
             length: digits to write of each operand (N,) or a number, from ``min_bits`` on; by default ``bits``.
 
         Raises:
-            ValueError: for another number of operands than the task has.
-            UserError: for operands that are not integers of the task, lengths that do not hold them, or answers that
-                are no integers of ``width`` digits.
+            UserError: for another number of operands than the task has, operands that are not integers of the task,
+                lengths that do not hold them, or answers that are no integers of ``width`` digits.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
         if len(columns) != self.num_operands:
-            raise ValueError(f"{self.name} takes {self.num_operands} operands, received {len(columns)}")
+            raise UserError(f"{self.name} takes {self.num_operands} operands, received {len(columns)}")
         given = [np.atleast_1d(x) for x in columns]
+        if len({x.shape for x in given} - {(1,)}) > 1 or any(x.ndim > 1 for x in given):
+            shapes = ", ".join(str(x.shape) for x in given)
+            raise UserError(f"{self.name}: operands of shapes {shapes}; expected one length N")
         for name, x, limit in zip(self.operand_names, given, self.shape, strict=True):
             if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
                 raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
@@ -296,15 +298,11 @@ class Task(ABC):
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example.
 
-        Of operands, each (N,), or of examples.
+        Of operands, each (N,), or of examples; by default of `examples`.
         """
-        examples = operands[0] if operands else None
-        columns = (
-            [*examples.operands.T]
-            if isinstance(examples, Examples)
-            else [np.atleast_1d(np.asarray(x)) for x in operands]
-        )
-        return {name: compute(*columns) for name, compute in self._concepts().items()}
+        given: Any = operands
+        examples = given[0] if given and isinstance(given[0], Examples) else self.examples(*given)
+        return {name: compute(*examples.operands.T) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return {

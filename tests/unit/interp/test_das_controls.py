@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
@@ -91,10 +92,17 @@ def test_sets_share_no_operand_and_half_of_the_answers_should_change(search: Con
 
 
 class Constant(InDirections):
-    """Its layer says the same of all examples."""
+    """Another site of it says the same of all examples."""
 
-    def decode(self, memory, answer_in):
-        return super().decode(memory, answer_in) + 0 * self.site(torch.ones(*answer_in.shape, CHANNELS))[..., :1]
+    def __init__(self, task: Add) -> None:
+        super().__init__(task)
+        self.constant = nn.Identity()
+
+    def sites(self) -> dict[str, nn.Module]:
+        return super().sites() | {"dec.1": self.constant}
+
+    def decode(self, memory: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
+        return super().decode(memory, answer_in) + self.constant(torch.zeros(*answer_in.shape, CHANNELS))[..., :1]
 
 
 def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: ControlledDAS) -> None:

@@ -1,7 +1,9 @@
 """Reading a site gives what the network computes there; an intervention changes what the network computes after."""
 
+import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,6 +28,7 @@ KINDS = {
     "nanogpt": lambda: NanoGPT(**SIZE),
 }
 CLEAN, OTHER = TASK.examples(), TASK.examples(*TASK.examples().operands[::-1].T)
+ZEROS = torch.zeros(16)
 
 
 def hooked(kind: str) -> Hooked:
@@ -81,7 +84,7 @@ def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_networ
     assert equal(model.run(CLEAN, [*all_of_prompt, *all_of_answer]), model.run(OTHER))
     for position, accepted in ("r9", "r0, r1, r2, r3"), ("x", "a0, a1"), (-1, "0 or more"), (7, "4 positions"):
         with pytest.raises(UserError, match=f"position {position}: .*{accepted}"):
-            model.run(CLEAN, [Replace("dec.1", position, torch.zeros(16))])
+            model.run(CLEAN, [Replace("dec.1", position, ZEROS)])
 
 
 def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
@@ -105,7 +108,7 @@ def test_interventions_compose_in_order_and_batches_do_not_matter() -> None:
     assert equal(cache["dec.2"][:, 1], x + v)
     for_all, for_each = ([Replace("dec.2", 1, value)] for value in (v[0], v[0].expand(64, 16)))
     assert equal(model.run(CLEAN, for_all), model.run(CLEAN, for_each))
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(UserError, match="does not fit"):
         model.run(CLEAN, [Replace("dec.2", 1, torch.randn(5))])
 
 
@@ -153,7 +156,7 @@ class Ordered(Transformer):
         return self.head(x)
 
 
-@pytest.mark.parametrize("order", [(2, 1, 0), (0, 1, 2, 0, 1, 2)])
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 0, 1, 0)])
 def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Sequence[int]) -> None:
     torch.manual_seed(0)
     model = Hooked(Ordered(order), task=TASK)
@@ -161,6 +164,13 @@ def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Se
     patch = [Interchange("dec.2", 1).of(other)]
     assert not equal(model.run(CLEAN, patch), model.run(CLEAN))
     assert equal(model.resume_from("dec.2", CLEAN)(patch), model.run(CLEAN, patch))
+
+
+def test_a_site_that_runs_twice_is_refused() -> None:
+    model = Hooked(Ordered((0, 1, 0, 2)), task=TASK)
+    for call in (lambda: model.run_with_cache(CLEAN, "dec.1"), lambda: model.run(CLEAN, Replace("dec.1", 0, ZEROS))):
+        with pytest.raises(UserError, match=r"^site dec\.1: ran twice in this forward pass"):
+            call()
 
 
 class Plain(nn.Module):
@@ -231,7 +241,7 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
     assert equal(resumed(step), model.run(CLEAN, [step]))
     assert network.calls == 1  # of the whole run
     assert vars(network.encoder)["forward"] == network.counted
-    with pytest.raises(ValueError, match="an eraser of 6 dimensions does not fit activations of 24"):
+    with pytest.raises(UserError, match="an eraser of 6 dimensions does not fit activations of 24"):
         model.run(CLEAN, Erase("decoder.0", None, leace(torch.randn(9, 6), torch.arange(9) % 2)))
 
 
@@ -258,7 +268,7 @@ def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_exam
         model.run(CLEAN, Replace("dec.1", "r1", own["dec.1"])), model.run(CLEAN, Replace("dec.1", 1, own["dec.1"]))
     )
     for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
-        with pytest.raises(ValueError, match="does not"):
+        with pytest.raises(UserError, match="does not"):
             model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
 
 
@@ -286,11 +296,36 @@ def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_p
 def test_unknown_sites_are_refused_with_those_there_are() -> None:
     model = hooked("transformer")
     for call in (lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)):
-        with pytest.raises(UserError, match=r"site dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
+        with pytest.raises(UserError, match=r"site=dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
     for spent in ("dec.1", "dec.1.attn_out", "dec.embed"):
         with pytest.raises(UserError, match=rf"{re.escape(spent)}: has run already"):
-            model.resume_from("dec.2", CLEAN)([Replace(spent, 0, torch.zeros(16))])
+            model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
+
+
+class Both(Ordered):
+    def forward(self, *given: Tensor) -> Any:
+        return super().forward(*given), None
+
+
+def test_what_does_not_fit_is_one_line() -> None:
+    model, both = hooked("transformer"), Hooked(Both((0, 1, 2)), task=TASK)
+    x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
+    foreign, two = Add(4).examples([1], [2]), Subspace(torch.eye(16)[:, :2])
+    for call, message in (
+        (lambda: model.run(foreign), r"^Transformer: examples with 9 tokens .*; expected those of Add\(bits=3\)"),
+        (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
+        (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
+        (lambda: model.predict([1, 2, 3], [4, 5]), r"^add: operands of shapes \(3,\), \(2,\)"),
+        (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: operands of shapes \(1, 2\), \(1, 2\)"),
+        (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Subspace\(rank 2 of 16\): does not fit"),
+        (lambda: Subspace(torch.ones(16, 2)), r"^Subspace: directions \(16, 2\): expected orthonormal columns"),
+        (lambda: both.run(CLEAN), r"^Both: gives a tuple; expected logits"),
+        (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contain NaN"),
+        (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
 
 
 def test_predictions_and_accuracy() -> None:

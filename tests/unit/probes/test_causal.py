@@ -70,7 +70,7 @@ ADD, RANDOM = Add(3), RandomOutput(3)
 @pytest.mark.parametrize(
     ("probe", "task", "options", "message"),
     [
-        (Interchange, ADD, {"site": "dec.9"}, r"site dec\.9: this model has enc\.1"),
+        (Interchange, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
