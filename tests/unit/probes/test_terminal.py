@@ -32,12 +32,6 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> No
     assert "…" not in text
 
 
-def test_sentences_are_wrapped() -> None:
-    lines = shown(pd.DataFrame({"seed": ["1"], "distance": ["0.25"], "bits": ["7:carry " * 20]}))
-    assert max(map(len, lines)) <= 80
-    assert " ".join(lines).count("7:carry") == 20
-
-
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "EVERY", 0.2)
@@ -54,18 +48,3 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
 
     assert with_progress(slow(), "Dose", 2, console) == rows
     assert bool(re.search(r"2 rows after \d+ s", file.getvalue())) == (not is_terminal)
-
-
-def test_quick_probe_and_one_that_fails_leave_nothing_behind() -> None:
-    def failing() -> Iterator[dict[str, Any]]:
-        yield {"seed": 3}
-        raise ValueError("no")
-
-    for is_terminal in (False, True):
-        file = io.StringIO()
-        console = Console(file=file, width=120, force_terminal=is_terminal)
-        assert with_progress(iter([{"task": "add"}]), "Dataset", 0, console) == [{"task": "add"}]
-        with pytest.raises(ValueError, match="no"):
-            with_progress(failing(), "Dose", 1, console)
-        assert "rows after" not in file.getvalue()
-        assert file.getvalue() == "" or is_terminal

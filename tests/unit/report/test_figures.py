@@ -33,12 +33,6 @@ def test_every_figure_is_there_and_its_files_are_light(whole_report, drawn) -> N
         assert 5_000 < file.stat().st_size < 300_000, file.name
 
 
-def test_lines_differ_without_colour(drawn) -> None:
-    for ax in (ax for name in ("fig1", "fig3", "figC6", "figE7", "figE8") for ax in drawn[name].axes):
-        dashes = [line.get_linestyle() for line in ax.lines if not line.get_label().startswith("_")]
-        assert len(set(dashes)) == len(dashes) > 1
-
-
 def test_the_papers_numbers_are_marked(drawn) -> None:
     for ax, numbers in zip(drawn["fig3"].axes, ((1.0, 1.0, 0.937), (0.989, 0.975, 0.943)), strict=True):
         assert [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "D"] == list(numbers)
@@ -71,12 +65,3 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     assert (long[0], long[-1]) == (1, 1000)
     assert len(long) <= 402
     assert np.diff(long).max() <= 3
-
-
-def test_figures_of_probes_fall_back_to_the_authors_weights(synthetic) -> None:
-    synthetic.correlations(synthetic.root, (0,), "distance_correlation-add")
-    synthetic.erasures(synthetic.root, (0,), "amnesic-add")
-    figures = draw(collect(synthetic.root, load_paper().setup), "fig4", "appendixD")
-    for name in ("fig4", "appendixD"):
-        titles = {ax.get_title(loc="left") for ax in figures[name].axes} | {figures[name].get_suptitle()}
-        assert any("the authors' weights" in title for title in titles)
