@@ -16,40 +16,6 @@ from arith_erd.training.pack import Pack
 TASK = Add(3)
 
 
-class HostReads(TorchDispatchMode):
-    """Counts what makes the host wait for a device: a number read from a tensor, a shape that depends on values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.name() in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"):
-            self.found.append(function.name())
-        return function(*args, **(kwargs or {}))
-
-
-def test_host_never_waits_for_the_device_within_an_epoch(train, monkeypatch):
-    found = {}
-
-    def watched(name, original):
-        def watch(self, *arguments, **options):
-            with HostReads() as reads:
-                result = original(self, *arguments, **options)
-            found.setdefault(name, []).extend(reads.found)
-            return result
-
-        return watch
-
-    for name in ("training_step", "validation_step", "configure_gradient_clipping"):
-        monkeypatch.setattr(LitPack, name, watched(name, getattr(LitPack, name)))
-    train("seed=0-1", "model=nanogpt")
-    assert found == {"training_step": [], "validation_step": [], "configure_gradient_clipping": []}
-    with HostReads() as reads:
-        torch.ones(1).item()
-    assert reads.found  # else it watches nothing
-
-
 class OnTheCPU(TorchDispatchMode):
     """Counts the operators that read or make a tensor on the CPU."""
 
