@@ -94,9 +94,7 @@ class Browser:
             raise ValueError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    def look(self, width: int, dark: bool = False) -> None:
-        """Set the window's width and the colour scheme."""
+    def look(self, width: int) -> None:
+        """Set the window's width."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
