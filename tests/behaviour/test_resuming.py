@@ -20,16 +20,19 @@ from tests.tiny import FOUR_EPOCHS
 
 
 @pytest.mark.parametrize(
-    ("callback", "after"), [(MetricsWriter, False), (MetricsWriter, True), (ResumePoint, False), (ResumePoint, True)]
+    ("callback", "epoch", "after", "started"),
+    [
+        *((MetricsWriter, 1, True, None), (MetricsWriter, 3, False, 3), (MetricsWriter, 3, True, 3)),
+        *((ResumePoint, 3, False, 3), (ResumePoint, 3, True, 4)),
+    ],
 )
-def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, after):
-    """Whether the power went off before or after the rows, and before or after the checkpoint, of epoch 3."""
-    power_cut(train, callback, 3, after, *FOUR_EPOCHS)
+def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, epoch, after, started):
+    """Whether the power went off before or after the rows, and before or after the checkpoint."""
+    power_cut(train, callback, epoch, after, *FOUR_EPOCHS)
     capsys.readouterr()
-    resumed = train(*FOUR_EPOCHS)
-    started = 4 if callback is ResumePoint and after else 3
-    assert f"resuming from epoch {started}" in capsys.readouterr().out
-    assert_same(whole, resumed)
+    assert_same(whole, train(*FOUR_EPOCHS))
+    out = capsys.readouterr().out
+    assert f"resuming from epoch {started}" in out if started else "resuming" not in out
 
 
 def test_resuming_from_sparse_checkpoints(train, whole, capsys):
@@ -49,11 +52,6 @@ def test_resuming_from_sparse_checkpoints(train, whole, capsys):
 
 def kept_files(run: Run) -> dict[str, bytes]:
     return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
-
-
-def test_run_interrupted_before_its_first_checkpoint_restarts(train, whole):
-    power_cut(train, MetricsWriter, 1, True, *FOUR_EPOCHS)
-    assert_same(whole, train(*FOUR_EPOCHS))
 
 
 def test_interrupted_between_training_and_summary(whole, train, runs_dir):
@@ -125,15 +123,6 @@ def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted,
     assert interrupted.checkpoint.read_bytes() == before
 
 
-def test_checkpoint_that_skips_an_evaluation_is_refused(train, interrupted):
-    def skips(saved) -> None:
-        saved["loops"]["fit_loop"]["epoch_progress"]["current"]["started"] = 0
-
-    crafted(interrupted.checkpoint, skips)
-    with pytest.raises(UserError, match=r"epoch 4 ends without an evaluation; delete last\.ckpt"):
-        train(*FOUR_EPOCHS)
-
-
 def test_truncated_row_is_written_again(train, whole, interrupted):
     for path in (interrupted.metrics_file, interrupted.tokens_file):
         path.write_text(path.read_text()[:-20])
@@ -178,16 +167,6 @@ def test_run_that_began_without_tokens_or_with_damaged_ones_has_them_from_the_re
     header, *rows = whole.tokens_file.read_text().splitlines()
     assert tokens == [header, *(row for row in rows if row.startswith("4,"))]
     assert ("tokens.csv: damaged; started again at epoch 4\n" in capsys.readouterr().out) is bool(before)
-
-
-def test_damaged_metrics_without_a_checkpoint_begin_anew(train):
-    options = ("trainer.max_epochs=1", "trainer.stop_at=0.9", "seed=0")
-    run = train(*options)
-    before = [row | {"seconds": 0} for row in run.metrics()]
-    for file in (run.summary_file, run.checkpoint):
-        file.unlink()
-    run.metrics_file.write_text("epoch,seed\n0,0\nx,y\n")
-    assert [row | {"seconds": 0} for row in train(*options).metrics()] == before
 
 
 def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted):
