@@ -11,9 +11,7 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
-from arith_erd.system import lock
 from arith_erd.training.checkpoint import ResumePoint
-from arith_erd.training.module import LitPack
 from arith_erd.training.run_pack import train_pack
 from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import assert_same, failing, power_cut
@@ -132,11 +130,9 @@ def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monk
     assert sorted(path.name for path in runs_dir.iterdir()) == sorted(run.name for run in old)
 
 
-def test_refused_command_and_one_beside_another_process_leave_the_old_run(train, runs_dir, monkeypatch):
+def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
     old = train()
     before = {path: path.read_bytes() for path in old.path.rglob("*") if path.is_file() and path.name != ".lock"}
-    with lock.holding(old.path), pytest.raises(UserError, match="in use by process"):
-        train("overwrite=true")
     monkeypatch.setattr("arith_erd.training.memory.available_bytes", lambda device: 1)
     with pytest.raises(UserError, match="too large for the memory"):
         train("overwrite=true")
@@ -180,22 +176,5 @@ def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch):
     with pytest.raises(UserError, match="epoch 1 ends without an evaluation"):
         train()
     (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.finished
-    assert not run.metrics()
-
-
-@pytest.mark.parametrize("rows", [lambda rows: rows[1:], lambda rows: [*rows, rows[0]]])
-def test_run_is_finished_only_with_all_its_rows(train, runs_dir, monkeypatch, rows):
-    original = LitPack.on_train_end
-
-    def spoil(self):
-        original(self)
-        (run,) = (Run(path) for path in runs_dir.iterdir())
-        write_metrics(run, rows(run.metrics()))
-
-    monkeypatch.setattr(LitPack, "on_train_end", spoil)
-    with pytest.raises(UserError, match=r"metrics\.csv (lacks epoch 1|has more than one row)"):
-        train()
-    (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.finished
     assert not run.summary_file.exists()
+    assert not run.metrics()
