@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -122,15 +123,14 @@ def in_python(rounded: Rounded, action: str, prompt: torch.Tensor, source: list[
     return []
 
 
-@pytest.mark.parametrize("index", [0, 1])
-@pytest.mark.parametrize("kind", ["invert", "exchange", "off", "encoder", "tokens", "steer"])
+@pytest.mark.parametrize(  # a decoder-only network has no encoder
+    ("kind", "index"), [*product(("invert", "exchange", "off", "steer"), (0, 1)), ("encoder", 0), ("tokens", 0)]
+)
 def test_interventions_equal_those_in_python(
     kind: str, index: int, browser: Browser, trained: str, networks: list[Rounded]
 ) -> None:
     model, _ = networks[index]
     task = model.task
-    if index == 1 and kind in ("encoder", "tokens"):
-        pytest.skip("a decoder-only network has no encoder")
     rng = np.random.default_rng(7)
     cases = [
         {
@@ -177,7 +177,6 @@ def test_foreign_text_shows_as_text(browser: Browser, tiny: str) -> None:
     ("address", "sentence"),
     [
         ("a=999", 'a = "999": expected a whole number from 0 to 7.'),
-        ("a=<b>", "expected a whole number"),
         ("do=explode:r1", "is no intervention of these networks"),
         ("do=steer:dec.1:r1:carry:1e9", "is no intervention of these networks"),
         ("net=x", "is not in this page"),
@@ -191,15 +190,6 @@ def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(
     browser(f"location.hash = {json.dumps(address)}")
     browser.wait("document.querySelector('#address-error').textContent !== ''")
     assert sentence in browser("document.querySelector('#address-error').textContent")
-    assert browser("state.pair") == [5, 2]
-
-
-def test_nonsense_in_a_field_gets_a_sentence_and_the_last_state_stays(browser: Browser, tiny: str) -> None:
-    browser.open(f"{tiny}#a=5&b=2", READY)
-    browser("box = document.querySelector('#operands input'); box.value = 'seven'")
-    browser("box.dispatchEvent(new Event('input'))")
-    sentence = browser("document.querySelector('#pair-error').textContent")
-    assert sentence.startswith('a = "seven": expected a whole number')
     assert browser("state.pair") == [5, 2]
 
 
@@ -217,15 +207,6 @@ def test_interventions_are_tried_on_the_same_random_pairs(browser: Browser, tiny
     assert said[0] == said[1]
     assert said[0].startswith("Of 100 random pairs:")
     assert "r1 in" not in said[0].partition("changed:")[2]  # a token does not read itself
-
-
-def test_a_head_says_where_it_looks_and_is_turned_off_by_its_button(browser: Browser, tiny: str) -> None:
-    browser.open(tiny, READY)
-    words = browser("(head = document.querySelector('.heads button')).getAttribute('aria-label')")
-    assert "looks at" in words
-    browser("head.click()")
-    browser.wait("state.actions.length === 1")
-    assert browser("state.actions[0]").startswith("off:")
 
 
 @pytest.mark.parametrize("width", [360, 1400])
