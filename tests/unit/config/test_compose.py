@@ -38,7 +38,7 @@ def test_hydra_of_the_caller_stays_initialised():
     assert not GlobalHydra.instance().is_initialized()
 
 
-# Hydra's own node, and trust; what files may not do there: `tests.hostile.code`
+# Hydra's own node, and trust; what files may not do there: `tests/behaviour/test_hostile.py`
 
 
 def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):

@@ -213,7 +213,7 @@ def test_override_that_cannot_be_read_is_named_in_one_line(typed):
         compose("train", [typed])
 
 
-# Targets; those outside the allow-list: `tests.hostile.code`
+# Targets; those outside the allow-list: `tests/behaviour/test_hostile.py`
 
 
 def test_constructor_errors_become_one_line():
