@@ -1,50 +1,11 @@
 """The benchmarks run at toy sizes. Whether their numbers are right is not tested."""
 
-import json
 import runpy
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.tiny import NETWORK
-
-
-@pytest.fixture
-def harness(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """`benchmarks/epoch.py` as a module whose measurements need no process of their own."""
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(variable, "1")  # to be restored
-    import epoch
-
-    monkeypatch.setattr(epoch, "in_fresh_process", lambda target, /, **arguments: epoch.call(target, arguments))
-    return epoch
-
-
-def test_every_measurement_is_printed_and_saved(harness, monkeypatch, tmp_path, capsys):
-    out = tmp_path / "figures" / "out.json"
-    options = ("--repeats=1", "--packs=1,2", "--steps=3", "--threads=1", f"--out={out}")
-    monkeypatch.setattr(sys, "argv", ["epoch.py", *options, *NETWORK, "data.batch_size=16", "trainer.accelerator=cpu"])
-    harness.main()
-    result = json.loads(out.read_text())
-    (ours,) = result["epoch"]["ours"]
-    seconds = ours["seconds"]
-    assert seconds["total"] == pytest.approx(seconds["training"] + seconds["evaluation"] + seconds["rest"])
-    assert [(pack["replicas"], pack["steps"]) for pack in result["packs"]] == [(1, 3), (2, 3)]
-    assert all(value > 0 for pack in result["packs"] for value in pack["seconds_per_step"])
-    printed = capsys.readouterr().out
-    assert "one epoch: add, random, transformer, 1 replica(s)" in printed
-    assert "pack of 2: " in printed
-
-
-def test_comparison_with_another_network_than_theirs_is_refused(harness, monkeypatch, tmp_path):
-    script = tmp_path / "EncoderDecoderTransformer" / "TransformerTraining.py"
-    script.parent.mkdir()
-    script.touch()
-    monkeypatch.setattr(sys, "argv", ["epoch.py", f"--reference={tmp_path}", *NETWORK])
-    with pytest.raises(SystemExit, match=r"error: --reference: their code knows only our defaults of task\.\*"):
-        harness.main()
 
 
 def correctness(root, monkeypatch, capsys) -> tuple[int, list[str]]:

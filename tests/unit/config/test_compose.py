@@ -38,9 +38,6 @@ def test_hydra_of_the_caller_stays_initialised():
     assert not GlobalHydra.instance().is_initialized()
 
 
-# Hydra's own node, and trust; what files may not do there: `tests/behaviour/test_hostile.py`
-
-
 def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
     monkeypatch.setattr(build, "_trusted", set())
     compose("train", ["experiment=fig1", "hydra.verbose=true", "trust=[json]"])
@@ -57,9 +54,6 @@ def test_package_of_the_current_folder_is_found_only_if_trust_is_typed(typed, mo
     compose("train", typed)
     assert (find_spec("mine") is not None) == bool(typed)
     assert sys.path[0] != str(tmp_path)  # installed packages come first
-
-
-# Numbers
 
 
 @pytest.mark.parametrize(

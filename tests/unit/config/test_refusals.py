@@ -153,9 +153,6 @@ def test_smallest_and_largest_values_are_accepted(config):
         read_job(config)
 
 
-# Keys
-
-
 @pytest.mark.parametrize("plus", ["", "+"])
 @pytest.mark.parametrize(
     ("key", "hint"),
@@ -185,9 +182,6 @@ def test_missing_key_is_named(key, config):
         read_job(config)
 
 
-# Overrides that Hydra cannot read
-
-
 @pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\", "\\'"])
 def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
@@ -211,9 +205,6 @@ def test_group_takes_one_option(key):
 def test_override_that_cannot_be_read_is_named_in_one_line(typed):
     with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected (KEY=VALUE|brackets and quotes in pairs|\")"):
         compose("train", [typed])
-
-
-# Targets; those outside the allow-list: `tests/behaviour/test_hostile.py`
 
 
 def test_constructor_errors_become_one_line():

@@ -267,9 +267,6 @@ def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
         assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
-# scripts/paper.sh
-
-
 def paper(root: Path, *arguments: str, train: str = "echo") -> tuple[list[str], dict[str, str]]:
     environment = os.environ | {"TRAIN": train}
     return [str(root / "scripts" / "paper.sh"), *arguments], environment

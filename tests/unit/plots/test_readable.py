@@ -2,21 +2,9 @@
 
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from arith_erd.plots.curves import learning_curves
 from arith_erd.plots.epoch_curves import EpochCurves
 from arith_erd.plots.sheet import Sheet
-
-
-def test_legend_of_the_curves_covers_no_run_however_weak() -> None:
-    rows = [
-        {"epoch": epoch, "seed": 0, "train_seq_acc": 0.02, "val_seq_acc": 0.01, "train_loss": 1.0} for epoch in (1, 2)
-    ]
-    figure = learning_curves(rows, "weak")
-    FigureCanvasAgg(figure).draw()
-    (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
-    assert not legend.get_window_extent().overlaps(figure.axes[0].get_window_extent())
 
 
 def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_varies() -> None:

@@ -11,7 +11,7 @@ from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
-from tests.unit.interp.toys import InDirections, OneNumber
+from tests.unit.interp.toys import InDirections
 from tests.unit.probes.small import measured, untrained
 
 SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
@@ -55,13 +55,6 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
     rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
-
-
-def test_dose_of_one_number() -> None:
-    task = Add(4)
-    model = Hooked(OneNumber(task), task=task)
-    rows = measured(Dose([model], delta=[1, 4], sample=30))
-    assert (rows["answer"] > 0.95).all()
 
 
 ADD, RANDOM = Add(3), RandomOutput(3)

@@ -5,7 +5,6 @@ import json
 import pandas as pd
 import pytest
 
-from arith_erd.plots.sheet import Sheet
 from arith_erd.report.collect import AUTHORS, OTHER, OURS, Collection, collect
 from arith_erd.report.paper import load_paper
 from arith_erd.report.tables import probe_tables
@@ -94,14 +93,3 @@ def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
         ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
     ]
     assert [*tables[0].cells][-4:] == ["in token", "in value", "out token", "out value"]
-
-
-def test_users_own_probe_gets_a_table(synthetic) -> None:
-    run = synthetic.run(seeds="0-2")
-    rows = pd.DataFrame({"seed": [0, 1, 2], "site": "dec.1", "share": [0.5, 0.6, 0.7]})
-    target = run.path / "probes" / "mine"
-    target.mkdir(parents=True)
-    rows.to_csv(target / "rows.csv", index=False)
-    (target / "probe.json").write_text(Sheet.of("mine", rows, {"share": "accuracy"}).to_json())
-    (table,) = probe_tables(read(synthetic))
-    assert table.cells.to_dict("records") == [{"site": "dec.1", "share": "60.0% [35.2, 84.8]"}]

@@ -1,6 +1,5 @@
 """``results/``: every number there, and in the tables made from it, follows from the rows committed with it."""
 
-import json
 from io import StringIO
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from arith_erd.report.claims import evaluate
 from arith_erd.report.collect import collect
 from arith_erd.report.page import markdown
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.report.publish import WEIGHTS, copy_runs, main
+from arith_erd.report.publish import WEIGHTS, copy_runs
 from arith_erd.report.tables import claims_table, replicas_table, spreadsheet
 
 RUNS = Path("runs")
@@ -45,23 +44,3 @@ def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(syn
     assert kept == {f"{run.name}/{name}" for name in (*files, *probe)}
     assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
     assert collect(results / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
-
-
-def test_seed_in_the_first_folder_replaces_that_of_an_older_commit(synthetic, synthetic_in, tmp_path: Path) -> None:
-    older = synthetic_in(tmp_path / "older")
-    pack = older.run(seeds="0-2", reach=45.0)
-    summary = json.loads((pack.path / "summary.json").read_text())
-    summary["versions"]["commit"] = "0000000"
-    (pack.path / "summary.json").write_text(json.dumps(summary))
-    synthetic.run(seeds="1", reach=30.0)
-    found = collect([synthetic.root, older.root], load_paper().setup)
-    assert found.replicas.set_index("seed")["commit"].to_dict() == {0: "0000000", 1: "abc1234", 2: "0000000"}
-    assert found.metrics.groupby("replica").size().tolist() == [50] * 3
-
-
-def test_publishing_writes_tables_and_figures(synthetic, tmp_path: Path) -> None:
-    synthetic.run(seeds="0-4")
-    results = tmp_path / "results"
-    results.mkdir()
-    main([str(synthetic.root), f"--results={results}"])
-    assert {"claims.csv", "claims.md", "runs.csv", "fig1.png", "runs"} <= {path.name for path in results.iterdir()}

@@ -78,9 +78,6 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     assert found == [2, 4, 4, None]
 
 
-# Weights over time
-
-
 @pytest.mark.parametrize(
     ("rule", "kept"),
     [
@@ -107,9 +104,6 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
     run.drop_kept_after(2)
     assert run.kept_epochs(0) == [2]
     assert sorted(path.name for path in (tmp_path / "weights").glob("epoch=[0-9]*")) == ["epoch=05", "epoch=2"]
-
-
-# A finished run
 
 
 @pytest.mark.parametrize(

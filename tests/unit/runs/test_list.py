@@ -6,8 +6,8 @@ import pytest
 
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run
-from arith_erd.runs.__main__ import age, main
 from arith_erd.runs.__main__ import list_runs as listed
+from arith_erd.runs.__main__ import main
 from arith_erd.runs.identity import without_added
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
@@ -62,12 +62,6 @@ def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
     assert list_runs(str(folder))["run"].to_list() == ["bad", "done", "failed", "odd", "stopped", "worse"]
     with pytest.raises(UserError, match=r"^--sort=loss: expected one of run, state, .*accuracy$"):
         list_runs(str(folder), "loss")
-
-
-def test_folder_whose_name_would_be_a_pattern_is_listed(tmp_path, config):
-    (tmp_path / "runs[1]").mkdir()
-    begun(tmp_path / "runs[1]", "some", config, seed0=0.5)
-    assert list_runs(str(tmp_path / "runs[1]"))["run"].to_list() == ["some"]
 
 
 def test_run_that_is_being_replaced_is_listed_beside_the_new_one(folder, config):
@@ -158,10 +152,6 @@ def test_folder_without_runs_is_one_line(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run there; expected a folder of runs")
-
-
-def test_ages_have_one_unit():
-    assert [age(x) for x in (3, 90, 7300, 864000)] == ["3 s", "2 min", "2 h", "10 d"]
 
 
 def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypatch, capsys):

@@ -103,9 +103,6 @@ def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, han
         signal.signal(number, before)
 
 
-# Another's handler
-
-
 @pytest.fixture
 def listener(handlers_as_before, monkeypatch):
     """Somebody listens for SIGUSR1 and SIGUSR2; what takes too long takes a tenth of a second."""

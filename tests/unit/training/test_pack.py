@@ -38,9 +38,6 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(examples.prompt)[order], torch.from_numpy(examples.completion)[order]
 
 
-# Weights
-
-
 @every
 def test_initial_weights_are_those_of_the_seed_alone(network):
     torch.manual_seed(3)
@@ -57,9 +54,6 @@ def test_initial_weights_are_those_of_the_seed_alone(network):
             assert torch.equal(states[index][name], value), name
             assert torch.equal(solo[name], value), name
     assert not any(torch.equal(a, b) for name, a in states[0].items() if (b := states[1][name]).dim() > 1)
-
-
-# Logits and gradients
 
 
 @every
@@ -83,9 +77,6 @@ def test_logits_and_gradients_are_those_of_the_seed_alone(network, step, batch):
         torch.testing.assert_close(logits[index], solo_logits[0], atol=1e-5, rtol=1e-5)
         for name, gradient in solo_gradients.items():
             torch.testing.assert_close(gradients[name][index], gradient[0], atol=1e-6, rtol=1e-5, msg=name)
-
-
-# Optimisation
 
 
 @pytest.mark.parametrize("clip", [1.0, None])
@@ -119,9 +110,6 @@ def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, se
     for name, stack in pack.stacked.named_parameters():
         assert decay[id(stack)] == (0.1 if plain[name].dim() >= 2 else 0.0), name
     assert set(decay.values()) == {0.0, 0.1}
-
-
-# Compiled
 
 
 @pytest.fixture

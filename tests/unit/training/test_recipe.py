@@ -121,9 +121,6 @@ def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
     assert all(torch.equal(packed[name], value) for name, value in resumed.items())
 
 
-# Optimizers that cannot train a pack
-
-
 class Unit(torch.optim.SGD):
     """Gradient descent along the direction of the gradient of each tensor."""
 
@@ -144,9 +141,6 @@ def test_optimizers_that_mix_numbers_are_recognised():
 @cache
 def job() -> Job:
     return compose("train", [*TINY, "model=nanogpt"])
-
-
-# Schedules
 
 
 def with_recipe(optimizer: Factory | None = None, scheduler: Factory | None = None) -> Job:
@@ -203,9 +197,6 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)
     assert found[-1] < 1e-6
-
-
-# Networks and losses of one's own
 
 
 class Good(Toy):

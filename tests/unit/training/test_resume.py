@@ -82,9 +82,6 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     assert 2 not in longer.kept_epochs(0)
 
 
-# Overwriting
-
-
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, capsys):
     old = train()
     (old.path / "mine").touch()
@@ -140,9 +137,6 @@ def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
 
 
-# Cannot be read is not damaged
-
-
 def test_checkpoint_that_cannot_be_read_is_kept(train, whole):
     power_cut(train, ResumePoint, 3, True, *FOUR_EPOCHS)
     error = OSError(errno.EMFILE, "cannot")
@@ -160,9 +154,6 @@ def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train):
     with fails, pytest.raises(OSError, match="Too many files"):
         train("checkpoint.keep_last=false")
     assert {path: path.read_bytes() for path in before} == before
-
-
-# The end of a run is counted
 
 
 def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch):

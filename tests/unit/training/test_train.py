@@ -1,8 +1,6 @@
 """Whole runs, of three-bit operands and one layer."""
 
-import io
 import math
-import re
 from functools import partial
 
 import numpy as np
@@ -10,8 +8,6 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from rich.console import Console
-from rich.progress import Progress
 
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
@@ -39,26 +35,6 @@ def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_i
 # What is shown
 
 
-def test_bar_moves_with_every_step_and_goes_on_where_a_run_was_interrupted(train, monkeypatch):
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr("arith_erd.training.callbacks.Console", lambda **kwargs: terminal)
-    moves, original = [], Progress.update
-
-    def spy(self, bar, **fields):
-        moves.append(fields["completed"])
-        original(self, bar, **fields)
-
-    monkeypatch.setattr(Progress, "update", spy)
-    power_cut(train, ResumePoint, 1, True)
-    train()
-    first = [0, 1 / 3, 2 / 3, 1, 1]
-    assert moves == pytest.approx([*first, *(1 + done for done in first)])
-    assert re.search(r"epoch 2/2 .* loss \d\.\d{4}  train", terminal.file.getvalue())
-
-
-# What is trained on
-
-
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     """Not over its batches, of which the last is smaller."""
     losses, original = [], LitPack.training_step
@@ -71,9 +47,6 @@ def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     monkeypatch.setattr(LitPack, "training_step", spy)
     (row,) = train("trainer.max_epochs=1").metrics()
     assert row["train_loss"] == pytest.approx(sum(losses) / 48, rel=1e-6)
-
-
-# The run directory
 
 
 def test_run_directory_holds_what_the_design_lists(trained_pack):
@@ -115,9 +88,6 @@ def test_summary_equals_decoding_everything(trained_pack):
             assert (stuck(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
-# Stopping early
-
-
 def accuracies(monkeypatch: pytest.MonkeyPatch, by_seed: dict[int, list[float]]) -> None:
     """Report these validation accuracies, one an epoch."""
     original = LitPack.on_validation_epoch_end
@@ -157,9 +127,6 @@ def test_each_replica_of_a_pack_stops_where_it_stops_alone_and_is_not_trained_fu
     assert pack.summary()["epochs"] == 3
 
 
-# Loss that is no number
-
-
 def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monkeypatch):
     original = LitPack.on_train_epoch_start
 
@@ -182,9 +149,6 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
     assert not list(run.path.rglob(".partial-*"))
 
 
-# Devices
-
-
 @pytest.mark.slow
 def test_sweep_compiles_every_pack(train, monkeypatch):
     """Two packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
@@ -192,9 +156,6 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
     with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
         for seeds in ("0-1", "2-3"):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
-
-
-# Ways to train
 
 
 @pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
