@@ -143,16 +143,19 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
     ``all`` are those with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
-    last = [row["epoch"] for row in run.metrics()[-1:]] if all(run.weights(seed).is_file() for seed in seeds) else []
-    there = sorted({*set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds)), *last})
-    kept = f"{run.path} has weights of {f'epoch {format_seeds(tuple(there))}' if there else 'no epoch'}"
+    there = set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds))
+    if all(run.weights(seed).is_file() for seed in seeds):
+        there |= {row["epoch"] for row in run.metrics()[-1:]}
+    listed = f"epoch {format_seeds(tuple(there))}" if there else "no epoch"
     hint = "" if len(there) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
-    if wanted == "all" and len(there) < 2:
-        raise UserError(f"epoch=all: {kept} alone{hint}" if there else f"epoch=all: {kept}{hint}")
-    for epoch in () if wanted == "all" else wanted:
+    if wanted == "all":
+        if len(there) < 2:
+            raise UserError(f"epoch=all: {run.path} has weights of {listed}{' alone' if there else ''}{hint}")
+        return sorted(there)
+    for epoch in wanted:
         if epoch not in (0, *there):
-            raise UserError(f"epoch={epoch}: {kept} and 0 (before training){hint}")
-    return there if wanted == "all" else sorted(wanted)
+            raise UserError(f"epoch={epoch}: {run.path} has weights of {listed} and 0 (before training){hint}")
+    return sorted(wanted)
 
 
 def find_runs(pattern: str) -> list[Path]:

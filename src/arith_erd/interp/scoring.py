@@ -144,19 +144,25 @@ def _reference(name: str, seed: int) -> Hooked:
 
 
 def _trained(run: Run) -> Iterator[LabelledNetwork]:
+    """The networks of a run that are accepted."""
     config = run.config()["model"]
-    places = config["loss"].get("variables") or {}
-    names = {tuple(sorted(of)): algorithm for algorithm, of in VARIABLES.items()}
-    algorithm = names.get(tuple(sorted({*places} - {"prefix"})), "")  # which both can follow, or not
-    least = {}
-    if places:
-        tokens = pd.read_csv(run.tokens_file)
-        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin(places)]
-        least = last.set_index("seed").drop(columns=["epoch", "split"]).min(axis=1).groupby("seed").min().to_dict()
+    places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
+    variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
+    algorithm = next((name for name, of in VARIABLES.items() if {*variables} == {*of}), "")
+    sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
+    rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
+    name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
+    followed = _interchange_accuracies(run, [*places])
     for entry in run.summary()["seeds"]:
-        seed = int(entry["seed"])
-        if least.get(seed, 1.0) >= MIN_INTERCHANGE_ACCURACY and entry["train_seq_acc"] == entry["val_seq_acc"] == 1:
-            sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
-            rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
-            name = f"{config['name']} {'+'.join(x for x in places if x != 'prefix') or 'none'} {rule}".strip()
+        seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
+        if right and followed.get(seed, 1.0) >= MIN_INTERCHANGE_ACCURACY:
             yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
+
+
+def _interchange_accuracies(run: Run, variables: Sequence[str]) -> dict[int, float]:
+    """Seed -> the share of interchanges that it follows after the last epoch, of its worst variable and token."""
+    if not variables:
+        return {}
+    tokens = pd.read_csv(run.tokens_file)
+    last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin(variables)]
+    return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
