@@ -17,7 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import UserError, bad_value, no_such_key
 from ..runs import leaves
 from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
-from .guard import guarded, trust_typed, typed_words
+from .guard import hydra_over_conf as hydra_over_conf
+from .guard import trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
 from .read import read_job, read_probe_job
@@ -103,18 +104,6 @@ def resolve(composed: DictConfig) -> dict[str, Any]:
         return _plain(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
-
-
-@contextmanager
-def hydra_over_conf() -> Iterator[None]:
-    """Hydra initialised over ``conf/`` during the block; what was initialised before is so again after it."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with guarded(), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            yield
-    finally:
-        GlobalHydra.instance().hydra = before
 
 
 @cache

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
+from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -26,39 +29,49 @@ OURS = ("train", "probe", "program")
 """Files of ``conf/`` that may configure Hydra, beside those in ``conf/hydra/`` and in installed packages."""
 
 
-@contextmanager
-def guarded() -> Iterator[None]:
-    """Within the block Hydra composes no configuration in which another file than `OURS` configures Hydra.
+class CheckedLoader(ConfigLoaderImpl):
+    """Composes no configuration in which another file than `OURS` configures Hydra.
 
     Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. A
-    `UserError` names the file and the key. Since no file sets ``hydra.mode``, Hydra need not compose twice to learn it.
+    `UserError` names the file and the key.
     """
-    load, mode = ConfigLoaderImpl._load_single_config, Hydra.get_mode
 
-    def checked(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+    def _load_single_config(self, default: Any, repo: Any) -> Any:
+        path = default.config_path
         try:
-            loaded = load(loader, default, repo)
+            loaded = super()._load_single_config(default, repo)
         except OmegaConfBaseException as error:
-            raise UserError(f"{default.config_path}.yaml: {first_line(error)}") from error
-        path, in_a_package = default.config_path, not loaded.path.startswith("file://")
+            raise UserError(f"{path}.yaml: {first_line(error)}") from error
+        in_a_package = not loaded.path.startswith("file://")
         ours = (path in OURS or path.startswith("hydra/")) and ".." not in path.split("/")
         if not in_a_package and not (ours and loaded.path == f"file://{CONF}"):
             for key in _hydra_keys(loaded.config):
                 raise UserError(
-                    f"{default.config_path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and "
-                    "other keys of hydra on the command line"
+                    f"{path}.yaml: sets {key}; expected only hydra.sweeper.params in a file, and other keys of hydra "
+                    "on the command line"
                 )
         return loaded
 
-    def mode_typed(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
-        typed = any(override.startswith("hydra.mode") for override in overrides)
-        return mode(self, config_name, overrides) if typed else None
 
-    with (
-        mock.patch.object(ConfigLoaderImpl, "_load_single_config", checked),
-        mock.patch.object(Hydra, "get_mode", mode_typed),
-    ):
-        yield
+@contextmanager
+def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
+    """Hydra over ``conf/``, and over a folder of more options, during the block; after it, what there was before.
+
+    It stands in for ``hydra.main``, whose loader nobody can choose, and which composes twice.
+    """
+    search_path = create_config_search_path(str(CONF))
+    if config_dir is not None:
+        if not os.path.isdir(config_dir):
+            raise bad_value("--config-dir", config_dir, "a folder")
+        # As Hydra does: before its own schemas, which come last.
+        search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
+    version.setbase("1.3")
+    everywhere = GlobalHydra.instance()
+    before, everywhere.hydra = everywhere.hydra, Hydra("arith_erd", CheckedLoader(search_path))
+    try:
+        yield everywhere.hydra
+    finally:
+        everywhere.hydra = before
 
 
 def _hydra_keys(config: Any) -> list[str]:

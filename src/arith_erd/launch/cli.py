@@ -12,11 +12,11 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
-from hydra.types import RunMode
+from hydra.types import RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from ..config.compose import CONF, ConfigName, checked_job, explained_errors
-from ..config.guard import guarded
+from ..config.guard import hydra_over_conf
 from ..errors import UserError
 from ..system.cli_errors import program as whole_program
 from ..system.signals import signals_caught
@@ -25,6 +25,8 @@ from . import sweep
 Program = Callable[[Any], Any]
 """Takes a `Job`, or a `ProbeJob`; what it returns is the objective of a search."""
 WIDTH = 80  # of the list of options in ``--help``
+PRINTING = ("help", "hydra_help", "cfg", "info", "shell_completion")  # options of Hydra's with which nothing is run
+REFUSED = ("config_path", "config_name", "experimental_rerun")  # that would run something else
 
 
 def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
@@ -60,20 +62,33 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                     return None
 
             with whole_program():
-                _, unknown = get_args_parser().parse_known_args()
-                if unknown:
-                    if not unknown[0].startswith("-"):
-                        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
-                    accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
-                    raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
-                with guarded(), explained_errors(config_name, typed):
-                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+                with explained_errors(config_name, typed):
+                    _start(config_name, job)
                 if raised:
                     raise raised[0]
 
         return main
 
     return decorate
+
+
+def _start(config_name: ConfigName, job: TaskFunction) -> None:
+    """Have Hydra do what was typed: call ``job`` with the composed configuration, start a sweep, or print."""
+    given, unknown = get_args_parser().parse_known_args()
+    if unknown and unknown[0].startswith("-"):
+        accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
+        raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
+    if unknown:
+        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
+    if any(getattr(given, option) for option in PRINTING):
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
+        return
+    if refused := [option.replace("_", "-") for option in REFUSED if getattr(given, option)]:
+        raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
+    with hydra_over_conf(given.config_dir) as our_hydra:
+        is_sweep = given.multirun or "hydra.mode=MULTIRUN" in given.overrides
+        run, mode = (our_hydra.multirun, "MULTIRUN") if is_sweep else (our_hydra.run, "RUN")
+        run(config_name, job, [*given.overrides, f"hydra.mode={mode}"])
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
