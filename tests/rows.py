@@ -1,4 +1,4 @@
-"""Rows of ``metrics.csv`` as a test wants them."""
+"""Rows of ``metrics.csv``, and a summary, as a test wants them."""
 
 from collections.abc import Iterable
 
@@ -9,3 +9,9 @@ from arith_erd.runs.epochs import append_rows, begin_rows
 def write_metrics(run: Run, rows: Iterable[MetricRow]) -> None:
     begin_rows(run.metrics_file, METRICS[2:], last=0)
     append_rows(run.metrics_file, ([row[name] for name in METRICS] for row in rows))
+
+
+def finish(run: Run, seeds: Iterable[int], epochs: int = 1) -> None:
+    """Write the summary of a finished run; its weights are not made."""
+    about = {"params": 1, "train_flops": 1, "wall_seconds": 0, "versions": {}, "device": "a card"}
+    run.finish(about | {"epochs": epochs, "seeds": [{"seed": seed} for seed in seeds]})

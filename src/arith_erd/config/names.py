@@ -4,8 +4,6 @@ The hash alone says whether two runs are the same run, so `find_run` looks for i
 show less, are found again.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from ..runs import Run, identity, require_name, settings
+from ..runs.identity import short_hash
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
@@ -45,7 +44,7 @@ def run_name(resolved: Mapping[str, Any]) -> str:
     seeds = who["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
-    return "-".join([*parts, *non_default_parts(who), f"seed{seeds}", _digest(who)])
+    return "-".join([*parts, *non_default_parts(who), f"seed{seeds}", short_hash(who)])
 
 
 def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
@@ -54,14 +53,10 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
     if run.path.exists():
         return run
     with suppress(OSError):  # a folder that cannot be listed is refused when something is written
-        for path in sorted(runs_dir.glob(f"*-{_digest(identity(resolved))}")):
+        for path in sorted(runs_dir.glob(f"*-{short_hash(identity(resolved))}")):
             if (path / "config.yaml").is_file() and not path.name.startswith("."):
                 return Run(path)
     return run
-
-
-def _digest(who: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(who, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def non_default_parts(who: Mapping[str, Any]) -> list[str]:

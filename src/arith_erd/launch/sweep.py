@@ -29,7 +29,7 @@ from rich.text import Text
 from ..config.compose import checked_job, explained_errors, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
-from ..runs.table import averaged, load_table, percent
+from ..runs.table import load_table, mean_accuracies, percent
 from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
@@ -62,7 +62,7 @@ class SweepJob:
         """``98.76% [97.30, 100.00]``: the mean over the seeds, once it is finished."""
         if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
-        means = averaged(load_table([run.path for run in self.job.runs()]), ["state"])
+        means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
         return "".join(percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:

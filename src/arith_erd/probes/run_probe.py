@@ -1,7 +1,5 @@
 """One probe, from a job to ``rows.csv``, ``figure.png`` and a table on the terminal."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from ..loggers import Logger
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import save_png
 from ..runs import Run, epochs_to
+from ..runs.identity import short_hash
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from ..tasks import SAMPLE, Task
@@ -253,4 +252,4 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """``dataset-add-vs_t-1f0c2d3e``: like the name of a run, readable parts and a hash of the settings."""
     hashed = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
     parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
-    return "-".join([*parts, hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:8]])
+    return "-".join([*parts, short_hash(hashed)])

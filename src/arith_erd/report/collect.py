@@ -25,8 +25,8 @@ class Collection:
     """The content of folders of runs.
 
     Attributes:
-        replicas, metrics, problems: those of `Replicas`; ``departs`` says where the settings of a replica are not the
-            published ones, and ``kind`` joins the options by which claims choose runs.
+        replicas, metrics, problems: those of `read_replicas`; ``departs`` says where the settings of a replica are not
+            the published ones, and ``kind`` joins the options by which claims choose runs.
         probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source``, ``replica``, -1 if there is
             none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
         sheets: how to read them, by name; ``explorers``: pages, by run.
@@ -54,18 +54,18 @@ class Collection:
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
     """Read every run under some folders (`read_replicas`); ``setup`` holds the published settings (`departures`)."""
-    runs = read_replicas(roots)
-    table, at = runs.table, runs.table.columns.get_loc("key")
+    table, metrics, members, folders, problems = read_replicas(roots)
+    at = table.columns.get_loc("key")
     table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])
     table.insert(at + 1, "kind", [kind_of(row) for row in table.to_dict("records")])
-    found = Collection(table.astype({"departs": object, "kind": object}), runs.metrics, runs.problems)
+    found = Collection(table.astype({"departs": object, "kind": object}), metrics, problems)
     tables: dict[str, list[pd.DataFrame]] = {}
-    for folder, run, name in runs.probes:
+    for folder, run, name in folders:
         if run and (pages := sorted(folder.glob("explorer*/explorer.html"))):
             found.explorers[run] = pages[0]
         for path in sorted(folder.glob("*/rows.csv")):
             try:
-                read = _read_probe(path, run, runs.members, found.replicas, setup)
+                read = _read_probe(path, run, members, found.replicas, setup)
                 card = path.with_name("card.json")
                 if read and card.exists():
                     found.cards.append((Card.from_json(card.read_text(encoding="utf-8")), path.with_name("figure.png")))

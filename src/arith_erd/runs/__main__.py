@@ -10,7 +10,7 @@ from ..errors import UserError, bad_value, printable
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
-from .table import averaged, differing, load_table, percent, sliced
+from .table import accuracy_by_slice, load_table, mean_accuracies, percent, settings_columns
 
 COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]
 """Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
@@ -36,7 +36,9 @@ def main() -> None:
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
         table = load_table(options.glob)
-        shown = by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
+        shown = (
+            group_by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
+        )
         if options.plot:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
@@ -48,7 +50,7 @@ def main() -> None:
         elif options.csv:
             print(shown.to_csv(index=False), end="")
         else:
-            print(text(means_for_people(shown) if options.by else for_people(shown)))
+            print(format_table(means_for_people(shown) if options.by else for_people(shown)))
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
@@ -57,24 +59,24 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
     Sorting by ``accuracy`` means ``val_seq_acc``.
     """
     of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
-    how = dict.fromkeys([*COLUMNS, *differing(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
+    how = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
     listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort
     if column not in listed:
         raise bad_value("--sort", sort, f"one of {', '.join((*listed, 'accuracy'))}")
     return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """`averaged` by settings; a line on stderr says what is pooled, and what is left out. ``task`` is ``task.name``.
+def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """`mean_accuracies` by settings, ``task`` for ``task.name``; stderr says what is pooled, and what is left out.
 
-    One key may be ``length`` or ``longest_carry``, of runs on examples that were drawn: `sliced`.
+    One key may be ``length`` or ``longest_carry``, of runs on examples that were drawn: `accuracy_by_slice`.
     """
-    known = differing(table)
+    known = settings_columns(table)
     kinds = [key for key in keys if key in ("length", "longest_carry")]
     if len(kinds) > 1:
         raise bad_value("--by", ",".join(keys), "one of length and longest_carry")
     for kind in kinds:
-        table, known = sliced(table, kind), [*known, kind]
+        table, known = accuracy_by_slice(table, kind), [*known, kind]
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
         if key not in known:
@@ -89,7 +91,7 @@ def by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     within = finished.groupby(keys, dropna=False)
     if pooled := [key for key in known if key not in keys and (within[key].nunique(dropna=False) > 1).any()]:
         print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)
-    return averaged(finished, keys)
+    return mean_accuracies(finished, keys)
 
 
 def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
@@ -102,8 +104,8 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
-            "accuracy": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["val_seq_acc"]],
-            "worst": ["" if pd.isna(x) else f"{x:.2%}" for x in listed["worst"]],
+            "accuracy": listed["val_seq_acc"].map(percent),
+            "worst": listed["worst"].map(percent),
             "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],
@@ -112,7 +114,7 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def text(shown: pd.DataFrame) -> str:
+def format_table(shown: pd.DataFrame) -> str:
     """A table in which the texts at the end are to the left."""
     for column in shown.columns.intersection(["state", "device", "run"]):
         shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))

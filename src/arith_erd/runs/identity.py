@@ -1,5 +1,7 @@
 """The part of a configuration that can change the weights: runs that agree in it are the same run, with one name."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from copy import deepcopy
@@ -85,6 +87,11 @@ def _with_added(config: Mapping[str, Any]) -> dict[str, Any]:
         if key != "model.net.positions" or first:
             node.setdefault(last, deepcopy(first))
     return filled
+
+
+def short_hash(value: Any, digits: int = 8) -> str:
+    """The first digits of the SHA-256 of a value as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
 
 
 def require_name(key: str, value: object) -> str:

@@ -4,12 +4,10 @@ A replica is one seed of one configuration. It is the same run in every pack tha
 that differ only in length are the same up to the epoch at which the shorter one ended.
 """
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
 from .epochs import METRICS, MetricRow
-from .identity import identity, require_name, settings
+from .identity import identity, require_name, settings, short_hash
 
 GROUPS = ("task", "split", "model", "ablation")
 ORDERS = ("prompt_order", "completion_order")
@@ -45,28 +43,55 @@ _NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
-@dataclass
-class Replicas:
-    """The content of folders of runs.
+@dataclass(frozen=True)
+class RunContents:
+    """The content of one run directory."""
 
-    Attributes:
-        table: one row per replica, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
-            ``key`` leaves out the seed, ``trajectory`` the length too; the index is ``replica`` in the other tables.
-        metrics: ``replica`` and the columns of ``metrics.csv``.
+    config: dict[str, Any]
+    metrics: pd.DataFrame  # the columns of ``metrics.csv``, one row for each epoch and seed
+    replicas: list[MetricRow]  # a row for each seed: columns of `REPLICA` but ``run``, ``settings``, and others
+    problem: str  # why a run with a summary is not finished
+
+
+def read_run(run: Run) -> RunContents:
+    """Read a run directory; if its configuration or metrics are damaged it raises one of `UNREADABLE`, or `OSError`.
+
+    A run is finished if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of the summary.
+    The weights may be gone, as most of those in ``results/runs/``.
+    """
+    config = run.config()
+    try:
+        seeds, facts = parse_seeds(config["seed"]), _of_the_configuration(config)
+    except UNREADABLE as error:
+        raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
+    metrics = pd.DataFrame(run.metrics(), columns=list(METRICS), dtype="float64")
+    metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
+    last = metrics.groupby("seed")["epoch"].max()
+    by_seed: dict[int, MetricRow] = {}
+    problem = ""
+    if run.summary_file.exists():
+        try:
+            by_seed = _of_the_summary(run.summary(), seeds, last)
+        except UNREADABLE as error:
+            problem = f"summary.json: not that of a finished run ({excerpt(str(error))})"
+    facts |= {"finished": bool(by_seed)}
+    replicas = [by_seed.get(s, {}) | facts | {"seed": s, "epochs": int(last.get(s, 0))} for s in seeds]
+    return RunContents(config, metrics, replicas, problem)
+
+
+def read_replicas(
+    roots: Path | Sequence[Path],
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[tuple[Path, str, str]], dict[str, str]]:
+    """Every run under some folders, at any depth, and every folder of probes.
+
+    Returns:
+        replicas: one row for each, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
+            ``key`` leaves out the seed, ``trajectory`` the length too. Of duplicates the first folder wins.
+        metrics: ``replica``, the index of the table of replicas, and the columns of ``metrics.csv``.
         members: ``run, seed, replica``, also where another run contains the replica already.
-        probes: folders with answers of probes: the path, the run, empty for those outside of runs, and a name.
+        probes: folders with results of probes: the path, the run, empty for those outside of runs, and a name.
         problems: what could not be read, by path.
     """
-
-    table: pd.DataFrame
-    metrics: pd.DataFrame
-    members: pd.DataFrame
-    probes: list[tuple[Path, str, str]] = field(default_factory=list)
-    problems: dict[str, str] = field(default_factory=dict)
-
-
-def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
-    """Every run under some folders, at any depth. Duplicates of a replica: the first folder wins."""
     rows: list[MetricRow] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []
@@ -80,11 +105,15 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
                 probes.append((path, "", name))
                 continue
             try:
-                of_run, metrics[name] = _read_run(Run(path), name, problems)
+                contents = read_run(Run(path))
             except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
-            rows += [row | {"run": name, "rank": rank} for row in of_run]
+            if contents.problem:
+                problems[name] = contents.problem
+            metrics[name] = contents.metrics
+            more = {"run": name, "rank": rank, "settings": settings(contents.config)}
+            rows += [row | more for row in contents.replicas]
             probes.append((path / "probes", name, f"{name}/probes"))
     columns = dict.fromkeys([*REPLICA, "rank", "settings", *(key for row in rows for key in row)])
     replicas = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
@@ -96,7 +125,7 @@ def read_replicas(roots: Path | Sequence[Path]) -> Replicas:
     epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_NO_EPOCHS]
     joined = pd.concat(epochs, ignore_index=True).merge(ids, on=["run", "seed"])
     joined = joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
-    return Replicas(table, joined, members, probes, problems)
+    return table, joined, members, probes, problems
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
@@ -113,50 +142,33 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
             yield path / "probes", False
 
 
-def _read_run(run: Run, name: str, problems: dict[str, str]) -> tuple[list[MetricRow], pd.DataFrame]:
-    """The replicas of one run, and its metrics. An unreadable summary is a problem, and the run unfinished."""
-    config = run.config()
-    try:
-        seeds, facts = _of_the_configuration(config)
-    except UNREADABLE as error:
-        raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
-    metrics = pd.DataFrame(run.metrics(), columns=list(METRICS), dtype="float64")
-    metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
-    last = metrics.groupby("seed")["epoch"].max()
-    by_seed: dict[int, MetricRow] = {}
-    if run.summary_file.exists():
-        try:
-            summary = run.summary()
-            of_run: MetricRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
-            of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
-            of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
-            of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
-            of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
-            if {row["seed"] for row in summary["seeds"]} != set(seeds):
-                raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
-            if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
-                raise ValueError("metrics.csv does not hold all its epochs")
-            by_seed = {row["seed"]: _of_a_seed(row) | of_run for row in summary["seeds"]}
-        except UNREADABLE as error:
-            problems[name] = f"summary.json: not that of a finished run ({excerpt(str(error))})"
-    facts |= {"finished": bool(by_seed)}
-    return [by_seed.get(s, {}) | facts | {"seed": s, "epochs": int(last.get(s, 0))} for s in seeds], metrics
-
-
-def _of_the_configuration(config: Mapping[str, Any]) -> tuple[tuple[int, ...], MetricRow]:
-    """The seeds, and what a configuration says of all its replicas."""
+def _of_the_configuration(config: Mapping[str, Any]) -> MetricRow:
+    """What a configuration says of all its replicas."""
     given, who = settings(config), identity(config)
     del who["seed"]
     path = who | {"trainer": {"precision": who["trainer"]["precision"]}}  # of the weights, however long
-    return parse_seeds(given["seed"]), {
+    return {
         **{group: require_name(f"{group}.name", given[f"{group}.name"]) for group in GROUPS},
         **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
         "max_epochs": np.int64(given["trainer.max_epochs"]),
         "stop_at": np.float64(given["trainer.stop_at"]),
-        "settings": given,
-        "key": _hash(who),
-        "trajectory": _hash(path),
+        "key": short_hash(who, digits=12),
+        "trajectory": short_hash(path, digits=12),
     }
+
+
+def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, MetricRow]:
+    """What a summary says of each seed; ``last`` is the last epoch in ``metrics.csv``, by seed."""
+    of_run: MetricRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+    of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
+    of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
+    of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
+    of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+    if {row["seed"] for row in summary["seeds"]} != set(seeds):
+        raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
+    if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
+        raise ValueError("metrics.csv does not hold all its epochs")
+    return {row["seed"]: _of_a_seed(row) | of_run for row in summary["seeds"]}
 
 
 def _of_a_seed(row: MetricRow) -> MetricRow:
@@ -169,7 +181,3 @@ def _of_a_seed(row: MetricRow) -> MetricRow:
             text = ", ".join(value) if isinstance(value, list) else value
             facts[excerpt(key)] = excerpt(text) if isinstance(text, str) else text
     return facts
-
-
-def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]

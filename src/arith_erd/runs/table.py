@@ -1,22 +1,22 @@
 """Runs as one pandas table, a row for each run and seed; and its means over seeds."""
 
+import math
 import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ..errors import UNREADABLE, UserError
-from ..seeds import parse_seeds
 from ..stats import Estimate, Mean
 from ..system import lock
 from .directory import FINISHED, Run
 from .epochs import METRICS, MetricRow
 from .identity import identity, settings
+from .replicas import read_run
 
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
@@ -49,17 +49,17 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs") -> pd.Dat
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
-    shown = [key for key in differing(table) if readable[key].map(str).nunique() > 1]
+    shown = [key for key in settings_columns(table) if readable[key].map(str).nunique() > 1]
     columns = ["run", *shown, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
     return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs"), "Int64"))
 
 
-def differing(table: pd.DataFrame) -> list[str]:
+def settings_columns(table: pd.DataFrame) -> list[str]:
     """The columns of settings in a table of `load_table`."""
     return [key for key in table if "." in key]
 
 
-def sliced(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """A row for each kind of example, such as each ``length``, of ``slices.csv``: its own ``val_seq_acc``.
 
     None for runs without such examples.
@@ -73,13 +73,13 @@ def sliced(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return pd.concat(parts) if parts else table.iloc[:0].assign(**{name: []})
 
 
-def averaged(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Of finished runs, by these columns: ``seeds``, ``accuracy``, ``low``, ``high``.
 
     The accuracy is the mean final validation sequence accuracy over the seeds, with its 95% interval if there are three
     or more (`stats`). A seed that is in several runs of the same settings counts once.
     """
-    finished = table[table["state"] == FINISHED].drop_duplicates([*{*differing(table), *keys, "seed"}])
+    finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
         estimate = Estimate.of_means([Mean.of(part["val_seq_acc"])], (0.0, 1.0))
@@ -89,7 +89,7 @@ def averaged(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "low", "high"])
 
 
-def percent(accuracy: float, low: float, high: float) -> str:
+def percent(accuracy: float, low: float = math.nan, high: float = math.nan) -> str:
     """``98.76% [97.30, 100.00]``, without an interval if its ends are not known, empty without an accuracy."""
     interval = "" if pd.isna(low) else f" [{100 * low:.2f}, {100 * high:.2f}]"
     return "" if pd.isna(accuracy) else f"{accuracy:.2%}{interval}"
@@ -104,28 +104,17 @@ def _rows(run: Run) -> list[MetricRow]:
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        config, metrics = run.config(), run.metrics()
-        known = settings({key: config[key] for key in identity(config) if key != "trainer"}, added=True)
-        shown = settings(identity(config)) | known
-        shown = {key: value for key, value in shown.items() if "." in key and not key.endswith("_target_")}
+        contents = read_run(run)
+        who = identity(contents.config)
+        known = settings({key: contents.config[key] for key in who if key != "trainer"}, added=True)
+        shown = {k: value for k, value in (settings(who) | known).items() if "." in k and not k.endswith("_target_")}
         # As texts, to group by.
         shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
-        epochs = max((row["epoch"] for row in metrics), default=0)
-        last = {row["seed"]: {name: row[name] for name in RESULTS} for row in metrics if row["epoch"] == epochs}
-        summary = _finished_summary(run)
-        state = FINISHED if summary else _state(run)
-        facts = {"max_epochs": int(config["trainer"]["max_epochs"]), "device": summary.get("device"), "state": state}
-        of_run = row | shown | facts | {"epochs": epochs}
-        return [of_run | {"seed": seed} | last.get(seed, {}) for seed in last or parse_seeds(config["seed"])]
+        last = contents.metrics.drop_duplicates("seed", keep="last").set_index("seed")[RESULTS].to_dict("index")
+        of_run = row | shown | {"state": FINISHED if contents.replicas[0]["finished"] else _state(run)}
+        facts = ("seed", "epochs", "max_epochs", "device")
+        return [of_run | {key: r.get(key) for key in facts} | last.get(r["seed"], {}) for r in contents.replicas]
     return [row]
-
-
-def _finished_summary(run: Run) -> dict[str, Any]:
-    """The summary of a finished run, empty for others. Its weights may be gone, as in ``results/runs/``."""
-    with suppress(UserError):
-        if (summary := run.summary()).get("status") == FINISHED:
-            return summary
-    return {}
 
 
 def _state(run: Run) -> str:

@@ -23,6 +23,7 @@ from arith_erd.stats import mean_interval
 from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
 from arith_erd.system.signals import Preempted
+from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
 Job = Callable[[TrainJob], None]
@@ -73,7 +74,7 @@ def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(comma
             job.run.weights(seed).touch()
         row = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
         write_metrics(job.run, (row | {"seed": seed, "val_seq_acc": 0.8 + seed / 10} for seed in job.seeds))
-        job.run.finish({"seeds": [{"seed": seed} for seed in job.seeds]})
+        finish_run(job.run, job.seeds)
 
     assert command(trained, "-m", "task=add,mul", "seed=0-2") == 0
     rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)

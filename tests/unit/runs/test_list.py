@@ -12,13 +12,14 @@ from arith_erd.runs.identity import without_added
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
 from arith_erd.system import lock
-from tests.rows import write_metrics
+from tests.rows import finish, write_metrics
 
 
 def begun(folder, name: str, config, **accuracies: float) -> Run:
     """A run with one epoch behind it; ``seed0=0.5`` is an accuracy."""
     run = Run(folder / name)
-    run.create(config)
+    seeds = [int(name[4:]) for name in accuracies]
+    run.create(config | {"seed": seeds} if seeds else config)
     blank = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
     write_metrics(run, (blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items()))
     return run
@@ -32,7 +33,7 @@ def list_runs(pattern, *options, **named):
 def folder(tmp_path, config):
     done = begun(tmp_path, "done", config, seed0=1.0, seed1=0.5)
     # Without its weights, as most runs in results/ are.
-    done.finish({"seeds": [{"seed": 0}], "device": "a card"})
+    finish(done, (0, 1))
     begun(tmp_path, "failed", config).error.write_text("no")
     begun(tmp_path, "stopped", config, seed0=0.25)
     (tmp_path / "other").mkdir()
@@ -103,7 +104,7 @@ def swept(tmp_path, config):
         for seed in range(3):
             run.weights(seed).touch()
         if name != "d":
-            run.finish({"seeds": [{"seed": int(key[4:])} for key in seeds], "device": "a card"})
+            finish(run, (int(key[4:]) for key in seeds))
     return tmp_path
 
 
@@ -164,10 +165,10 @@ def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypa
         ]
         run.slices_file.write_text("\n".join(["epoch,seed,slice,value,val_seq_acc", *rows]) + "\n")
         run.weights(seed).touch()
-        run.finish({"seeds": [{"seed": seed}], "device": "a card"})
+        finish(run, [seed])
     other = begun(tmp_path, "other", config, seed7=1.0)
     other.weights(7).touch()
-    other.finish({"seeds": [{"seed": 7}], "device": "a card"})
+    finish(other, [7])
     monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--json"])
     main()
     (row,) = json.loads(capsys.readouterr().out)
