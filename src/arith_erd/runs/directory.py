@@ -97,23 +97,27 @@ class Run:
             return False
 
     def skip_message(self, keep: WeightSchedule = KEEP_NOTHING, sources: Mapping[str, str] | None = None) -> str:
-        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``.
-
-        ``sources`` are the hashes of trusted packages today (`config.build.source_hashes`).
-        """
-        summary, now = self.summary(), commit() or ""
-        then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
-        line = f"{self.path}: finished already, skipped"
-        if then and now and then != now:
-            line += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
-        elif then and now.endswith("-dirty"):
-            line += "; cannot tell whether the code changed: both had uncommitted changes"
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
+        summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         if keep != KEEP_NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
-        if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
-            line += f"; the sources of {', '.join(other)} have changed since"
         return line
+
+    def code_changes(self, sources: Mapping[str, str] | None = None) -> str:
+        """How the code differs from that which finished the run, for the end of a line; empty if it does not.
+
+        ``sources`` are the hashes of trusted packages today (`config.build.source_hashes`).
+        """
+        summary, now, changes = self.summary(), commit() or "", ""
+        then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
+        if then and now and then != now:
+            changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
+        elif then and now.endswith("-dirty"):
+            changes += "; cannot tell whether the code changed: both had uncommitted changes"
+        if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+            changes += f"; the sources of {', '.join(other)} have changed since"
+        return changes
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
 

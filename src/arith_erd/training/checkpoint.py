@@ -5,12 +5,11 @@ one that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ 
 their first epochs bit for bit. A schedule has the number of epochs in its own options, so such runs differ in more.
 """
 
-import errno
 import io
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..models.weights import is_plain, load_tensors
+from ..models.weights import load_tensors
 from ..runs import Run, identity
 from ..system import signals
 from ..system.files import replacing
@@ -97,16 +96,28 @@ class CheckpointFile(TorchCheckpointIO):
 def find_checkpoint(run: Run, module: LitPack) -> Path | None:
     """The last checkpoint; None for a run that starts.
 
-    Raises:
-        UserError: if it cannot be read or is damaged, or ``metrics.csv`` does not hold each epoch before it once.
+    It raises a `UserError` if the file cannot be read, is damaged or of another network, or if ``metrics.csv`` does not
+    hold each epoch before it once.
     """
-    if not run.checkpoint.is_file():
+    path = run.checkpoint
+    if not path.is_file():
         return None
-    epochs = epochs_in(run.checkpoint, module)
-    if epochs is None:
-        raise UserError(f"{run.checkpoint}: damaged, or of another version; delete it to start again")
+    try:
+        saved = load_tensors(path)
+        with zipfile.ZipFile(path) as archive:
+            intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
+        states = saved["state_dict"], module.state_dict()
+        theirs, own = ({name: x.shape for name, x in state.items()} for state in states)
+        epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+    except (OSError, MemoryError) as error:  # which says nothing about what is in it
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(f"{path}: cannot be read ({why}); the same command tries again") from error
+    except Exception:  # damaged bytes can make an unpickler raise anything
+        intact = False
+    if not (intact and theirs == own):
+        raise UserError(f"{path}: damaged, or of another version; delete it to start again")
     require_rows(run, epochs, module.pack.seeds)
-    return run.checkpoint
+    return path
 
 
 def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
@@ -118,8 +129,11 @@ def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
         raise UserError(f"{run.path}: metrics.csv {fault}; delete {run.checkpoint.name} to start again")
 
 
-def continue_shorter(job: Job, module: LitPack) -> None:
-    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
+def continue_shorter(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
+    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none.
+
+    It says which run that is, and how the code has changed since (`Run.code_changes`).
+    """
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
@@ -130,7 +144,8 @@ def continue_shorter(job: Job, module: LitPack) -> None:
         except (UserError, OSError) as error:
             print(f"{shorter.path}: not continued ({error})")
             continue
-        print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs")
+        changes = shorter.code_changes(sources)
+        print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs{changes}")
         return
 
 
@@ -153,38 +168,3 @@ def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
             same = other | {"trainer": other["trainer"] | {"max_epochs": more}} == own
             if same and type(epochs) is int and epochs < more and run.summary().get("epochs") == epochs:
                 yield run, epochs
-
-
-def epochs_in(checkpoint: Path, module: LitPack) -> int | None:
-    """How many whole epochs a checkpoint was trained for; None if it is damaged, or not of this module.
-
-    Raises:
-        UserError: if the file cannot be read: that says nothing about what is in it.
-    """
-    try:
-        saved = load_tensors(checkpoint)
-        with zipfile.ZipFile(checkpoint) as archive:
-            intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
-        theirs, own = (
-            {name: x.shape for name, x in state.items()} for state in (saved["state_dict"], module.state_dict())
-        )
-        (optimizer,) = saved["optimizer_states"]
-        intact = intact and theirs == own and _fits(optimizer, module)
-        return int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]) if intact else None
-    except (OSError, MemoryError) as error:
-        if getattr(error, "errno", None) == errno.EINVAL:  # a damaged archive names places before its beginning
-            return None
-        why = getattr(error, "strerror", None) or first_line(error)
-        raise UserError(f"{checkpoint}: cannot be read ({why}); the same command tries again") from error
-    except Exception:  # damaged bytes can make an unpickler raise anything
-        return None
-
-
-def _fits(saved: dict[str, Any], module: LitPack) -> bool:
-    """Whether the moments in an optimizer's state are shaped like the parameters: a fused step does not check it."""
-    places = [place for group in saved["param_groups"] for place in group["params"]]
-    shapes = [parameter.shape for group in module.parameter_groups() for parameter in group["params"]]
-    shape = dict(zip(places, shapes, strict=True))
-    states = saved["state"].items()
-    moments = [(place, x) for place, state in states for name, x in state.items() if "exp_avg" in name]
-    return all(x.shape == shape[place] and is_plain(x) and x.is_contiguous() for place, x in moments)

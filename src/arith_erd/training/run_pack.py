@@ -55,7 +55,7 @@ def train_pack(job: Job) -> None:
         # Resume, or start.
         run.error.unlink(missing_ok=True)  # of an earlier attempt
         if not (run.checkpoint.is_file() or job.overwrite):
-            continue_shorter(job, module)
+            continue_shorter(job, module, code)
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"

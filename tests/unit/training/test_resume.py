@@ -21,12 +21,15 @@ from tests.tiny import FOUR_EPOCHS, TINY
 # More epochs, and once more
 
 
-def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys):
-    """The shorter one has a checkpoint at its end only."""
+def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, monkeypatch):
+    """The shorter one has a checkpoint at its end only, and was trained by other code."""
+    monkeypatch.setattr("arith_erd.system.machine.commit", lambda: "aaa")
+    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: "bbb")
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.every_n_epochs=5")
     longer = train(*FOUR_EPOCHS)
     out = capsys.readouterr().out
-    assert f"{longer.path}: continues {shorter.path}, which was trained for 2 epochs\n" in out
+    continued = f"{longer.path}: continues {shorter.path}, which was trained for 2 epochs"
+    assert f"{continued}; trained at commit aaa, the code is now at bbb\n" in out
     assert "resuming from epoch 3" in out
     assert_same(longer, whole)
     assert shorter.finished
@@ -77,7 +80,7 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     out = capsys.readouterr().out
     assert (f"{shorter.path}: not continued (" in out) == bool(said)
     assert said in out
-    assert "which was trained for 1 epochs\n" in out
+    assert "which was trained for 1 epochs" in out
     assert_same(longer, whole)
     assert 2 not in longer.kept_epochs(0)
 
