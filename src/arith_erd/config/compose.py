@@ -88,7 +88,6 @@ def checked_job(
         _drop_sizes(composed, choices, defaults)
         _require_known_keys(composed, choices, defaults)
     _write_reals(composed, defaults)
-    _require_whole_recipe(composed, choices)
     config = resolve(composed)
     trust_typed(config.pop("trust"), typed)
     if config.get("overwrite") and not typed_words("overwrite", typed):  # it deletes a run
@@ -173,22 +172,6 @@ def _as_real(value: Any) -> Any:
         return [_as_real(x) for x in value]
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return value + 0.0 if number else value
-
-
-def _require_whole_recipe(composed: DictConfig, choices: Mapping[str, Any]) -> None:
-    """Refuse an optimizer, a scheduler or a loss whose keys come from two files: half of each would be trained with."""
-    model = _plain(composed).get("model") or {}
-    for group in RECIPE if choices.get("model") else ():
-        option, typed = choices.get(group), model.get(group)
-        file = _option(group, option) if option else None
-        if file is None or not isinstance(typed, dict | None):
-            continue  # not chosen, inherited from another file, or refused later
-        chosen = file.get(group, file)
-        if (typed and typed.keys()) != (chosen and chosen.keys()):
-            raise UserError(
-                f"{group}={option}: model={choices['model']} sets model.{group} itself; expected its file in "
-                f"conf/model/ to choose instead: override /{group}@_global_.{group}: {option}"
-            )
 
 
 def _option(group: str, name: Any) -> Any:

@@ -1,7 +1,5 @@
 """The command ``arith-probe``, which ``probe.py`` is too: see ``python probe.py --help``."""
 
-from importlib import import_module
-
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
 from ..system.machine import configure_threads
@@ -10,7 +8,6 @@ from ..system.machine import configure_threads
 @entry_point("probe")
 def main(job: ProbeJob) -> None:
     configure_threads()
-    import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
     from .run_probe import run_job  # slow imports only for a job that was accepted
 
     run_job(job)

@@ -1,7 +1,6 @@
 """Train the packs of a job. PyTorch is loaded only if one of them has work left."""
 
 import sys
-from importlib import import_module
 
 from ..config.build import source_hashes
 from ..config.job import Job
@@ -30,7 +29,6 @@ def train(job: Job) -> list[Run]:
         if "torch" not in sys.modules:
             configure_threads()
             print("loading PyTorch", flush=True)
-        import_module("arith_erd.plots")  # before Lightning, which imports matplotlib too
         from .run_pack import train_pack
 
         train_pack(pack)

@@ -28,9 +28,3 @@ def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     assert np.abs(ours - theirs).mean() < 0.5  # of 255
     assert np.abs(ours - theirs).max() < 32
     assert one.stat().st_size < plain.getbuffer().nbytes / 2
-
-
-def test_settings_of_matplotlib_in_the_current_folder_are_not_read(cli, tmp_path) -> None:
-    (tmp_path / "matplotlibrc").write_bytes(b"axes.titlesize: \xff")
-    result = cli("-c", "import arith_erd.plots.style", cwd=tmp_path)
-    assert (result.returncode, result.stderr) == (0, "")
