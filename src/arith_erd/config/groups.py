@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, StrictBool
-from pydantic.dataclasses import dataclass as checked
+from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import bad_value
 from ..runs import KEEP_NOTHING, NAME, NAMES, WeightSchedule
@@ -42,7 +42,7 @@ Fraction = Annotated[float, accepts("a number from 0 to below 1", ge=0, lt=1)]
 Name = Annotated[str, accepts(NAMES, pattern=f"^(?:{NAME})$")]
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Ablation:
     """The name of an ablation; its effect is in the model's own options."""
 
@@ -67,7 +67,7 @@ class Schedule:
         return cls(scheduler, group["interval"])
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Model:
     """A network and its recipe."""
 
@@ -82,7 +82,7 @@ class Model:
     )
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Data:
     batch_size: Count
     """Examples that one replica sees in a step."""
@@ -90,7 +90,7 @@ class Data:
     """To draw from a task whose table is not listed; None for the whole table."""
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Training:
     """The group ``trainer``."""
 
@@ -103,7 +103,7 @@ class Training:
     cuda_graphs: Switch = False
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Packing:
     """The group ``pack``."""
 
@@ -112,7 +112,7 @@ class Packing:
     """All seeds of the job of which this run trains some; written by us, never typed."""
 
 
-@checked(frozen=True, config=CLOSED)
+@validated_dataclass(frozen=True, config=CLOSED)
 class Checkpointing:
     """The group ``checkpoint``."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import PlainValidator, ValidationInfo
-from pydantic.dataclasses import dataclass as checked
+from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, first_line
 from ..runs import Run, run_directories
@@ -85,7 +85,7 @@ def _epochs(value: Any) -> Any:
         raise bad_value("epoch", value, "all, or distinct epochs: 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
 
 
-@checked(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
 class BaseJob:
     """The keys of every configuration."""
 
@@ -128,7 +128,7 @@ class BaseJob:
         return self.model.net.build(Network, **arguments)
 
 
-@checked(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
 class Job(BaseJob):
     """One run, or the several that its seeds become (`packs`)."""
 
@@ -167,10 +167,6 @@ class Job(BaseJob):
         return find_run(self.runs_dir, self.resolved)
 
     @property
-    def name(self) -> str:
-        return self.run.name
-
-    @property
     def title(self) -> str:
         """``add, random, transformer``."""
         return ", ".join((*self.names.values(), self.model.name))
@@ -193,13 +189,14 @@ class Job(BaseJob):
         return replace(self, seed=seeds, pack=pack, resolved=self.resolved | written)
 
 
-@checked(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
 class ProbeJob(BaseJob):
     """One question: a probe, and the task or the networks it is about."""
 
     probe: Annotated[Factory, parsed_by(_probe)]
     run: Annotated[str | None, accepts("a run directory, a glob of them in quotes, or null", min_length=1)]
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_epochs)]
+    """The epochs after which weights are asked about; None for the last ones."""
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None  # the model of a checkpoint with our parameter names
@@ -212,15 +209,6 @@ class ProbeJob(BaseJob):
         """What the probe is built with, from `NEEDS`."""
         return tuple(self.resolved["probe"].get("needs", ()))
 
-    @property
-    def epochs(self) -> Literal["all"] | tuple[int, ...] | None:
-        """The epochs after which weights are asked about; None for the last ones."""
-        return self.epoch
-
-    def runs(self) -> list[Run]:
-        """No runs: a probe trains nothing."""
-        return []
-
     def answer_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
         """``errors``, ``errors-epoch=3`` or ``errors-epochs``: of an answer about the weights after these epochs."""
         one = f"-epoch={epochs[0]}" if epochs else ""
@@ -229,7 +217,7 @@ class ProbeJob(BaseJob):
     def take_folders(self, taken: set[Path]) -> None:
         """Add the folders of the answers to those that other jobs of a sweep took; refused if one is taken."""
         runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
-        own = {path / "probes" / self.answer_name(self.epochs or ()) for path in runs}
+        own = {path / "probes" / self.answer_name(self.epoch or ()) for path in runs}
         if self.out:  # the answer of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):

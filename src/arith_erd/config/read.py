@@ -10,7 +10,6 @@ from ..runs import Run, leaves
 from .job import BaseJob, Job, ProbeJob
 
 OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
-TYPED = ("trust", "overwrite")  # for one command; never read from a run
 Kind = TypeVar("Kind", bound=BaseJob)
 
 
@@ -20,7 +19,8 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     Raises:
         UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
     """
-    return _read(Job, {key: value for key, value in config.items() if key not in TYPED}, overwrite=overwrite)
+    stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}  # of another command
+    return _read(Job, stored, overwrite=overwrite)
 
 
 def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = ()) -> ProbeJob:

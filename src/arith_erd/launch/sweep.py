@@ -54,7 +54,7 @@ class SweepJob:
     @property
     def finished(self) -> bool:
         """Whether its runs are on disk, finished; asked each time, since one job may become several packs."""
-        runs = self.job.runs() if self.job else []
+        runs = self.job.runs() if isinstance(self.job, Job) else []
         return bool(runs) and all(run.finished for run in runs)
 
     @property

@@ -131,7 +131,7 @@ def run_job(job: ProbeJob) -> None:
         return
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
-    if job.epochs is not None and job.run is None:
+    if job.epoch is not None and job.run is None:
         raise UserError(f"epoch={job.resolved['epoch']}: expected only with run=, for a run with checkpoint.keep")
     if "models" not in job.needs:
         if sources:
@@ -202,7 +202,7 @@ def _of_runs(job: ProbeJob) -> Iterator[ProbeRun]:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
-        epochs = [] if job.epochs is None else chosen_epochs(run, read_run(run).seeds, job.epochs)
+        epochs = [] if job.epoch is None else chosen_epochs(run, read_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])
         folder = run.probe(job.answer_name(epochs))
         if job.out:  # one run's answer goes straight there, several runs' side by side
@@ -238,7 +238,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
     """The origin of weights that are neither a run's final ones nor the authors'. Claims do not use such rows."""
-    if run is not None and job.epochs is None and not run.finished:
+    if run is not None and job.epoch is None and not run.finished:
         done = max((row["epoch"] for row in run.metrics()), default=0)
         return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
     if job.reference is not None:

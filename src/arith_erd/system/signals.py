@@ -42,7 +42,7 @@ class SignalQueue:
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
+    def signals_caught(self) -> Iterator[None]:
         """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
@@ -138,7 +138,7 @@ class SignalQueue:
 
 
 _inbox = SignalQueue()
-signals_caught, deferred = _inbox.caught, _inbox.deferred
+signals_caught, deferred = _inbox.signals_caught, _inbox.deferred
 pending, raise_pending = _inbox.pending, _inbox.raise_pending
 
 

@@ -91,17 +91,14 @@ class LitPack(L.LightningModule):
         try:
             losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
         except Exception as error:
-            self._note_user_code(error)
+            kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
+            if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
+                # A user's network or loss failed, which is no fault of this package.
+                error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
             raise
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
-
-    def _note_user_code(self, error: Exception) -> None:
-        """Say that a user's network or loss failed, so that it is not taken for a fault of this package."""
-        kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
-        if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
-            error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""

@@ -142,7 +142,7 @@ class Pack(nn.Module):
         """`_replicas` at the first step, all at once and not compiled: prompt (R, B, P), completion (R, B, m)."""
         (skeleton,) = self._skeleton
         skeleton.train()
-        return self._replicas(self._stacks(), self._keys(0), prompt, shift_right(completion), in_turn=False)
+        return self._all_at_once(self._stacks(), self._keys(0), prompt, shift_right(completion))
 
     def _stacks(self) -> dict[str, Tensor]:
         """``stacked.named_parameters()`` without its walk through all modules, which takes 1% of a step on a CPU."""
@@ -184,38 +184,47 @@ class Pack(nn.Module):
         return losses
 
     def _replicas(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor, in_turn: bool | None = None
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
-        (skeleton,) = self._skeleton
-        constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
+        run = self._one_by_one if self._in_turn else self._all_at_once
+        return run(parameters, keys, prompt, answer_in)
 
-        def one(
-            parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
-        ) -> tuple[Tensor, Tensor | None]:
-            before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
-            try:
-                if self._interchanges and skeleton.training:
-                    return self._with_interchanges(prompt, answer_in), self._activation(prompt, answer_in)
-                return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
-            finally:
-                self._swap(before)
-
+    def _one_by_one(
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         number = len(self.seeds)
-        if self._in_turn if in_turn is None else in_turn:
-            # Without a copy of every gradient if there is one replica only.
-            single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
-            weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
-            tokens = (x.unbind() if x.dim() == 3 else [x] * number for x in (prompt, answer_in))
-            own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
-            results = [one(*each) for each in zip(weights, own_keys, *tokens, strict=True)]
-            logits, activations = zip(*results, strict=True)
-            return torch.stack(logits), None if self.loss.site is None else torch.stack(activations)
+        # Without a copy of every gradient if there is one replica only.
+        single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
+        weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
+        tokens = (x.unbind() if x.dim() == 3 else [x] * number for x in (prompt, answer_in))
+        own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
+        results = [self._replica(*each) for each in zip(weights, own_keys, *tokens, strict=True)]
+        logits, activations = zip(*results, strict=True)
+        return torch.stack(logits), None if self.loss.site is None else torch.stack(activations)
+
+    def _all_at_once(
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
         out_dims = (0, None if self.loss.site is None else 0)
-        replicas = vmap(one, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack
+        replicas = vmap(self._replica, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack
         stacks: tuple[Tensor, Tensor | None] = replicas(parameters, keys, prompt, answer_in)
         return stacks
+
+    def _replica(
+        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same of one replica: logits (B, m, V), and (B, T, F) or None."""
+        (skeleton,) = self._skeleton
+        constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
+        before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
+        try:
+            if self._interchanges and skeleton.training:
+                return self._with_interchanges(prompt, answer_in), self._activation(prompt, answer_in)
+            return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
+        finally:
+            self._swap(before)
 
     def _activation(self, prompt: Tensor, answer_in: Tensor) -> Tensor | None:
         """The activation at the loss's site in the last forward: (B, T, F); None without a site."""

@@ -66,7 +66,7 @@ def train_pack(job: Job) -> None:
         # Train.
         summaries: list[MetricRow] = []
         try:
-            logger.start(job.name, job.seeds, job.resolved, run.path)
+            logger.start(run.name, job.seeds, job.resolved, run.path)
             try:
                 with signals.deferred():
                     trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
