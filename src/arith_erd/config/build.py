@@ -112,10 +112,8 @@ class Factory:
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
         """The factory that a group of keys describes; a target that is not allowed, or a second one, is refused.
 
-        Args:
-            key, group: of the group, and its value.
-            types: annotated types of arguments that are checked before the class is imported.
-            metadata: keys besides ``name`` that are not arguments.
+        Arguments of annotated ``types`` are checked, before the class is imported. The keys of ``metadata`` and
+        ``name`` are no arguments.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")

@@ -1,8 +1,4 @@
-"""Jobs: whole configurations as typed, checked objects. The module `read` makes them.
-
-The task and the split are built with the job, since that is quick and checks their options. What needs torch stays a
-`Factory`, built later.
-"""
+"""Jobs: whole configurations as typed, checked objects, made by `read`. What needs torch stays a `Factory` in them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace

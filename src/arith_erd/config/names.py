@@ -60,10 +60,7 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
 
 
 def non_default_parts(who: Mapping[str, Any]) -> list[str]:
-    """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``.
-
-    Options without a label of their own are shown by their names.
-    """
+    """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
     given, usual = settings(who), settings(_usual(who), added=True)
     parts = []
     for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):

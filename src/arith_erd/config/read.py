@@ -14,11 +14,7 @@ Kind = TypeVar("Kind", bound=BaseJob)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
-    """The job of a resolved configuration; ``overwrite``, to train it again, holds for one command.
-
-    Raises:
-        UserError: naming a key that nothing reads, or that is missing, or whose value could not be trained with.
-    """
+    """The job of a resolved configuration, or a `UserError` that names a key; ``overwrite`` holds for one command."""
     stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}  # of another command
     return _read(Job, stored, overwrite=overwrite)
 

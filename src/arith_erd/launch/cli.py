@@ -34,9 +34,6 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
 
     Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts when all
     its jobs have been checked; a job that fails leaves the others running. A signal ends all.
-
-    Args:
-        config_name: of the primary configuration, ``train`` or ``probe``.
     """
 
     def decorate(program: Program) -> Callable[[], None]:

@@ -54,10 +54,7 @@ def main() -> None:
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last.
-
-    Sorting by ``accuracy`` means ``val_seq_acc``.
-    """
+    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last."""
     of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
     how = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
     listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort

@@ -26,10 +26,7 @@ MetricRow = dict[str, Any]
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
-    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped.
-
-    A `UserError` says if the file lacks columns of `METRICS`, or holds a value that is not a number.
-    """
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
     try:
         rows = csv.DictReader(_whole_lines(path))
         return [{key: (_count if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]

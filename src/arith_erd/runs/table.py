@@ -60,10 +60,7 @@ def settings_columns(table: pd.DataFrame) -> list[str]:
 
 
 def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A row for each kind of example, such as each ``length``, of ``slices.csv``: its own ``val_seq_acc``.
-
-    None for runs without such examples.
-    """
+    """A row for each kind of example in ``slices.csv``, such as each ``length``, with its own ``val_seq_acc``."""
     parts = []
     for path, rows in table.groupby("path"):
         with suppress(OSError):

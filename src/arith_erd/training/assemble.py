@@ -22,10 +22,7 @@ from .recipe import begin_loss, optimizer_of, schedule_of
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
-    """The pack of a job's seeds, still on the CPU, ready to be trained on a device with the data of `table_data`.
-
-    It raises a `UserError` if the network or its recipe do not take their options, or could not train a pack.
-    """
+    """The pack of a job's seeds, still on the CPU; a `UserError` if the network or its recipe cannot train one."""
     configure_matmul()
     data = data or table_data(job)
     compile = not data.loss.interchanges() and wants_compile(job, device, data.steps_per_epoch)
@@ -43,10 +40,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
 
 
 def table_data(job: Job) -> TableData:
-    """The task's table, cut in two by the split, with the loss and what it wants to know of each example.
-
-    It raises a `UserError` if the split leaves one part empty, or the task does not have what the loss wants.
-    """
+    """The task's table, cut in two by the split, with the targets of the loss; a `UserError` if one part is empty."""
     data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
     held_out, whole = len(data.validation[0]), data.size
     if not 0 < held_out < whole:

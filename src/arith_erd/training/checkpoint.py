@@ -94,11 +94,7 @@ class CheckpointFile(TorchCheckpointIO):
 
 
 def find_checkpoint(run: Run, module: LitPack) -> Path | None:
-    """The last checkpoint; None for a run that starts.
-
-    It raises a `UserError` if the file cannot be read, is damaged or of another network, or if ``metrics.csv`` does not
-    hold each epoch before it once.
-    """
+    """The last checkpoint; None for a run that starts; a `UserError` if the run cannot continue from it."""
     path = run.checkpoint
     if not path.is_file():
         return None
@@ -130,10 +126,7 @@ def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
 
 
 def continue_shorter(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
-    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none.
-
-    It says which run that is, and how the code has changed since (`Run.code_changes`).
-    """
+    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:

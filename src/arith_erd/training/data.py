@@ -20,12 +20,8 @@ class TrainBatches:
     """The training batches of an epoch for R replicas, each in its own order.
 
     A batch is a pure function of (seed, step), so a replica sees the same ones alone, in a pack, or after an
-    interruption. The last batch of an epoch may be smaller; it is trained on like the others.
-
-    Args:
-        examples: all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
-        batch_size: examples that one replica sees in a step.
-        step: gives the number of optimizer steps taken; iteration continues from there to the end of the epoch.
+    interruption: iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller.
+    ``examples`` are all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
     """
 
     def __init__(self, examples: Batch, seeds: Sequence[int], batch_size: int, step: Callable[[], int]) -> None:

@@ -38,10 +38,7 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
 
 
 def replica_bytes(job: Job) -> int:
-    """Bytes that one replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads.
-
-    They are counted on a network on ``meta``, which has no memory.
-    """
+    """Bytes that a replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads."""
     saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:

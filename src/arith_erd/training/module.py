@@ -38,10 +38,7 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
 class LitPack(L.LightningModule):
     """Trains a pack on the sum of its replicas' losses: no gradient crosses from one replica to another.
 
-    Args:
-        optimizer: makes an optimizer of parameter groups, ``functools.partial(torch.optim.Adam, lr=1e-4)``.
-        gradient_clip: largest norm of one replica's gradient, or None.
-        schedule: makes what changes the optimizer's rate after each ``interval``; None for a constant rate.
+    ``schedule`` makes what changes the optimizer's rate after each ``interval``; None for a constant rate.
     """
 
     loss_sum: Tensor  # (R,), over the examples that this epoch has seen

@@ -38,14 +38,9 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 class Pack(nn.Module):
-    """R replicas of one network.
+    """R replicas of one network, one for each seed, with the parameters of the loss that they minimise.
 
-    Args:
-        make_network: makes one network, with PyTorch's global generator as its only randomness.
-        seeds: one for each replica.
-        compile: compile the forward pass, and with it the backward pass: see `_compile`.
-        cuda_graphs: with ``compile`` on CUDA, launch each pass as one graph instead of kernel by kernel.
-        loss: what each replica minimises; its parameters are part of the pack.
+    PyTorch's global generator has to be the only randomness of ``make_network``.
     """
 
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows

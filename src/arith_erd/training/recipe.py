@@ -31,9 +31,7 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
 
-    Raises:
-        UserError: if one of them fails, or gives another shape; if the network has a state besides its parameters; or
-            if the loss of a replica depends on more than the replica.
+    The network may have no state besides its parameters, and the loss of a replica may depend on this replica only.
     """
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
     prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)

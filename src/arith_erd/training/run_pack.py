@@ -27,8 +27,7 @@ from .summary import describe, finish, num_parameters, save_weights, summarise
 def train_pack(job: Job) -> None:
     """Train the seeds of a job as one pack, and write everything that a run directory holds.
 
-    It raises a `UserError` if the device is not there, another process trains this run, the folder cannot be written,
-    or a loss or a weight is not finite; and `signals.Preempted` if a signal asked to stop: the same call resumes.
+    It raises `signals.Preempted` if a signal asked to stop: the same call resumes.
     """
     run = job.run
     # Assemble: every refusal comes before anything is written.
