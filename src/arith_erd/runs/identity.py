@@ -90,7 +90,7 @@ def _with_added(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_hash(value: Any, digits: int = 8) -> str:
-    """The first digits of the SHA-256 of a value as JSON."""
+    """Hexadecimal digits of a hash of plain values, the same for mappings of another order."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
 
 

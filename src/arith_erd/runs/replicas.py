@@ -152,8 +152,8 @@ def _of_the_configuration(config: Mapping[str, Any]) -> MetricRow:
         **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
         "max_epochs": np.int64(given["trainer.max_epochs"]),
         "stop_at": np.float64(given["trainer.stop_at"]),
-        "key": short_hash(who, digits=12),
-        "trajectory": short_hash(path, digits=12),
+        "key": short_hash(who, 12),
+        "trajectory": short_hash(path, 12),
     }
 
 
