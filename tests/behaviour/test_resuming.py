@@ -89,12 +89,6 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
-def crafted(path, craft) -> None:
-    saved = torch.load(path, weights_only=True)
-    craft(saved)
-    torch.save(saved, path)
-
-
 @pytest.mark.parametrize("damage", [cut, flip_a_bit])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint)

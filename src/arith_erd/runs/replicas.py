@@ -53,7 +53,7 @@ class RunContents:
     problem: str  # why a run with a summary is not finished
 
 
-def read_run(run: Run) -> RunContents:
+def read_contents(run: Run) -> RunContents:
     """Read a run directory; if its configuration or metrics are damaged it raises one of `UNREADABLE`, or `OSError`.
 
     A run is finished if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of the summary.
@@ -105,7 +105,7 @@ def read_replicas(
                 probes.append((path, "", name))
                 continue
             try:
-                contents = read_run(Run(path))
+                contents = read_contents(Run(path))
             except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue

@@ -16,7 +16,7 @@ from ..system import lock
 from .directory import FINISHED, Run
 from .epochs import METRICS, MetricRow
 from .identity import identity, settings
-from .replicas import read_run
+from .replicas import read_contents
 
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
@@ -101,7 +101,7 @@ def _rows(run: Run) -> list[MetricRow]:
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        contents = read_run(run)
+        contents = read_contents(run)
         who = identity(contents.config)
         known = settings({key: contents.config[key] for key in who if key != "trainer"}, added=True)
         shown = {k: value for k, value in (settings(who) | known).items() if "." in k and not k.endswith("_target_")}
