@@ -89,7 +89,26 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit])
+def crafted(path, craft) -> None:
+    saved = torch.load(path, weights_only=True)
+    craft(saved["optimizer_states"][0]["state"][0])
+    torch.save(saved, path)
+
+
+def a_short_moment(moments) -> None:
+    """A fused kernel would write behind its end."""
+    moments["exp_avg"] = torch.zeros(1)
+
+
+def a_moment_of_one_number(moments) -> None:
+    """Of the right shape, but each place is the same number in memory."""
+    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
+
+
+CRAFTS = (a_short_moment, a_moment_of_one_number)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, *(partial(crafted, craft=craft) for craft in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint)
     before = interrupted.checkpoint.read_bytes()

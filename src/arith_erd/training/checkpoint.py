@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..models.weights import load_tensors
+from ..models.weights import is_plain, load_tensors
 from ..runs import Run, identity
 from ..system import signals
 from ..system.files import replacing
@@ -104,13 +104,15 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
             intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
         states = saved["state_dict"], module.state_dict()
         theirs, own = ({name: x.shape for name, x in state.items()} for state in states)
+        (optimizer,) = saved["optimizer_states"]
+        fits = theirs == own and _moments_fit(optimizer, module)
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
     except (OSError, MemoryError) as error:  # which says nothing about what is in it
         why = getattr(error, "strerror", None) or first_line(error)
         raise UserError(f"{path}: cannot be read ({why}); the same command tries again") from error
     except Exception:  # damaged bytes can make an unpickler raise anything
         intact = False
-    if not (intact and theirs == own):
+    if not (intact and fits):
         raise UserError(f"{path}: damaged, or of another version; delete it to start again")
     require_rows(run, epochs, module.pack.seeds)
     return path
@@ -161,3 +163,13 @@ def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
             same = other | {"trainer": other["trainer"] | {"max_epochs": more}} == own
             if same and type(epochs) is int and epochs < more and run.summary().get("epochs") == epochs:
                 yield run, epochs
+
+
+def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
+    """Whether the moments in an optimizer's state are shaped like the parameters: a fused step does not check it."""
+    places = [place for group in saved["param_groups"] for place in group["params"]]
+    shapes = [parameter.shape for group in module.parameter_groups() for parameter in group["params"]]
+    shape = dict(zip(places, shapes, strict=True))
+    states = saved["state"].items()
+    moments = [(place, x) for place, state in states for name, x in state.items() if "exp_avg" in name]
+    return all(x.shape == shape[place] and is_plain(x) and x.is_contiguous() for place, x in moments)
