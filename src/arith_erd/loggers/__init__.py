@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runs import MetricRow
+from ..runs import MetricRow, SeedSummary
 
 
 class Logger:
@@ -18,7 +18,7 @@ class Logger:
     def log(self, rows: Sequence[MetricRow]) -> None:
         """The rows of one epoch, one for each seed: the columns of ``metrics.csv``, and ``learning_rate``."""
 
-    def finish(self, summaries: Sequence[MetricRow]) -> None:
+    def finish(self, summaries: Sequence[SeedSummary]) -> None:
         """The run has ended, called once; ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed.
 
         If it did not fail, the run directory holds the final weights and ``curves.png`` by now.

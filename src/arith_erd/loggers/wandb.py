@@ -16,7 +16,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs import MetricRow, Run
+from ..runs import MetricRow, Run, SeedSummary
 from . import Logger
 
 
@@ -110,7 +110,7 @@ class Wandb(Logger):
                 with self._never_in_the_way():
                     run.log({key: value for key, value in row.items() if key != "seed"})
 
-    def finish(self, summaries: Sequence[MetricRow]) -> None:
+    def finish(self, summaries: Sequence[SeedSummary]) -> None:
         for summary in summaries:
             if run := self.runs.get(summary["seed"]):
                 with self._never_in_the_way():

@@ -23,6 +23,9 @@ SLICES = ("slice", "value", "val_seq_acc")
 METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
 
 MetricRow = dict[str, Any]
+"""A row of ``metrics.csv``: `METRICS`."""
+SeedSummary = dict[str, Any]
+"""What ``summary.json`` says of a seed: its last row, without epoch and seconds, and what `training.summary` adds."""
 
 
 def read_metrics(path: Path) -> list[MetricRow]:

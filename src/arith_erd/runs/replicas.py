@@ -17,7 +17,7 @@ import pandas as pd
 from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from .directory import Run
-from .epochs import METRICS, MetricRow
+from .epochs import METRICS, SeedSummary
 from .identity import identity, require_name, settings, short_hash
 
 GROUPS = ("task", "split", "model", "ablation")
@@ -40,6 +40,8 @@ REPLICA = {  # columns that are always there, with their types
 }
 RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
 _NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.Series(dtype="object"))
+ReplicaRow = dict[str, Any]
+"""A row of the table of replicas: columns of `REPLICA` and others."""
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
@@ -49,7 +51,7 @@ class RunContents:
 
     config: dict[str, Any]
     metrics: pd.DataFrame  # the columns of ``metrics.csv``, one row for each epoch and seed
-    replicas: list[MetricRow]  # a row for each seed: columns of `REPLICA` but ``run``, ``settings``, and others
+    replicas: list[ReplicaRow]  # one for each seed, without ``run``
     problem: str  # why a run with a summary is not finished
 
 
@@ -67,7 +69,7 @@ def read_contents(run: Run) -> RunContents:
     metrics = pd.DataFrame(run.metrics(), columns=list(METRICS), dtype="float64")
     metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
     last = metrics.groupby("seed")["epoch"].max()
-    by_seed: dict[int, MetricRow] = {}
+    by_seed: dict[int, ReplicaRow] = {}
     problem = ""
     if run.summary_file.exists():
         try:
@@ -92,7 +94,7 @@ def read_replicas(
         probes: folders with results of probes: the path, the run, empty for those outside of runs, and a name.
         problems: what could not be read, by path.
     """
-    rows: list[MetricRow] = []
+    rows: list[ReplicaRow] = []
     metrics: dict[str, pd.DataFrame] = {}
     probes: list[tuple[Path, str, str]] = []
     problems: dict[str, str] = {}
@@ -142,7 +144,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
             yield path / "probes", False
 
 
-def _of_the_configuration(config: Mapping[str, Any]) -> MetricRow:
+def _of_the_configuration(config: Mapping[str, Any]) -> ReplicaRow:
     """What a configuration says of all its replicas."""
     given, who = settings(config), identity(config)
     del who["seed"]
@@ -157,9 +159,9 @@ def _of_the_configuration(config: Mapping[str, Any]) -> MetricRow:
     }
 
 
-def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, MetricRow]:
+def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, ReplicaRow]:
     """What a summary says of each seed; ``last`` is the last epoch in ``metrics.csv``, by seed."""
-    of_run: MetricRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+    of_run: ReplicaRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
     of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
     of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
     of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
@@ -171,9 +173,9 @@ def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.S
     return {row["seed"]: _of_a_seed(row) | of_run for row in summary["seeds"]}
 
 
-def _of_a_seed(row: MetricRow) -> MetricRow:
+def _of_a_seed(row: SeedSummary) -> ReplicaRow:
     """The numbers and texts of one seed, a list of names as one text; null means not known."""
-    facts: MetricRow = {}
+    facts: ReplicaRow = {}
     for key, value in row.items():
         if key in NUMBERS:
             facts[key] = math.nan if value is None else float(value)

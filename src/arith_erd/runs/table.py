@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -14,10 +15,12 @@ from ..errors import UNREADABLE, UserError
 from ..stats import Estimate, Mean
 from ..system import lock
 from .directory import FINISHED, Run
-from .epochs import METRICS, MetricRow
+from .epochs import METRICS
 from .identity import identity, settings
 from .replicas import read_contents
 
+TableRow = dict[str, Any]
+"""A row of `load_table`."""
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
 
@@ -96,8 +99,8 @@ def _is_run(path: Path | str) -> bool:
     return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
-def _rows(run: Run) -> list[MetricRow]:
-    row: MetricRow = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
+def _rows(run: Run) -> list[TableRow]:
+    row: TableRow = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)

@@ -12,7 +12,7 @@ from ..errors import UserError, first_line
 from ..loggers import Logger
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
-from ..runs import MetricRow, Run
+from ..runs import Run, SeedSummary
 from ..seeds import format_seeds
 from ..system import lock, signals
 from ..system.files import replacing, write_atomically
@@ -63,7 +63,7 @@ def train_pack(job: Job) -> None:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
         # Train.
-        summaries: list[MetricRow] = []
+        summaries: list[SeedSummary] = []
         try:
             logger.start(run.name, job.seeds, job.resolved, run.path)
             try:

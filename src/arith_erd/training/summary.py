@@ -9,7 +9,7 @@ from torch import Tensor
 from ..bits import PAD
 from ..models.decoding import greedy_tokens, teacher_forced_tokens
 from ..models.network import Network
-from ..runs import MetricRow, Run, epochs_to
+from ..runs import Run, SeedSummary, epochs_to
 from ..stats import Counts, stuck
 from ..system.files import replacing
 from ..system.machine import device_name, versions
@@ -27,7 +27,7 @@ def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
             partial.write_bytes(save(pack.replica_state(index)))
 
 
-def summarise(run: Run, pack: Pack, data: TableData) -> list[MetricRow]:
+def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
     """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
@@ -62,7 +62,7 @@ def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts
     return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
 
 
-def finish(run: Run, pack: Pack, data: TableData, summaries: list[MetricRow], sources: Mapping[str, str]) -> None:
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[SeedSummary], sources: Mapping[str, str]) -> None:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
     rows = run.metrics()
     epochs = rows[-1]["epoch"]
@@ -86,7 +86,7 @@ def num_parameters(pack: Pack) -> int:
     return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
 
 
-def describe(summary: MetricRow) -> str:
+def describe(summary: SeedSummary) -> str:
     """One line for people."""
     reached = summary["epochs_to_95"]
     return (
