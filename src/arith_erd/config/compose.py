@@ -17,8 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ..errors import UserError, bad_value, no_such_key
 from ..runs import leaves
 from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
-from .guard import hydra_over_conf as hydra_over_conf
-from .guard import trust_typed, typed_words
+from .guard import hydra_over_conf, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
 from .read import read_job, read_probe_job
