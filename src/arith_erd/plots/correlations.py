@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, bounded, canvas, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
 from .style import write_in_cell as write
 
 YELLOW = "#ffe680"
@@ -34,13 +34,12 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, p
 
     Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
     """
-    shown = {title: bounded(rows, ("stack", "layer")) for title, rows in tasks.items()}
-    lines = [len(_lines(rows)) for rows, _ in shown.values()]
+    lines = [len(_lines(rows)) for rows in tasks.values()]
     figure = canvas(9.6, sum(1.6 + 0.24 * number for number in lines))
     grid = np.atleast_2d(figure.subplots(len(tasks), 2, width_ratios=(4, 5), height_ratios=lines))
-    for (table, curves), (title, (rows, note)) in zip(grid, shown.items(), strict=True):
+    for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
         _table(table, rows)
-        headline(table, title, seeds_text(rows) + note, pad=30)
+        headline(table, title, seeds_text(rows), pad=30)
         _curves(curves, rows, besides.get(title) if besides else None)
     crosses = Line2D([], [], color=GREY, marker="x", linestyle=":", linewidth=1, label="the authors' weights")
     legend_below(figure, *([crosses] if besides else []), columns=2)

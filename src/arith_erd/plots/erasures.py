@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, bounded, canvas, grid, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, grid, headline, legend_below, seeds_text, tidy
 
 PUBLISHED = 0.0013
 DRAWN_NUMBERS = (
@@ -27,8 +27,6 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
 
     Rows of older versions lack the control with flipped signs. ``published``: whether the paper's number applies.
     """
-    rows, sites_left_out = bounded(rows, ("site",))
-    rows, lines_left_out = bounded(rows, ("concept", "method"))
     sites = list(rows["site"].unique())
     across = min(len(sites), 4)
     width = max(9.2, 1.8 + 2.4 * across)
@@ -44,7 +42,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         headline(ax, site)
     legend_below(figure, columns=2)
     over = "mean and range of " * (rows["seed"].nunique() > 1) + seeds_text(rows)
-    figure.suptitle(f"{title}, {over}{sites_left_out or lines_left_out}", fontsize=11)
+    figure.suptitle(f"{title}, {over}", fontsize=11)
     return figure
 
 

@@ -14,7 +14,6 @@ from ..errors import excerpt
 from ..stats import MIN_SEEDS, mean_interval
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
-MAX_ROWS, MAX_COLUMNS = 120, 40  # of a table; its last row says so where there would be more
 SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0)}  # no interval leaves them
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 """Decimals by unit; an accuracy is written in percent."""
@@ -72,14 +71,6 @@ class Sheet:
         return replace(self, columns=columns, across=across, counted=counted)
 
 
-def tamed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Escape and cut texts that a table could not show; a `ValueError` if the name of a column is such a text."""
-    if bad := [column for column in map(str, rows) if excerpt(column) != column]:
-        raise ValueError(f"the name of a column is too long or cannot be printed: {excerpt(bad[0])}")
-    texts = [column for column in rows if not pd.api.types.is_numeric_dtype(rows[column])]
-    return rows.assign(**{c: rows[c].map(lambda x: excerpt(x) if isinstance(x, str) else x) for c in texts})
-
-
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
@@ -89,7 +80,7 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
     if sheet.counted:
-        return _bounded(_count(rows.groupby([*sheet.counted], sort=False), sheet))
+        return _count(rows.groupby([*sheet.counted], sort=False), sheet)
     keys = [column for column in sheet.keys if column not in sheet.across]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     places: dict[str, tuple[Any, ...]] = {}
@@ -99,22 +90,12 @@ def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
         place = tuple(where.pop(column) for column in sheet.across)
         heading = " ".join(map(str, place))
         line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
-        if len(lines) > MAX_ROWS:
-            break
         for measure in sheet.measures:
             name = heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()
             line[name] = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
             places[name] = place
     columns = [*keys, *sorted(places, key=lambda n: places[n])]
-    return _bounded(pd.DataFrame([*lines.values()], columns=columns).fillna(""))
-
-
-def _bounded(table: pd.DataFrame) -> pd.DataFrame:
-    if len(table) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS:
-        return table
-    shown = table.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    text = f"... at most {MAX_ROWS} rows and {MAX_COLUMNS} columns are shown"
-    return pd.concat([shown, pd.DataFrame([{shown.columns[0]: text}])]).fillna("")
+    return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 
 def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:

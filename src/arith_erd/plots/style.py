@@ -6,7 +6,7 @@ Lines differ in dashes and points differ in shape, so no reader depends on colou
 import base64
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,6 @@ INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
 PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
-MOST = 60  # lines of a panel
 
 
 @contextlib.contextmanager
@@ -34,14 +33,6 @@ def plain_text() -> Iterator[None]:
     """Within the block nothing is taken for mathematics: names come from files, and may hold a ``$``."""
     with mpl.rc_context({"text.parse_math": False}):
         yield
-
-
-def bounded(rows: pd.DataFrame, lines: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of the first 60 lines of a panel, told apart by these columns, and a note on the others."""
-    there = rows[[*lines]].drop_duplicates()
-    if len(there) <= MOST:
-        return rows, ""
-    return rows.merge(there.head(MOST)), f", the first {MOST} lines of {len(there):,}"
 
 
 def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:

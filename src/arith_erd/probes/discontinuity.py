@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..bits import Array, to_digits
-from ..plots.style import INK, bounded, canvas, headline, write_in_cell
+from ..plots.style import INK, canvas, headline, write_in_cell
 from ..tasks import Task
 from .probe import Probe
 
@@ -71,12 +71,10 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
 
     ``published`` is the title of the panel in which the one cell that the paper's text prints is framed.
     """
-    tables, notes = {}, {}
-    for title, rows in tasks.items():
-        cells, more = bounded(rows, ("input_bits",))
-        cells, others = bounded(cells, ("output_bits",))
-        tables[title] = cells.pivot_table("percent", "input_bits", "output_bits", dropna=False).to_numpy()
-        notes[title] = (more or others).removeprefix(", ")
+    tables = {
+        title: rows.pivot_table("percent", "input_bits", "output_bits", dropna=False).to_numpy()
+        for title, rows in tasks.items()
+    }
     size = 8 if len(tables) == 1 else 6.5
     widths = [table.shape[1] for table in tables.values()]
     height = max(len(table) for table in tables.values())
@@ -91,7 +89,7 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
         ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
         ax.tick_params(length=0, labelsize=size + 1)
         ax.spines[:].set_visible(False)
-        headline(ax, title, notes[title])
+        headline(ax, title)
         if title == published:
             ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
     axes[0].set_ylabel(f"{'flipped' if digits == 'bits' else 'changed'} {digits} of the operands")

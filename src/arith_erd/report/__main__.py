@@ -42,8 +42,8 @@ def build(
     svgs = {name: svg_of(figure, name) if figure else None for name, figure in drawn.items()}
     texts = {
         "claims.md": page.markdown(results, paper, named),
-        "claims.csv": tables.spreadsheet(tables.claims_table(results, found, paper, named)),
-        "runs.csv": tables.spreadsheet(tables.replicas_table(found), float_format="%.9g"),
+        "claims.csv": tables.claims_table(results, found, paper, named).to_csv(index=False),
+        "runs.csv": tables.replicas_table(found).to_csv(index=False, float_format="%.9g"),
         "index.html": page.render(paper, found, results, svgs, named, out),
     }
     texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
 from ..mechanism.card import Card
-from ..plots.sheet import INTEGER, TEXT, Sheet, tamed
+from ..plots.sheet import INTEGER, TEXT, Sheet
 from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
 
@@ -119,7 +119,7 @@ def _read_probe(
     rows = pd.read_csv(path, dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
-    rows = tamed(rows[list(sheet.columns)]).drop(columns="replica", errors="ignore")
+    rows = rows[list(sheet.columns)].drop(columns="replica", errors="ignore")
     if "epoch" in rows:
         return None
     task = sheet.settings.get("task", {})

@@ -15,7 +15,6 @@ from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper
 
 OF_CLAIM = ("id", "kind", "same_as", "section", "place", "statement", "unit")
-FORMULAS = ("=", "+", "-", "@")
 OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
 
 
@@ -43,15 +42,6 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
 def replicas_table(found: Collection) -> pd.DataFrame:
     """``runs.csv``: one row per seed."""
     return found.replicas.drop(columns=["kind", "key", "trajectory"])
-
-
-def spreadsheet(table: pd.DataFrame, float_format: str | None = None) -> str:
-    """CSV without formulas: text that a spreadsheet would compute gets an apostrophe in front."""
-
-    def inert(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(FORMULAS) else value
-
-    return table.map(inert).rename(columns=inert).to_csv(index=False, float_format=float_format)
 
 
 def summary(results: Sequence[Result]) -> str:
