@@ -21,7 +21,7 @@ from ..models.authors_weights import load_authors_network
 from ..models.network import Network
 from ..models.references import reference, written_for
 from ..models.transformer import Transformer
-from ..models.weights import checked_state, initialise, load_tensors, read_state
+from ..models.weights import checked_state, filled, initialise, load_tensors, read_state, shapes_of
 from ..runs import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task
@@ -111,9 +111,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected one of save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    state = checked_state(read_state(folder / WEIGHTS), _shapes(job.network), str(folder), CONFIG)
-    network = job.network()
-    network.load_state_dict(state)
+    network = filled(job.network, read_state(folder / WEIGHTS), str(folder), CONFIG)
     return _hooked(network, job, name, job.seeds[0], epoch)
 
 
@@ -185,10 +183,7 @@ def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> H
     Raises:
         UserError: if the file cannot be read, or does not hold the weights of the network that ``make`` gives.
     """
-    network = make()
-    network.load_state_dict(
-        checked_state(read_state(Path(path)), _shapes(make), f"checkpoint={path}", "model= and task=")
-    )
+    network = filled(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
     return Hooked(network, task=task, name=Path(path).name)
 
 
@@ -218,15 +213,9 @@ def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None)
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 
-def _shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
-    """Shapes of a network's weights, without allocating it: an untrusted configuration may ask for any size."""
-    with torch.device("meta"):
-        return {name: p.shape for name, p in make().state_dict().items()}
-
-
 def _state(run: Run, job: Job, seed: int, epoch: int | None) -> dict[str, Tensor]:
     """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
-    shapes = _shapes(job.network)
+    shapes = shapes_of(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:
         if weights.is_file():

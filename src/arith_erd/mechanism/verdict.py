@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-import torch
 
 from ..models import Network, Transformer
 from ..models.references import written_for
+from ..models.weights import shapes_of
 from ..tasks import Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, CardRow
 from .signature import COMPONENTS, POST_HOC, POST_HOC_PREFIXES, PREFIXES, MeasuredSignature, Signature
@@ -99,10 +99,8 @@ def is_calibrated(network: Network, task: Task) -> bool:
     """Whether the verdict was checked on references for this task, and of exactly this architecture."""
     if type(network) is not Transformer or not written_for(task):
         return False
-    with torch.device("meta"):
-        paper = Transformer(task.prompt_length, task.width)
-    wanted, given = ({name: x.shape for name, x in one.state_dict().items()} for one in (paper, network))
-    return wanted == given
+    paper = shapes_of(lambda: Transformer(task.prompt_length, task.width))
+    return paper == {name: x.shape for name, x in network.state_dict().items()}
 
 
 def _distance(squares: np.ndarray) -> float:

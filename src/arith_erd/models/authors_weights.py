@@ -12,11 +12,9 @@ import torch
 
 from ..tasks import Task
 from .transformer import Transformer
-from .weights import checked_state, read_state
+from .weights import checked_state, read_state, shapes_of
 
-MAX_LAYERS = 64  # an untrusted file can name any number of layers
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
-D_MODEL = 64  # where the file has no width, so that the error lists what is missing
 STACKS = ("encoder_layers.", "decoder_layers.")
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -56,11 +54,13 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     state = read_state(Path(path), "a PyTorch state dict")
     state.pop("nopeak_mask", None)
     width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
-    d_model = width[0] if width and width[0] and width[0] % NUM_HEADS == 0 else D_MODEL
+    # A file without a width is taken for one of the default size, so that the error lists what is missing.
+    d_model = width[0] if width and width[0] and width[0] % NUM_HEADS == 0 else 64
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
-    make = partial(Transformer, task.prompt_length, task.width, d_model, NUM_HEADS, min(max(1, depth), MAX_LAYERS))
-    with torch.device("meta"):  # allocates no memory until the weights are known to fit
-        shapes = {name: tensor.shape for name, tensor in make(vocab_size=task.vocab_size).state_dict().items()}
+    depth = min(max(1, depth), 64)  # an untrusted file can name any number of layers
+    lengths = (task.prompt_length, task.width)
+    make = partial(Transformer, *lengths, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)
+    shapes = shapes_of(make)
     positions = {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
         "dec_positional_encoding.pe": torch.Size((1, task.width + 1, d_model)),
@@ -68,6 +68,6 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     expected = {authors_name(name): shape for name, shape in shapes.items()} | positions
     wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
     state = checked_state(state, expected, f"checkpoint={path}", wanted)
-    network = make(vocab_size=task.vocab_size)
+    network = make()
     network.load_state_dict({name: state[authors_name(name)] for name in shapes})
     return network.eval()

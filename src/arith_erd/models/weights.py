@@ -76,6 +76,20 @@ def checked_state(
     return dict(state)
 
 
+def filled(make: Callable[[], Network], state: Mapping[Any, Any], source: str, wanted: str) -> Network:
+    """The network that ``make`` gives, with weights that `checked_state` lets pass."""
+    state = checked_state(state, shapes_of(make), source, wanted)
+    network = make()
+    network.load_state_dict(state)
+    return network
+
+
+def shapes_of(make: Callable[[], Network]) -> dict[str, torch.Size]:
+    """Shapes of a network's weights, without allocating it: an untrusted configuration may ask for any size."""
+    with torch.device("meta"):
+        return {name: tensor.shape for name, tensor in make().state_dict().items()}
+
+
 def is_plain(tensor: Any) -> bool:
     """Whether this is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
