@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the report; print how many claims have which verdict, what was left out, and what makes the missing runs."""
     parser = argparse.ArgumentParser(
         prog="arith-report",
-        description="Print the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
+        description="Write the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
     about = "folders of run directories (runs); duplicates of a seed: the first folder wins"
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=about)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from ..runs import settings
 from ..runs.replicas import GROUPS, ORDERS, read_replicas
 
 OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
-OF_RUN = {"task": "task", "split": "split", "experiment": "key"}  # columns of a probe's rows, and of replicas
-DTYPES = {TEXT: str, INTEGER: int}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
 
@@ -41,13 +38,9 @@ class Collection:
     cards: list[tuple[Card, Path]] = field(default_factory=list)
     explorers: dict[str, Path] = field(default_factory=dict)
 
-    @cached_property
-    def _by_kind(self) -> dict[Any, pd.DataFrame]:
-        return dict(iter(self.replicas[self.replicas["departs"] == ""].groupby("kind")))
-
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
-        chosen = self._by_kind.get(kind_of(runs), self.replicas.iloc[:0])
+        chosen = self.replicas[(self.replicas["departs"] == "") & (self.replicas["kind"] == kind_of(runs))]
         chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
         return chosen[chosen["finished"]] if finished else chosen
 
@@ -115,7 +108,7 @@ def _read_probe(
     None if it is of networks that were still in training: no result of the run.
     """
     sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
-    dtypes = {column: DTYPES.get(kind, float) for column, kind in sheet.columns.items()}
+    dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in sheet.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)
     if lacking := sorted(set(sheet.columns) - set(rows)):
         raise ValueError(f"no column {', '.join(lacking)}")
@@ -130,8 +123,8 @@ def _read_probe(
     if run:  # of trained networks, whose task and split are those of the run
         rows = rows.merge(members.loc[members["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
-        about = {name: known[column].to_numpy() for name, column in OF_RUN.items()}
-        return sheet, rows.assign(source=OURS, **about)
+        about = {"task": known["task"], "split": known["split"], "experiment": known["key"]}
+        return sheet, rows.assign(source=OURS, **{name: column.to_numpy() for name, column in about.items()})
     # Of a task alone, or of weights that came without a run.
     named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = TASK_ALONE if "seed" not in rows else OTHER if "weights" in sheet.settings else AUTHORS

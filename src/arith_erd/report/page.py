@@ -20,11 +20,11 @@ from ..plots.numbers import estimated, interval_text
 from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
-from .claims import Result, missing, tally
-from .collect import AUTHORS, Collection
+from . import tables, verdicts
+from .claims import Result, missing
+from .collect import Collection
 from .paper import Paper
-from .tables import estimate_text, experiment_text, notes, ours_text, probe_tables, spread_text, summary, values_text
-from .verdicts import VERDICTS
+from .tables import experiment_text, probe_tables, summary
 
 MAX_PANELS, MAX_CARDS, MAX_SEEDS, MAX_STUCK = 24, 12, 20, 5
 LARGEST = 2**22  # bytes of a figure beside a card
@@ -79,10 +79,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"cell": cell, "subscripts": subscripts}
-    functions = (estimate_text, experiment_text, final, format_seeds, notes, ours_text, spread_text, values_text)
-    environment.globals |= {function.__name__: function for function in (*functions, strip_places, stuck_tokens, tally)}
-    environment.globals |= {"MAX_PANELS": MAX_PANELS, "MAX_SEEDS": MAX_SEEDS, "FINAL": FINAL}
-    environment.globals |= {"AUTHORS": AUTHORS, "VERDICTS": VERDICTS}
+    environment.globals |= vars(verdicts) | vars(tables) | globals()  # functions and constants, by their names
     return environment.get_template(template).render(
         paper=paper,
         runs=runs,

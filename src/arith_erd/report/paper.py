@@ -17,7 +17,6 @@ from .collect import OURS
 from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, Metrics, ProbeColumn
 
 PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
-VARYING = ("minutes", "accuracy")  # units of set-up checks that are measured; all others count or define
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
@@ -73,7 +72,8 @@ class Claim(Closed):
     @property
     def compare(self) -> Compare:
         """The statistic that is compared with the paper's number; see ``docs/verdicts.md``."""
-        if self.measure.source != OURS or (self.kind == "setup" and self.unit not in VARYING):
+        # Set-up checks in these two units are measured; all others count or define.
+        if self.measure.source != OURS or (self.kind == "setup" and self.unit not in ("minutes", "accuracy")):
             return "value"
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce.startswith("arg"):
             return "votes"

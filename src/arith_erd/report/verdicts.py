@@ -11,7 +11,6 @@ from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Interval
 Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
 ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
-LAYERS = 6
 LEVEL = 0.05
 NEAR = 0.05  # correlation by which a layer may be behind another and count as near
 LEARNS = 0.75  # between all answers right and the half that is right if one bit is left to chance
@@ -81,7 +80,7 @@ def of_votes(layer: int, votes: Mapping[int, int]) -> Verdict:
     others = max((count for other, count in votes.items() if other != layer), default=0)
     if n < MIN_SEEDS:
         return "inconclusive"
-    if hits > others and binomtest(hits, n, 1 / LAYERS, "greater").pvalue <= LEVEL:
+    if hits > others and binomtest(hits, n, 1 / 6, "greater").pvalue <= LEVEL:
         return "reproduced"
     return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= LEVEL else "inconclusive"
 
