@@ -59,7 +59,8 @@ def to_hooked_transformer(model: Hooked) -> Any:
     state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # of biases and ablated components
     state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
     if network.positions is not None:
-        state["pos_embed.weight"][: len(network.causal_mask)] = network.positions.vectors()[: len(network.causal_mask)]
+        blank = embedding.new_zeros(1, tokens - 1, channels)  # of which only the positions are left
+        state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
     for i, block in enumerate(network.blocks):
         parts: dict[str, Any] = {}
         if block.attention is not None:

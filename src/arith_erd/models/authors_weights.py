@@ -15,7 +15,6 @@ from .transformer import Transformer
 from .weights import checked_state, read_state, shapes_of
 
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
-STACKS = ("encoder_layers.", "decoder_layers.")
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
     ("prompt_embedding", "encoder_embedding"),
@@ -56,7 +55,8 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
     # A file without a width is taken for one of the default size, so that the error lists what is missing.
     d_model = width[0] if width and width[0] and width[0] % NUM_HEADS == 0 else 64
-    depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in STACKS)
+    stacks = ("encoder_layers.", "decoder_layers.")
+    depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in stacks)
     depth = min(max(1, depth), 64)  # an untrusted file can name any number of layers
     lengths = (task.prompt_length, task.width)
     make = partial(Transformer, *lengths, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)

@@ -146,10 +146,6 @@ class NanoGPT(Network):
                 std = STD / math.sqrt(2 * num_layers) if name.endswith("out.weight") else STD
                 nn.init.normal_(weight, std=std)
 
-    def encode(self, prompt: Tensor) -> Tensor:
-        """Return the prompt unchanged: a decoder-only model has no encoder."""
-        return prompt
-
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V).
 

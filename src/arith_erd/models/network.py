@@ -18,12 +18,13 @@ class Network(nn.Module):
     ['dec.1', 'dec.2', 'logits']
 
     A subclass takes ``prompt_length``, ``answer_length``, ``vocab_size`` and the options in its YAML file. It defines
-    `encode`, `decode` and `sites`. It describes a single network; `training.pack` stacks the replicas.
+    `decode`, `sites`, and `encode` if it has an encoder. It describes a single network; `training.pack` stacks the
+    replicas.
     """
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """Prompt tokens (B, P) -> any tensor that `decode` needs. Decoding calls it once for a whole answer."""
-        raise NotImplementedError
+        """Prompt tokens (B, P) -> any tensor that `decode` needs, by default the same tokens; once for an answer."""
+        return prompt
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Output of `encode` and ``<start> r_0 .. r_{t-2}`` (B, t), t <= m -> logits of r_0 .. r_{t-1} (B, t, V)."""

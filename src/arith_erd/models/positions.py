@@ -64,10 +64,6 @@ class IndexEmbedding(nn.Module):
         else:
             self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
 
-    def vectors(self) -> Tensor:
-        """What is added where all tokens are used and nothing is shifted, (T, C)."""
-        return self.weight
-
     def forward(self, x: Tensor, tokens: Tensor | None = None, first: int = 0) -> Tensor:
         """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
         if tokens is not None and self.padded:
@@ -88,9 +84,6 @@ class DigitPlaceEmbedding(nn.Module):
         # One more where places shift: an answer's last digit, which the longest operands' networks never read.
         rows = max(layout.places) + 2 + layout.padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
-
-    def vectors(self) -> Tensor:
-        return self.weight[self.places]
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         places = self.places[first : first + x.shape[-2]]

@@ -91,10 +91,6 @@ class Recurrent(Network):
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
         self.head = nn.Linear(d_model, vocab_size)
 
-    def encode(self, prompt: Tensor) -> Tensor:
-        """Return the prompt unchanged: the layers that read it are those that answer."""
-        return prompt
-
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
         x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
