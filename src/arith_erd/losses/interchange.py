@@ -18,7 +18,6 @@ from ..tasks import Examples, Task
 from .loss import ANSWER, BatchInterchange, CrossEntropy
 
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
-REPORTED = 512  # held-out examples on which interchanges are tried after each epoch
 
 
 class InterchangeTraining(CrossEntropy):
@@ -80,9 +79,8 @@ class InterchangeTraining(CrossEntropy):
         return np.concatenate(columns, axis=1).astype(float)
 
     def interchanges(self) -> Sequence[BatchInterchange]:
-        own = [
-            BatchInterchange(*at, each=each) for at, each in zip(self.variables.values(), self.by_column, strict=True)
-        ]
+        places = zip(self.variables.values(), self.by_column, strict=True)
+        own = [BatchInterchange(site, dims, by_column) for (site, dims), by_column in places]
         if self.strict:
             for site in dict.fromkeys(site for site, dims in self.variables.values() if dims):
                 mapped = {one for where, dims in self.variables.values() if where == site for one in dims}
@@ -102,12 +100,12 @@ class InterchangeTraining(CrossEntropy):
         total = super().forward(logits, completion)
         row, width = targets[..., 0].long(), completion.shape[2]
         batch = torch.arange(completion.shape[1], device=completion.device)
-        for number, each in enumerate(self.by_column):
+        for number, by_column in enumerate(self.by_column):
             value = targets[..., 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=1)  # (R, B, m)
             table: Tensor = getattr(self, f"labels_{number}")
             label = table[row[..., None], value, torch.arange(width, device=value.device)].long()  # (R, B, m)
             predicted = interchanged[:, number]
-            if each:
+            if by_column:
                 predicted, label = predicted[:, batch, batch % width, None], label[:, batch, batch % width, None]
             total = total + self.weight / len(self.by_column) * _mean(predicted, label)
         rest = interchanged[:, len(self.by_column) :]
@@ -117,25 +115,25 @@ class InterchangeTraining(CrossEntropy):
 
     @torch.no_grad()
     def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
-        """By variable: how often each answer token is what an interchange between held-out examples predicts."""
-        rows = np.random.default_rng(0).permutation(held_out)[:REPORTED]
+        """By variable: how often each answer token is what an interchange predicts, of up to 512 held-out examples."""
+        rows = np.random.default_rng(0).permutation(held_out)[:512]
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
         base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
         _, cache = model.run_with_cache(base, [site for site, dims in self.variables.values() if dims])
         accuracies = dict[str, list[float]]()
-        for (name, (site, dims)), each in zip(self.variables.items(), self.by_column, strict=True):
+        for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
             if not dims:
                 tokens = model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1)
             else:
                 mixed = cache[site].clone()
                 mixed[..., list(dims)] = cache[site].roll(1, dims=0)[..., list(dims)]
-                if each:
+                if by_column:
                     runs = [model.run(base, [Replace(site, t, mixed)])[:, t] for t in range(task.width)]
                     tokens = torch.stack(runs, dim=1).argmax(-1)
                 else:
                     tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1)
-            digits = (causal.interchange_by_digit if each else causal.interchange)(base, source, name)
+            digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, source, name)
             right = tokens.cpu().numpy() == reorder(digits, task.completion_order) + ZERO
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
@@ -154,7 +152,7 @@ def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
     dims = given.get("dims")
     ends = dims if isinstance(dims, Sequence) and all(type(end) is int for end in dims) else ()
     if set(given) != {"site", "dims"} or len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
-        raise bad_value(f"model.loss.variables.{name}", at, EXAMPLE)
+        raise bad_value(f"model.loss.variables.{name}", at, f"{EXAMPLE}: dims from the first to the last")
     return str(given["site"]), tuple(range(ends[0], ends[1] + 1))
 
 

@@ -23,12 +23,12 @@ class BatchInterchange:
     Args:
         site: a layer of the decoder, or `ANSWER` for the answer's tokens, which are taken whole.
         dims: coordinates that are taken, or with ``others`` all but those.
-        each: example i takes them at answer position ``i % m`` only; otherwise at all answer positions.
+        by_column: example i takes them at answer position ``i % m`` only; otherwise at all answer positions.
     """
 
     site: str
     dims: tuple[int, ...] = ()
-    each: bool = False
+    by_column: bool = False
     others: bool = False
 
     def take(self, source: Tensor, answer: int, module: nn.Module, given: Any, output: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class BatchInterchange:
         where[list(self.dims)] = True
         places = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)
         examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
-        at = places == examples if self.each else (places >= 0).expand(x.shape[0], -1)  # (B, T)
+        at = places == examples if self.by_column else (places >= 0).expand(x.shape[0], -1)  # (B, T)
         taken = at[..., None] & (~where if self.others else where)
         return torch.where(taken, source, x).movedim(1, position_axis(module))
 
@@ -55,12 +55,14 @@ class Loss(nn.Module):
     """
 
     padded: bool = False
-    """Whether completions hold unused tokens, which `forward` must leave out; set from the task."""
+    """Whether completions hold unused tokens, which `forward` must leave out: that of the task's layout."""
     site: str | None = None
     """The entry of ``network.sites()`` whose activation `forward` gets; None for none."""
 
     def targets(self, task: Task, examples: Examples) -> Array | None:
         """Numbers (N, k) that `forward` gets for each example of the whole table; None for none.
+
+        It is called before all other methods, so a loss can keep what they need of the task.
 
         Raises:
             UserError: if the task has no such numbers.
@@ -70,12 +72,12 @@ class Loss(nn.Module):
     def interchanges(self) -> Sequence[BatchInterchange]:
         """Further runs of each batch, whose logits `forward` gets as ``interchanged`` (R, E, B, m, V).
 
-        It is asked after `targets`. The pack of a loss that wants any is not compiled.
+        The pack of a loss that wants any is not compiled.
         """
         return ()
 
     def report(self, network: Callable[[], Network], held_out: Array) -> Mapping[str, Sequence[float]]:
-        """Further rows of ``tokens.csv`` after an epoch, by name: an accuracy for each answer token.
+        """Return extra rows for ``tokens.csv`` after an epoch: name -> accuracy of each answer token.
 
         Args:
             network: makes the network of one replica, with its weights of this epoch.

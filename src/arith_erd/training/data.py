@@ -77,7 +77,7 @@ class TableData(L.LightningDataModule):
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
-        self.loss.padded = task.min_bits is not None
+        self.loss.padded = task.layout.padded
         targets = self.loss.targets(task, examples)  # (N, k) or None
         extra = () if targets is None else (torch.from_numpy(targets.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
