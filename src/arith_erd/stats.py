@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +114,7 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def stuck(training: Counts, held_out: Counts) -> str:
+def stuck(training: Counts, held_out: Counts) -> Literal["never learnt", "lost held out", ""]:
     """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
 
     Both fail the test of `beats_majority` on held-out examples. ``never learnt`` fails it in training too; ``lost held

@@ -115,7 +115,12 @@ def judge(claim: Claim, found: Collection) -> Result:
         without = [runs for runs, sample in zip(kinds, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing(found, runs) for runs in without))
         return result
-    result.estimate = _estimate(result, found)
+    result.modes = _modes(claim, found)
+    if isinstance(measure, EpochsTo) and claim.compare == "median":
+        result.averaged = measure.of_average(found, result.samples[0])
+    if isinstance(measure, ProbeColumn) and claim.compare == "votes":
+        result.votes, result.behind = _votes(result, measure, found)
+    result.estimate = _estimate(result)
     result.verdict = _verdict(result, result.estimate.interval)
     if result.verdict == "inconclusive":
         result.seeds_needed = _seeds_needed(result)
@@ -123,49 +128,55 @@ def judge(claim: Claim, found: Collection) -> Result:
     return result
 
 
-def _estimate(result: Result, found: Collection) -> Estimate:
-    """The statistic of the claim; what else it takes is noted in the result."""
+def _estimate(result: Result) -> Estimate:
+    """The statistic of the claim, from its samples, or from how many seeds learn."""
     claim, measure, weights = result.claim, result.claim.measure, [weight for weight, _ in result.claim.measure.arms]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
         return Estimate.exact(measure.limit())
-    if isinstance(measure, EpochsTo) and claim.compare == "median":
-        result.averaged = measure.of_average(found, result.samples[0])
+    if claim.compare == "median":
         return Estimate.of_median(bounds[0], whole_range=claim.old)
     if claim.compare == "ratio":
         return Estimate.of_ratio(*bounds)
     terms = [Mean.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
     if claim.compare == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
-    if modes := _modes(claim, found):
+    if modes := result.modes:
         # For a claim that one cost exceeds another only the sign matters: a cost is training minus validation.
-        result.modes, signs = modes, [1.0] if len(modes) == 1 else [-weight for weight in weights]
+        signs = [1.0] if len(modes) == 1 else [-weight for weight in weights]
         return Estimate.of_shares([(sign, of.learning, of.n) for sign, of in zip(signs, modes, strict=True)])
-    reach = (len(terms) + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
-    spans = SPANS if len(terms) == 1 else {}
-    span = spans.get(claim.unit, (-reach, reach) if claim.unit == "points" else (-np.inf, np.inf))
-    if isinstance(measure, ProbeColumn):
-        if claim.unit == "correlation":
-            reach = len(terms) * (2 if measure.reduce in ("dip", "bump") else 1)
-            span = (-reach, reach)
-        if claim.compare == "votes":
-            votes = result.samples[0]["low"].value_counts()
-            result.votes = {int(layer): int(count) for layer, count in votes.items()}
-            distance = measure.model_copy(
-                update={"reduce": measure.reduce.replace("arg", "behind_"), "at": claim.value}
-            )
-            behind = (distance.theirs if result.source == AUTHORS else distance.values)(found, measure.runs)["low"]
-            result.behind = Estimate.of_means([Mean.of(behind)], (0.0, 2.0)) if len(behind) else None
     if claim.compare == "prediction":
-        return Estimate.of_prediction(terms[0], claim.mean_of, span)
-    return Estimate.of_means(terms, span)
+        return Estimate.of_prediction(terms[0], claim.mean_of, _span(claim, len(terms)))
+    return Estimate.of_means(terms, _span(claim, len(terms)))
+
+
+def _span(claim: Claim, terms: int) -> Interval:
+    """The values that a weighted sum of so many means can take."""
+    if terms == 1 and claim.unit in SPANS:
+        return SPANS[claim.unit]
+    reach = np.inf
+    if claim.unit == "points":
+        reach = (terms + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
+    elif claim.unit == "correlation" and isinstance(claim.measure, ProbeColumn):
+        reach = terms * (2 if claim.measure.reduce in ("dip", "bump") else 1)
+    return -reach, reach
+
+
+def _votes(result: Result, measure: ProbeColumn, found: Collection) -> tuple[dict[int, int], Estimate | None]:
+    """Seeds by the layer that they name, and by how much the published layer is behind the best one."""
+    votes = {int(layer): int(count) for layer, count in result.samples[0]["low"].value_counts().items()}
+    behind = "behind_min" if measure.reduce == "argmin" else "behind_max"
+    distance = measure.model_copy(update={"reduce": behind, "at": result.claim.value})
+    distances = (distance.theirs if result.source == AUTHORS else distance.values)(found, measure.runs)["low"]
+    return votes, Estimate.of_means([Mean.of(distances)], (0.0, 2.0)) if len(distances) else None
 
 
 def _modes(claim: Claim, found: Collection) -> list[Modes]:
     """How many seeds learn, if some do not and the claim is about networks that do."""
     measure = claim.measure
     about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
-    if claim.old or not isinstance(measure, Metrics) or not measure.tail or not about:
+    compared = claim.compare in ("mean", "prediction") and not claim.old
+    if not compared or not isinstance(measure, Metrics) or not measure.tail or not about:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
     modes = [Modes.of(accuracy.values(found, runs)["low"].to_numpy()) for _, runs in measure.arms]
@@ -179,7 +190,7 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
         return "inconclusive"
     if isinstance(measure, Ceiling):
         return verdicts.of_ceiling(
-            claim.span, estimate.low, measure.limit("validation"), result.samples[0]["low"].to_numpy()
+            claim.accepted, estimate.low, measure.limit("validation"), result.samples[0]["low"].to_numpy()
         )
     if claim.compare == "votes":
         if claim.old:
@@ -190,8 +201,8 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
     if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
-        return verdicts.of_mean(claim.value, claim.value - claim.span[0], estimate.low, interval)
-    return verdicts.of_bound(claim.span, interval)
+        return verdicts.of_mean(claim.value, claim.value - claim.accepted[0], estimate.low, interval)
+    return verdicts.of_bound(claim.accepted, interval)
 
 
 def _seeds_needed(result: Result) -> int | None:

@@ -1,6 +1,6 @@
 """How a claim is measured: one class for each way. Each gives one value per replica, and says what it lacks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -205,12 +205,21 @@ class EpochsTo(Measure):
         return int(reached[0]) if complete and len(reached) else None
 
 
+BY_PLACE: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # of values by place, and one of the places
+    "argmin": lambda values, at: values.idxmin(),
+    "argmax": lambda values, at: values.idxmax(),
+    "behind_min": lambda values, at: abs(values.min() - values.get(at, np.nan)),
+    "behind_max": lambda values, at: abs(values.max() - values.get(at, np.nan)),
+    "dip": lambda values, at: values.iloc[[0, -1]].min() - values.iloc[1:-1].min(),
+    "bump": lambda values, at: values.iloc[1:-1].max() - values.iloc[[0, -1]].max(),
+}
+
+
 class ProbeColumn(Measure):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
-    ``reduce`` brings several rows to one value: ``argmin`` and ``argmax`` the place ``along`` another column,
-    ``behind_*`` how far ``at`` is from the extreme, ``dip`` how far the lowest inner place is below the lower end,
-    ``bump`` the highest above the higher end, ``weighted`` the mean with the weights in ``along``.
+    ``reduce`` brings several rows to one value: their largest, their mean ``weighted`` by the column in ``along``, or
+    what `BY_PLACE` has for the places ``along`` another column, ``at`` being one of these.
     """
 
     way: Literal["probe"] = Field("probe", alias="from")
@@ -266,17 +275,10 @@ class ProbeColumn(Measure):
             return float(np.average(column, weights=rows[self.along]))
         if not self.reduce:
             return float(column.iloc[0]) if len(column) == 1 else np.nan
-        if not self.along:
-            return float(column.agg(self.reduce))
+        if self.reduce == "max":
+            return float(column.max())
         by_place = rows.groupby(self.along)[self.column].mean().dropna()
-        if len(by_place) < 3:
-            return np.nan
-        if self.reduce.startswith("arg"):
-            return float(by_place.agg(self.reduce.replace("arg", "idx")))
-        if self.reduce.startswith("behind"):
-            return float(abs(by_place.agg(self.reduce.removeprefix("behind_")) - by_place.get(self.at, np.nan)))
-        ends, inner = by_place.iloc[[0, -1]], by_place.iloc[1:-1]
-        return float(ends.min() - inner.min() if self.reduce == "dip" else inner.max() - ends.max())
+        return float(BY_PLACE[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
 
 
 class ExampleCount(Measure):

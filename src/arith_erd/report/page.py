@@ -141,10 +141,10 @@ def stuck_tokens(replicas: pd.DataFrame) -> str:
 def strip_places(result: Result) -> dict[str, float] | None:
     """Places in [4, 116] of a line: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
     claim, estimate = result.claim, result.estimate
-    if estimate is None or result.votes or claim.span == (estimate.value, estimate.value):
+    if estimate is None or result.votes or claim.accepted == (estimate.value, estimate.value):
         return None
     low, high = estimate.interval or (estimate.low, estimate.high)
-    left, right = claim.span
+    left, right = claim.accepted
     apart = pd.Series({"left": left, "right": right, "ours": estimate.low, "from": low, "to": high}) - claim.value
     reach = apart[np.isfinite(apart)].abs().max() * 1.25 or max(abs(claim.value), 1.0)
     return (60 + 56 * (apart / reach).clip(-1, 1)).round(2).to_dict()

@@ -57,7 +57,7 @@ class Claim(Closed):
         return self
 
     @property
-    def span(self) -> tuple[float, float]:
+    def accepted(self) -> tuple[float, float]:
         """The smallest and the largest value that count as reproduced; infinite where there is no such bound."""
         margin = float(str(self.tolerance or 0).removesuffix("%"))
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
@@ -75,7 +75,7 @@ class Claim(Closed):
         # Set-up checks in these two units are measured; all others count or define.
         if self.measure.source != OURS or (self.kind == "setup" and self.unit not in ("minutes", "accuracy")):
             return "value"
-        if isinstance(self.measure, ProbeColumn) and self.measure.reduce.startswith("arg"):
+        if isinstance(self.measure, ProbeColumn) and self.measure.reduce in ("argmin", "argmax"):
             return "votes"
         if isinstance(self.measure, EpochsTo):
             return "ratio" if self.measure.over else "median"
@@ -177,6 +177,6 @@ def _read(entry: dict[str, Any], file: str) -> Claim:
         given = f"{key}={excerpt(str(first['input']))}: " if key else ""
         raise UserError(f"{file}: claim {entry.get('id', '?')}: {given}{first['msg']}") from error
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
-        planned = math.ceil(claim.span[1]) if math.isfinite(claim.span[1]) else 1
+        planned = math.ceil(claim.accepted[1]) if math.isfinite(claim.accepted[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})
     return claim

@@ -26,7 +26,8 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
         used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
         low, high = (estimate and estimate.interval) or (None, None)
         row: dict[str, Any] = {key: getattr(claim, key) for key in OF_CLAIM}
-        row |= {"paper": claim.value, "paper_says": claim.text, "lowest": claim.span[0], "highest": claim.span[1]}
+        row |= {"paper": claim.value, "paper_says": claim.text}
+        row |= {"lowest": claim.accepted[0], "highest": claim.accepted[1]}
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
         row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}

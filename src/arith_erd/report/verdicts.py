@@ -38,14 +38,15 @@ class Modes(NamedTuple):
         return float(np.clip((value - self.wrong) / (self.right - self.wrong), 0.0, 1.0))
 
 
-def of_bound(span: Interval, interval: Interval | None) -> Verdict:
-    """Reproduced if the whole interval is within the span, differs if it is outside."""
+def of_bound(accepted: Interval, interval: Interval | None) -> Verdict:
+    """Reproduced if the whole interval is within what is accepted, differs if it is outside."""
     if interval is None:
         return "inconclusive"
-    slack = ROUNDING * max(1.0, *(abs(end) for end in span if np.isfinite(end)))
-    if interval[0] >= span[0] - slack and interval[1] <= span[1] + slack:
+    slack = ROUNDING * max(1.0, *(abs(end) for end in accepted if np.isfinite(end)))
+    low, high = accepted[0] - slack, accepted[1] + slack
+    if low <= interval[0] and interval[1] <= high:
         return "reproduced"
-    return "differs" if interval[1] < span[0] - slack or interval[0] > span[1] + slack else "inconclusive"
+    return "differs" if interval[1] < low or interval[0] > high else "inconclusive"
 
 
 def of_mean(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
@@ -93,8 +94,8 @@ def of_layer(layer: int, votes: Mapping[int, int], behind: Interval | None) -> V
     return "differs" if by_votes == by_distance == "differs" else "inconclusive"
 
 
-def of_ceiling(span: Interval, exact: float, limit: float, reached: "np.ndarray") -> Verdict:
+def of_ceiling(accepted: Interval, exact: float, limit: float, reached: "np.ndarray") -> Verdict:
     """The exact ceiling against the published accuracy, if at least three seeds confirm that none exceeds its limit."""
-    if not span[0] <= exact <= span[1]:
+    if not accepted[0] <= exact <= accepted[1]:
         return "differs"
     return "reproduced" if len(reached) >= MIN_SEEDS and (reached <= limit + ROUNDING).all() else "inconclusive"
