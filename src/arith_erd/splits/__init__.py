@@ -4,6 +4,7 @@ A split is a function of the examples only: ``split(examples) -> (N,) bool``, Tr
 file here and one in ``conf/split/``, and no line in this file. Those of the paper are in its sections 3.2 and 4.4.
 """
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..tasks import Examples
 
 @runtime_checkable
 class Split(Protocol):
-    """Any callable with this signature; no base class is needed.
+    """Any object of a class with this ``__call__``; no base class is needed.
 
     >>> from arith_erd.tasks import Add
     >>> split, examples = ValueSplit(), Add(bits=3).examples()
@@ -28,6 +29,7 @@ class Split(Protocol):
     def __call__(self, examples: Examples, /) -> npt.NDArray[np.bool_]: ...
 
 
+@dataclass(frozen=True)
 class RandomSplit:
     """Hold out a random ``fraction`` of the table.
 
@@ -36,18 +38,20 @@ class RandomSplit:
         seed: of the split. All replicas of an experiment share it.
     """
 
-    def __init__(self, fraction: float = 0.25, seed: int = 0) -> None:
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
-            raise bad_value("split.fraction", fraction, "a number between 0 and 1, both excluded")
-        require_integer("split.seed", seed, 0)
-        self.fraction = fraction
-        self.seed = seed
+    fraction: float = 0.25
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 < self.fraction < 1:
+            raise bad_value("split.fraction", self.fraction, "a number between 0 and 1, both excluded")
+        require_integer("split.seed", self.seed, 0)
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
         held_out = min(max(round(len(examples) * self.fraction), 1), len(examples) - 1)
         return _mask(np.random.default_rng(self.seed).permutation(len(examples))[:held_out], len(examples))
 
 
+@dataclass(frozen=True)
 class TokenSplit:
     """Hold out the quarter of the table nearest to a centroid in Hamming distance between prompts, in base 2 only.
 
@@ -79,6 +83,7 @@ def _mask(rows: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
     return np.isin(np.arange(count), rows)
 
 
+@dataclass(frozen=True)
 class ValueSplit:
     """Hold out the examples whose operands all lie in the middle half of their range.
 
@@ -93,6 +98,7 @@ class ValueSplit:
         return np.logical_and.reduce(inside, axis=1)
 
 
+@dataclass(frozen=True)
 class LengthSplit:
     """Hold out the examples whose operands have more than ``trained`` digits, and a random ``fraction`` of the others.
 
@@ -104,12 +110,15 @@ class LengthSplit:
         seed: of the choice.
     """
 
-    def __init__(self, trained: int, fraction: float = 0.1, seed: int = 0) -> None:
-        require_integer("split.trained", trained, 1)
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
-            raise bad_value("split.fraction", fraction, "a number from 0 to below 1")
-        require_integer("split.seed", seed, 0)
-        self.trained, self.fraction, self.seed = trained, fraction, seed
+    trained: int
+    fraction: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("split.trained", self.trained, 1)
+        if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 <= self.fraction < 1:
+            raise bad_value("split.fraction", self.fraction, "a number from 0 to below 1")
+        require_integer("split.seed", self.seed, 0)
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
         if self.trained >= examples.bits:
