@@ -32,9 +32,6 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     (0, 1, 2, 3, 4, 7)
     >>> parse_seeds(3), parse_seeds([2, "0-1"])
     ((3,), (0, 1, 2))
-
-    Raises:
-        UserError: if they are no list of ranges upwards, or name a seed twice, or more than 4096.
     """
     parts = spec if isinstance(spec, (list, tuple)) else str(spec).split(",")
     seeds: list[int] = []

@@ -26,12 +26,9 @@ def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
 def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> Tensor:
     """Float mask of ``shape``: 0 with probability ``p`` (met to 1/65536), else ``1 / (1 - p)``.
 
-    One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second.
-
-    Args:
-        key: (2,) int32, a different one for each seed, step and site.
-        batch_axis: that of the examples, 0 or more. Elements are numbered as if it came first, so that examples keep
-            their masks wherever they lie.
+    One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second. The key, (2,)
+    int32, is another one for each seed, step and site. Elements are numbered as if the axis of the examples came first,
+    so that examples keep their masks wherever they lie.
     """
     count = shape.numel()
     batch_first = shape[batch_axis : batch_axis + 1] + shape[:batch_axis] + shape[batch_axis + 1 :]
@@ -52,10 +49,7 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
 
 
 class Dropout(nn.Module):
-    """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step.
-
-    Examples lie along the first axis, or along ``batch_axis``, as in `keep_mask`.
-    """
+    """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step."""
 
     key: Tensor | None  # (2,) int32
 
@@ -82,10 +76,7 @@ def dropout_sites(network: nn.Module) -> list[str]:
 
 
 def set_dropout_keys(network: nn.Module, key: Tensor, step: int = 0) -> None:
-    """Give every `Dropout` of one network its key for a training step, from the replica's, (2,) int32.
-
-    A pack does this by itself.
-    """
+    """Give every `Dropout` of one network its key for a step, from the replica's, (2,) int32, as a pack does itself."""
     sites = dropout_sites(network)
     for site, site_key in zip(sites, dropout_keys(key[None], step, len(sites))[0], strict=True):
         network.get_submodule(site).key = site_key

@@ -26,9 +26,7 @@ def initialise(make_network: Callable[[], Network], seed: int) -> Network:
 def load_tensors(path: Path) -> Any:
     """The tensors and plain values in a file of safetensors or PyTorch, on the CPU. No code in it is run.
 
-    Raises:
-        OSError: if it cannot be read, or is not a regular file.
-        Exception: any, if it is damaged or holds more than tensors and plain values.
+    It raises an `OSError` if it is no regular file, and anything if it is damaged or holds more than these.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
         raise OSError(f"{path} is not a regular file")
@@ -43,11 +41,7 @@ def load_tensors(path: Path) -> Any:
 
 
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
-    """The tensors of a state dict by name, from a safetensors file or one that PyTorch saved. No code in it is run.
-
-    Raises:
-        UserError: if it cannot be read, is damaged, or is not what was ``expected``.
-    """
+    """The tensors of a state dict by name, as `load_tensors` reads them; a `UserError` says what was ``expected``."""
     try:
         state = load_tensors(path)
     except OSError as error:
@@ -65,8 +59,7 @@ def checked_state(
 ) -> dict[str, Tensor]:
     """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
 
-    Raises:
-        UserError: naming those of ``source`` that do not fit the network that ``wanted`` defines.
+    Else a `UserError` names those of ``source`` that do not fit the network that ``wanted`` defines.
     """
     own = {name: tuple(shape) for name, shape in shapes.items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}

@@ -19,14 +19,8 @@ def build(
 ) -> tuple[Collection, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
-    Args:
-        runs: folders of run directories; duplicates of a replica: the first folder wins.
-        out: folder to write to. What is below it is replaced file by file, and no link there is followed.
-        named: folder of runs in the commands that the report prints; by default the first one.
-        claimed: file of claims.
-
-    Raises:
-        UserError: if there is no such folder, or ``out`` cannot be written.
+    Duplicates of a replica: the first folder wins. What is below ``out`` is replaced file by file, and no link there is
+    followed. Commands name the folder ``named``, by default the first one.
     """
     folders = [runs] if isinstance(runs, Path) else [*runs]
     for folder in folders:
@@ -63,7 +57,6 @@ def build(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the report; print how many claims have which verdict, what was left out, and what makes the missing runs."""
     parser = argparse.ArgumentParser(
         prog="arith-report",
         description="Write the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",

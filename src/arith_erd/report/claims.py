@@ -26,34 +26,22 @@ SPANS: Mapping[str, Interval] = {"accuracy": (0, 1), "value": (0, np.inf), "minu
 
 @dataclass(eq=False)
 class Result:
-    """A claim beside what we measured.
-
-    Attributes:
-        source: our runs, the authors' weights, or the task alone, which needs no run.
-        samples: one row per replica, ``replica, seed, low, high``, for each kind of run.
-        theirs: the same, measured on the authors' weights.
-        averaged: epochs at which the curve averaged over the seeds gets there; reported beside the median.
-        seeds_needed: per kind of run, for a verdict, if further seeds are like these; None if no number would do.
-        votes: seeds by the layer that they name, the layer with most first.
-        behind: by how much the published layer is behind the best one.
-        modes: of each kind of run, if some seed of any does not learn.
-        before: the verdict by the rules before 2026-11-24, if it was judged by these.
-    """
+    """A claim beside what we measured."""
 
     claim: Claim
-    source: str
-    samples: list[pd.DataFrame]
+    source: str  # our runs, the authors' weights, or the task alone, which needs no run
+    samples: list[pd.DataFrame]  # for each kind of run, a row per replica: ``replica, seed, low, high``
     verdict: Verdict = "not run"
-    before: Verdict | None = None
+    before: Verdict | None = None  # by the rules before 2026-11-24, if it was judged by these
     cause: str = ""
     estimate: Estimate | None = None
-    theirs: float | None = None
+    theirs: float | None = None  # measured on the authors' weights
     unfinished: int = 0
-    averaged: int | None = None
-    seeds_needed: int | None = None
-    votes: Mapping[int, int] = field(default_factory=dict)
-    behind: Estimate | None = None
-    modes: Sequence[Modes] = ()
+    averaged: int | None = None  # epochs until the curve averaged over the seeds gets there
+    seeds_needed: int | None = None  # per kind of run, for a verdict, if further seeds are like these
+    votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
+    behind: Estimate | None = None  # by how much the published layer is behind the best one
+    modes: Sequence[Modes] = ()  # of each kind of run, if some seed of any does not learn
 
     @property
     def n(self) -> int:  # of the kind of run that has the fewest
@@ -96,7 +84,6 @@ def evaluate(paper: Paper, found: Collection) -> list[Result]:
 
 
 def judge(claim: Claim, found: Collection) -> Result:
-    """Measure one claim and compare."""
     measure, kinds = claim.measure, [runs for _, runs in claim.measure.arms]
     result = Result(claim, measure.source, [measure.values(found, runs) for runs in kinds])
     if claim.before:
@@ -220,7 +207,6 @@ def _seeds_needed(result: Result) -> int | None:
 
 
 def _cause(result: Result, found: Collection) -> str:
-    """Why the verdict is what it is, as far as the data tell."""
     claim, measure = result.claim, result.claim.measure
     causes: list[str] = []
     if result.verdict == "differs":

@@ -21,22 +21,19 @@ DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dic
 class Collection:
     """The content of folders of runs.
 
-    Attributes:
-        replicas, metrics, problems: those of `read_replicas`; ``departs`` says where the settings of a replica are not
-            the published ones, and ``kind`` joins the options by which claims choose runs.
-        probes: by name, the columns of ``rows.csv`` with ``task``, ``split``, ``source``, ``replica``, -1 if there is
-            none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
-        sheets: how to read them, by name; ``explorers``: pages, by run.
-        cards: those of ``probe=mechanism``, and where their figures may be.
+    ``replicas``, ``metrics`` and ``problems`` are those of `read_replicas`; ``departs`` says where the settings of a replica
+    are not the published ones, and ``kind`` joins the options by which claims choose runs. ``probes`` has the rows of
+    each probe with ``task``, ``split``, ``source``, ``replica``, -1 if there is none, ``departs``, and ``experiment``,
+    the same for rows that differ only in the seed.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
     problems: dict[str, str] = field(default_factory=dict)
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
-    sheets: dict[str, Sheet] = field(default_factory=dict)
-    cards: list[tuple[Card, Path]] = field(default_factory=list)
-    explorers: dict[str, Path] = field(default_factory=dict)
+    sheets: dict[str, Sheet] = field(default_factory=dict)  # how to read the rows of each probe
+    cards: list[tuple[Card, Path]] = field(default_factory=list)  # of probe=mechanism, and where their figures may be
+    explorers: dict[str, Path] = field(default_factory=dict)  # pages, by run
 
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
@@ -103,10 +100,7 @@ def kind_of(options: Mapping[str, Any]) -> str:
 def _read_probe(
     path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[Sheet, pd.DataFrame] | None:
-    """One ``rows.csv`` with the columns that `Collection` names, and its ``probe.json``.
-
-    None if it is of networks that were still in training: no result of the run.
-    """
+    """One ``rows.csv`` with the columns that `Collection` names, and its ``probe.json``; None of a run in training."""
     sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in sheet.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)

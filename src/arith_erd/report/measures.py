@@ -27,17 +27,12 @@ class Closed(BaseModel):
 
 
 class Measure(Closed):
-    """A way to measure, and what was trained.
-
-    Attributes:
-        minus: options by which other runs differ, whose measure is subtracted; ``over``: by which it is divided.
-        more_than: options of runs whose own difference is subtracted again.
-    """
+    """A way to measure, and what was trained."""
 
     runs: Runs
-    minus: Runs | None = None
-    over: Runs | None = None
-    more_than: Runs | None = None
+    minus: Runs | None = None  # options by which other runs differ, whose measure is subtracted
+    over: Runs | None = None  # or by which it is divided
+    more_than: Runs | None = None  # options of runs whose own difference is subtracted again
     source: ClassVar[str] = OURS
     shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
     lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough

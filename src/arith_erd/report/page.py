@@ -36,12 +36,7 @@ FINAL |= {"val_mae": ("mean absolute error", "value"), "epochs_to_95": ("epochs 
 def render(
     paper: Paper, found: Collection, results: Sequence[Result], svgs: Mapping[str, str | None], runs: Path, out: Path
 ) -> str:
-    """The page.
-
-    Args:
-        svgs: figures by name, None where there is nothing to draw yet.
-        runs: folder of runs in the commands; ``out``: the folder of the page, from which links lead to explorers.
-    """
+    """The page in the folder ``out``, from which links lead to explorers; its commands name the folder ``runs``."""
     pages = {name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in found.explorers.items()}
     return _fill(
         "page.html.j2",

@@ -1,11 +1,8 @@
 """Bring ``results/`` up to date with finished runs: ``python -m arith_erd.report.publish runs/ --results results``.
 
-``results/runs/`` keeps what every published number is computed from, in the layout of run directories: ``config.yaml``,
-``metrics.csv``, ``summary.json``, the weights of seed 0 and the rows of probes, without pictures and checkpoints.
-`load_pretrained` finds the networks there. ``results/older/`` keeps runs of earlier commits, without weights; a seed
-that is in both counts as in ``results/runs/``. ``results/mini/`` is the same for runs of ``scale=mini``
-(``--mini``), without weights. From them come ``claims.csv``, ``claims.md``, ``runs.csv`` and the figures; then
-``make numbers`` brings the pages up to date.
+``results/runs/`` keeps what every published number is computed from, in the layout of run directories, with the weights
+of seed 0 and without pictures and checkpoints; ``results/README.md`` has the rest. ``make numbers`` then brings the
+pages up to date.
 """
 
 import argparse

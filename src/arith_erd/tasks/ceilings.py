@@ -18,13 +18,9 @@ def seen(prompt: Array, ablation: str) -> Array:
 
 
 def ceiling(prompt: Array, completion: Array, ablation: str) -> float:
-    """The share of N examples that the best answer to each visible prompt gets right.
+    """The share of examples (N, P), (N, m) that the best answer to each visible prompt gets right.
 
     ``0+0, 0+1, 1+0, 1+1`` with one bit each: one answer for all four, ``01``, is right in 0.5, one for each bag in 1.0.
-
-    Args:
-        prompt, completion: tokens (N, P) and (N, m).
-        ablation: by its name in ``conf/ablation/``.
     """
     visible, answer = (
         np.unique(tokens, axis=0, return_inverse=True)[1].ravel() for tokens in (seen(prompt, ablation), completion)
