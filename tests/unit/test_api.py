@@ -96,13 +96,14 @@ def test_overrides_of_what_an_argument_says_are_refused(override, argument):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
 
-def test_what_is_no_task_or_class_of_networks_is_refused():
-    for task, model, said in (
-        (ae.Add, ae.NanoGPT, "fit: task: received <class"),
-        (ae.Add(bits=3), "nanogpt", "fit: model: received 'nanogpt'"),
+def test_what_is_no_task_split_or_class_of_networks_is_refused():
+    for task, model, split, said in (
+        (ae.Add, ae.NanoGPT, None, "fit: task: received <class"),
+        (ae.Add(bits=3), "nanogpt", None, "fit: model: received 'nanogpt'"),
+        (ae.Add(bits=3), ae.NanoGPT, lambda examples: examples.a > 4, "fit: split: received a function"),
     ):
         with pytest.raises(UserError, match=said):
-            ae.fit(task, model)
+            ae.fit(task, model, split=split)
 
 
 def test_a_task_whose_examples_are_drawn_is_trained(tmp_path):

@@ -124,9 +124,6 @@ class Paper(Closed):
     sections: Mapping[str, str]
     claims: tuple[Claim, ...]
 
-    def __getitem__(self, claim: str) -> Claim:
-        return next(c for c in self.claims if c.id == claim)
-
     def command(self, make: str, runs: Path) -> str:
         """The command that makes some data, for a folder of runs; empty where the data need no command."""
         command = self.commands.get(make, "")

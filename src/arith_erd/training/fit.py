@@ -64,6 +64,8 @@ def fit(
         raise UserError(f"fit: task: received {task!r}; expected an object of a task, such as Add(bits=5)")
     if not (isinstance(model, type) and issubclass(model, Network)):
         raise UserError(f"fit: model: received {model!r}; expected a class of networks, such as NanoGPT")
+    if inspect.isfunction(split):
+        raise UserError("fit: split: received a function; expected an object of a class, whose attributes name the run")
     groups = {"task": described("task", task), "split": described("split", split)}
     _require_further(overrides, own_model=named("model", model) is None, epochs=epochs)
     trust_classes(type(task), type(split), model)
