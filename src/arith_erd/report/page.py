@@ -21,7 +21,7 @@ from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from . import tables, verdicts
-from .claims import Result, missing
+from .claims import SPANS, Result, missing
 from .collect import Collection
 from .paper import Paper
 from .tables import experiment_text, probe_tables, summary
@@ -119,8 +119,7 @@ def final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
     if column == "epochs_to_95":  # who never got there counts as later than the end
         estimate = Estimate.of_median((known.fillna(finished["epochs"]), known.fillna(np.inf)))
     else:
-        span = (0.0, 1.0) if unit == "accuracy" else (-np.inf, np.inf)
-        estimate = Estimate.of_means([Mean.of(known.dropna())], span)
+        estimate = Estimate.of_means([Mean.of(known.dropna())], SPANS[unit])
     return estimated(estimate, unit).removesuffix(" epochs"), interval_text(estimate.interval, unit)
 
 

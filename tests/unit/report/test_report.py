@@ -11,7 +11,7 @@ import pytest
 from arith_erd.plots.sheet import Sheet
 from arith_erd.plots.style import canvas, save_png
 from arith_erd.report.__main__ import build, main
-from arith_erd.report.page import MAX_SEEDS
+from arith_erd.report.page import MAX_SEEDS, final
 from arith_erd.report.paper import load_paper
 from tests.cards import seed_card, table, whole
 
@@ -175,6 +175,10 @@ def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
     assert ">39<" in opening
     assert "<small>[39, 39]</small>" not in opening  # three seeds have no interval of the median
     assert "<script>alert" not in page
+
+
+def test_error_of_the_opening_table_is_not_below_zero() -> None:
+    assert final(pd.DataFrame({"val_mae": [13.0, 4.73, 0.453]}), "val_mae", "value") == ("6.06", "[0, 50.5]")
 
 
 def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
