@@ -1,8 +1,4 @@
-"""The networks: `transformer` and `nanogpt` are the paper's architectures, `recurrent` and `mlp` baselines.
-
-`network` is their interface. `attention` and `dropout` are parts of them, `decoding` uses them, `weights`
-and `authors_weights` read them from files, and `references` are Transformers with weights written by hand.
-"""
+"""The networks: `transformer` and `nanogpt` are the paper's architectures, `recurrent` and `mlp` baselines."""
 
 from .mlp import MLP
 from .nanogpt import NanoGPT

@@ -1,7 +1,6 @@
 """Dropout without a generator: a mask is a pure function of (seed, step, site in the network, element).
 
-So a replica drops the same activations alone or in a pack, on any device, and after any interruption. This file only
-hashes: `training.pack` derives each replica's key from its seed, by `seeds.RandomStream.DROPOUT`.
+So a replica drops the same activations alone or in a pack, on any device, and after any interruption.
 """
 
 import torch

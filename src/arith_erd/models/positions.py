@@ -64,9 +64,9 @@ class IndexEmbedding(nn.Module):
         else:
             self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
 
-    def forward(self, x: Tensor, tokens: Tensor | None = None, first: int = 0) -> Tensor:
-        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
-        if tokens is not None and self.padded:
+    def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        """Embeddings (B, T, C) of tokens (B, T), which are counted from 0 in each stack, whatever ``first`` says."""
+        if self.padded:
             return x + self.weight[position_ids(tokens)]
         return x + self.weight[: x.shape[-2]]
 
@@ -86,6 +86,7 @@ class DigitPlaceEmbedding(nn.Module):
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
+        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
             return x + self.weight[places]

@@ -1,8 +1,7 @@
 """W&B dashboards as code: ``python -P -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
 
-A workspace to look at while runs train, grouped by task, split, model and ablation with mean and range over seeds, and
-a report with the paper's figures. Both follow from ``paper.yaml`` and name the metrics that ``logger=wandb`` writes:
-columns of ``metrics.csv``, values of ``summary.json``, figures of probes. ``--dry-run`` prints both without an account.
+A workspace to look at while runs train, and a report with the paper's figures. Both follow from ``paper.yaml`` and name
+what ``logger=wandb`` writes. ``--dry-run`` prints both without an account.
 """
 
 import argparse

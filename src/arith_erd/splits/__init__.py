@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is a function of the examples only: ``split(examples) -> (N,) bool``, True where held out. A new split needs a
-file here and one in ``conf/split/``, and no line in this file. Those of the paper are in its sections 3.2 and 4.4.
+A split is a function of the examples only: ``split(examples) -> (N,) bool``, True where held out. Those of the paper
+are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass
