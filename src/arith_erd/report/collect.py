@@ -22,9 +22,9 @@ class Collection:
     """The content of folders of runs.
 
     ``replicas``, ``metrics`` and ``problems`` are those of `read_replicas`; ``departs`` says where the settings of a
-    replica are not the published ones, and ``kind`` joins the options by which claims choose runs. ``probes`` has the rows of
-    each probe with ``task``, ``split``, ``source``, ``replica``, -1 if there is none, ``departs``, and ``experiment``,
-    the same for rows that differ only in the seed.
+    replica are not the published ones, and ``kind`` joins the options by which claims choose runs. ``probes`` has the
+    rows of each probe with ``task``, ``split``, ``source``, ``replica``, -1 if there is none, ``departs``, and
+    ``experiment``, the same for rows that differ only in the seed.
     """
 
     replicas: pd.DataFrame
