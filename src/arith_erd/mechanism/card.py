@@ -85,7 +85,8 @@ class NetworkCard(_Frozen):
         """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one."""
         random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-        steering = "; ".join(f"{what} is followed by {self._followed(name)}" for name, what in STEERED.items())
+        followed = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
+        steering = "; ".join(f"{what} is followed by {_numbered(followed[name])}" for name, what in STEERED.items())
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:
@@ -107,20 +108,14 @@ class NetworkCard(_Frozen):
         name = self.nearest if self.verdict == "mixed" else self.verdict
         return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
 
-    def _followed(self, name: str) -> str:
-        return _numbered([bit.position for bit in self.bits if name in bit.follows])
-
     def row(self) -> dict[str, str]:
-        """The network's line of a table, with no empty cell."""
+        """The network's line of a table; `summary` says the rest."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
         return {
             "seed": str(self.seed),
             "verdict": self.verdict,
             "right": f"{self.accuracy:.1%}",
             "nearest, distance": nearest,
-            "steering that answers follow": "; ".join(f"{name}: {self._followed(name)}" for name in STEERED),
-            "a random prefix changes": _changed(self.bits, "follows_prefix"),
-            "an ablated last token changes": _changed(self.bits, "needs_prefix"),
         }
 
 

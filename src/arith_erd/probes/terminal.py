@@ -18,18 +18,15 @@ from rich.text import Text
 MAX_ROWS = 40
 EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
-PROSE = 30  # characters: longer text is wrapped
 NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
 
 
-def with_progress(
-    rows: Iterable[dict[str, Any]], name: str, networks: int, console: Console | None = None
-) -> list[dict[str, Any]]:
+def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
     """The rows of a probe. While it measures them, there is a bar on a terminal, and elsewhere a line every 30 s.
 
     Both go to standard error, and say how many networks are done, the last site, and how many rows there are.
     """
-    console = console or Console(stderr=True)
+    console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
     begun: set[Any] = set()
     started, ended = time.monotonic(), threading.Event()
@@ -43,7 +40,7 @@ def with_progress(
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
 
-    def tell() -> None:
+    def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
         while not ended.wait(0.2 if console.is_terminal else EVERY):
             bar.update(task, description=text(), completed=len(begun) - 1)
             if not console.is_terminal:
@@ -54,17 +51,15 @@ def with_progress(
         with bar:
             for row in rows:
                 measured.append(row)
-                begun.add((row.get("epoch"), row.get("seed")))
+                begun.add(row.get("seed"))
     finally:
         ended.set()
     return measured
 
 
-def show(
-    table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = (), console: Console | None = None
-) -> None:
+def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
     """Print the summary, a table as wide as the terminal, at most forty of its rows, and the notes."""
-    console = console or Console()
+    console = Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
     text = table.head(MAX_ROWS).map(str)
@@ -74,11 +69,11 @@ def show(
             console.print()
         drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
         for column in columns:
-            drawn.add_column(Text(column), no_wrap=_is_numbers(text[column]), overflow="fold")
+            drawn.add_column(Text(column), no_wrap=True)
         for values in text[columns].itertuples(index=False):
             drawn.add_row(*map(Text, values))
         needed = sum(_needed(text[column]) for column in columns)
-        Console(file=console.file, width=max(console.width, needed)).print(drawn)
+        Console(width=max(console.width, needed)).print(drawn)
     if len(table) > MAX_ROWS:
         console.print(f"... and {len(table) - MAX_ROWS} more")
     for note in notes:
@@ -107,8 +102,7 @@ def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
 
 
 def _needed(column: "pd.Series[str]") -> int:
-    widest = max([len(str(column.name)), *map(len, column)])
-    return GAP + (widest if _is_numbers(column) else min(widest, PROSE))
+    return GAP + max([len(str(column.name)), *map(len, column)])
 
 
 def _is_numbers(column: "pd.Series[str]") -> bool:

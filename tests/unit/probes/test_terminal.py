@@ -2,27 +2,23 @@
 
 import io
 import re
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from arith_erd.probes import terminal
 from arith_erd.probes.terminal import show, with_progress
 
 
-def shown(table: pd.DataFrame, width: int = 80) -> list[str]:
-    file = io.StringIO()
-    show(table, [], [], Console(file=file, width=width))
-    return [line.rstrip() for line in file.getvalue().splitlines()]
-
-
-def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> None:
+def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     intervals = {f"in token {i}": ["13.123 [12.001, 14.002]", f"22.{i}"] for i in range(5)}
-    lines = shown(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}))
+    show(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}), [])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert max(map(len, lines)) <= 80
     assert [line.split("  ")[0] for line in lines] == ["site", "dec.1", "dec.2", "", "site", "dec.1", "dec.2"]
     text = "\n".join(lines)
@@ -32,19 +28,30 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows() -> No
     assert "…" not in text
 
 
+def standard_error(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Standard error of a terminal, or of a pipe, from now on."""
+    file = io.StringIO()
+    monkeypatch.setattr(file, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    return file
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "EVERY", 0.2)
-    file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=is_terminal)
+    stderr = standard_error(is_terminal, monkeypatch)
     rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
 
     def slow() -> Iterator[dict[str, Any]]:
         yield from rows
         end = time.monotonic() + 20
-        while "1 of 2 networks done, at dec.2, 2 rows" not in file.getvalue():
+        while "1 of 2 networks done, at dec.2, 2 rows" not in stderr.getvalue():
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    assert with_progress(slow(), "Dose", 2, console) == rows
-    assert bool(re.search(r"2 rows after \d+ s", file.getvalue())) == (not is_terminal)
+    assert with_progress(slow(), "Dose", 2) == rows
+    assert bool(re.search(r"2 rows after \d+ s", stderr.getvalue())) == (not is_terminal)
+
+

@@ -6,7 +6,7 @@ from arith_erd.mechanism.card import Card
 from tests.cards import bit, seed_card, whole
 
 
-def test_table_says_what_is_followed_and_needed() -> None:
+def test_card_says_what_is_followed_and_needed() -> None:
     card = Card.from_json(whole(seed_card()))
     assert card.title == "mine: none"
     assert card.table().to_dict("records") == [
@@ -15,10 +15,12 @@ def test_table_says_what_is_followed_and_needed() -> None:
             "verdict": "none",
             "right": "87.5%",
             "nearest, distance": "mixed, 1.5",
-            "steering that answers follow": "carry: bits 2-3; value: no bit",
-            "a random prefix changes": "bits 2-3 in 25 to 50% of the answers",
-            "an ablated last token changes": "no bit",
         }
+    ]
+    assert card.summary()[1:] == [
+        "Prefix: random tokens before a bit change bits 2-3 in 25 to 50% of the answers; ablating the last one changes "
+        "no bit.",
+        "Steering: an inverted carry is followed by bits 2-3; a shifted sum is followed by no bit.",
     ]
     assert "seed 0: no algorithm is near" in card.notes()
 
@@ -26,9 +28,9 @@ def test_table_says_what_is_followed_and_needed() -> None:
 def test_what_is_not_known_is_said_in_words() -> None:
     """A multiplication has no verdict and no carries."""
     nothing = seed_card() | {"distance": None, "nearest": None, "distances": {}, "bits": [bit(1, None, [])]}
-    (line,) = Card.from_json(whole(nothing, calibrated=False)).table().to_dict("records")
-    assert line["nearest, distance"] == "none is known"
-    assert line["a random prefix changes"] == "not measured"
+    card = Card.from_json(whole(nothing, calibrated=False))
+    assert card.table()["nearest, distance"].tolist() == ["none is known"]
+    assert card.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
 
 
 @pytest.mark.parametrize("text", ["{", "{}", whole(), whole(seed_card() | {"accuracy": 1e300})])
