@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,9 +45,9 @@ class Errors(Probe):
     after the right prefix too, and so not because of an earlier one. ``subset`` is ``train`` or ``validation``, or
     ``all`` where no split is known.
 
-    ``shares.csv`` counts wrong tokens of each seed and subset, after the right prefix, and wrong answers by longest
-    carry. ``majority`` is the share of the most common right token, and ``stuck`` says of a held-out token if it was
-    ``never learnt``, or learnt and ``lost held out`` (`arith_erd.stats.stuck`).
+    ``shares.csv`` counts wrong answers of each seed and subset, wrong tokens after the right prefix, and wrong answers
+    by longest carry. ``majority`` is the share of the most common right token, and ``stuck`` says of a held-out token
+    if it was ``never learnt``, or learnt and ``lost held out`` (`arith_erd.stats.stuck`).
     """
 
     columns: tuple[str, ...] = (
@@ -61,97 +62,88 @@ class Errors(Probe):
         self.examples = self.task.examples()
         self.carry = self.task.longest_carry(self.examples)
         self.columns = (*Errors.columns[:2], *self.task.operand_names, *Errors.columns[4:])
-        self.found: list[dict[str, Any]] = []
+        self.measured = cache(self._measure)  # each network once: for rows, notes and files
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        self.found = []
-        names = np.array(self.task.answer_names)
         for model in self.models:
-            tensors = (self.examples.prompt, self.examples.completion)
-            prompt, completion = (torch.as_tensor(x, device=model.device) for x in tensors)
-            tokens = greedy_tokens(model.network, prompt, completion).cpu().numpy()  # (N, m)
-            decoded = self.task.decode(tokens)
-            hamming = (tokens != self.examples.completion).sum(axis=1)
-            forced = model.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
-            subset = subsets(model, self.examples)
-            for i in np.flatnonzero(hamming):
-                answer, got = int(self.examples.answer[i]), int(decoded[i])
-                example = (model.seed, str(subset[i]), *self.examples.operands[i].tolist(), answer, got)
-                carry = None if self.carry is None else int(self.carry[i])
-                row = self.row(*example, got - answer, int(hamming[i]), carry, " ".join(names[forced[i]]))
-                self.found.append(row)
-                yield row
+            yield from self.measured(model)
 
-    def _by_subset(self, rows: pd.DataFrame) -> Iterator[tuple[int, str, npt.NDArray[np.bool_], pd.DataFrame]]:
-        """Seed, subset, its members (N,), and the rows of its wrong answers; subsets without any too."""
-        for model in self.models:
-            subset = subsets(model, self.examples)
-            for name in np.unique(subset):
-                here = (rows["seed"] == model.seed) & (rows["subset"] == name)
-                yield model.seed, str(name), subset == name, rows[here]
+    def _measure(self, model: Hooked) -> list[dict[str, Any]]:
+        """The rows of one network."""
+        names = np.array(self.task.answer_names)
+        tensors = (self.examples.prompt, self.examples.completion)
+        prompt, completion = (torch.as_tensor(x, device=model.device) for x in tensors)
+        tokens = greedy_tokens(model.network, prompt, completion).cpu().numpy()  # (N, m)
+        decoded = self.task.decode(tokens)
+        hamming = (tokens != self.examples.completion).sum(axis=1)
+        forced = model.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion  # (N, m)
+        subset = subsets(model, self.examples)
+        rows = []
+        for i in np.flatnonzero(hamming):
+            answer, got = int(self.examples.answer[i]), int(decoded[i])
+            example = (model.seed, str(subset[i]), *self.examples.operands[i].tolist(), answer, got)
+            carry = None if self.carry is None else int(self.carry[i])
+            rows.append(self.row(*example, got - answer, int(hamming[i]), carry, " ".join(names[forced[i]])))
+        return rows
 
     def shares(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The content of ``shares.csv``."""
+        """The content of ``shares.csv``, for subsets without wrong answers too, and the ``share`` that is wrong."""
         lines: list[tuple[Any, ...]] = []
         training: dict[tuple[int, str], Counts] = {}  # ``train`` comes before ``validation``
-        for seed, subset, inside, wrong in self._by_subset(rows):
-            size, missed = int(inside.sum()), _missed(wrong)
-            for t, name in enumerate(self.task.answer_names):
-                majority = float(np.bincount(self.examples.completion[inside, t]).max()) / size
-                counts, status = (size - missed[name], size, majority), ""
-                if subset == "train":
-                    training[seed, name] = counts
-                elif (seed, name) in training:
-                    status = stuck(training[seed, name], counts)
-                lines.append((seed, subset, "token", name, size, missed[name], majority, status))
-            if self.carry is not None:
-                for length, count in zip(*np.unique(self.carry[inside], return_counts=True), strict=True):
-                    many = int((wrong["longest_carry"] == length).sum())
-                    lines.append((seed, subset, "longest carry", str(length), int(count), many, np.nan, ""))
+        for model in self.models:
+            seed, subset_of = model.seed, subsets(model, self.examples)
+            for subset in map(str, np.unique(subset_of)):
+                inside = subset_of == subset
+                wrong = rows[(rows["seed"] == seed) & (rows["subset"] == subset)]
+                size, missed = int(inside.sum()), Counter(" ".join(wrong["wrong_tokens"]).split())
+                lines.append((seed, subset, "answer", "all", size, len(wrong), np.nan, ""))
+                for t, name in enumerate(self.task.answer_names):
+                    majority = float(np.bincount(self.examples.completion[inside, t]).max()) / size
+                    counts, status = (size - missed[name], size, majority), ""
+                    if subset == "train":
+                        training[seed, name] = counts
+                    elif (seed, name) in training:
+                        status = stuck(training[seed, name], counts)
+                    lines.append((seed, subset, "token", name, size, missed[name], majority, status))
+                if self.carry is not None:
+                    for length, count in zip(*np.unique(self.carry[inside], return_counts=True), strict=True):
+                        many = int((wrong["longest_carry"] == length).sum())
+                        lines.append((seed, subset, "longest carry", str(length), int(count), many, np.nan, ""))
         names = ["seed", "subset", "by", "name", "examples", "wrong", "majority", "stuck"]
-        return pd.DataFrame(lines, columns=names)
-
-    def _found(self) -> pd.DataFrame:
-        return self.shares(pd.DataFrame(self.found, columns=list(self.columns)))
+        table = pd.DataFrame(lines, columns=names)
+        return table.assign(share=table["wrong"] / table["examples"])
 
     def files(self) -> dict[str, str]:
-        return {"shares.csv": self._found().to_csv(index=False, float_format="%.9g")}
+        shares = self.shares(pd.DataFrame(self.rows(), columns=list(self.columns)))
+        return {"shares.csv": shares.drop(columns="share").to_csv(index=False, float_format="%.9g")}
 
     def notes(self) -> list[str]:
         bit = self.task.digit_noun.removesuffix("s")
-        tokens = self._found().query("by == 'token'").assign(right=lambda table: 1 - table["wrong"] / table["examples"])
-        training = tokens[tokens["subset"] == "train"].set_index(["seed", "name"])["right"].to_dict()
+        tokens = self.shares(pd.DataFrame(self.rows(), columns=list(self.columns))).query("by == 'token'")
+        training = tokens[tokens["subset"] == "train"].set_index(["seed", "name"])["share"].to_dict()
         return [
-            f"seed {line.seed}: {bit} {line.name} {line.stuck}: {line.right:.1%} held out, "
-            f"{training[line.seed, line.name]:.1%} in training"
+            f"seed {line.seed}: {bit} {line.name} {line.stuck}: {1 - line.share:.1%} held out, "
+            f"{1 - training[line.seed, line.name]:.1%} in training"
             for line in tokens.query("stuck != ''").itertuples()
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Counts, and the share of wrong tokens at each place, after the right prefix."""
-        lines = []
-        for seed, subset, inside, wrong in self._by_subset(rows):
-            size, missed = int(inside.sum()), _missed(wrong)
-            tokens = {token: f"{missed[token] / size:.1%}" for token in self.task.answer_names}
-            lines.append({"seed": seed, "subset": subset, "examples": size, "wrong": len(wrong)} | tokens)
-        return pd.DataFrame(lines)
+        shares, keys = self.shares(rows), ["seed", "subset"]
+        tokens = shares[shares["by"] == "token"].pivot(index=keys, columns="name", values="share")
+        counts = shares.loc[shares["by"] == "answer", [*keys, "examples", "wrong"]]
+        return counts.merge(tokens[self.task.answer_names].map("{:.1%}".format), on=keys)
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        shares = [(seed, name, len(wrong) / inside.sum()) for seed, name, inside, wrong in self._by_subset(rows)]
-        table = pd.DataFrame(shares, columns=["seed", "subset", "wrong"])
-        sheet = Sheet.of("", table, {"wrong": "accuracy"})
-        return EpochCurves.of(table, sheet, "wrong", "subset", label="share of wrong answers")
+        shares = self.shares(rows).query("by == 'answer'")
+        sheet = Sheet.of("", shares, {"share": "accuracy"})
+        return EpochCurves.of(shares, sheet, "share", "subset", label="share of wrong answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         seeds = len({model.seed for model in self.models})
         counts = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
         title = f"{self.task.name}: {counts}, {seeds} seed{'s' * (seeds > 1)}"
         return draw_errors(rows, self.shares(rows), self.task, title)
-
-
-def _missed(wrong: pd.DataFrame) -> Counter[str]:
-    """Number of wrong answers by token."""
-    return Counter(" ".join(wrong["wrong_tokens"]).split())
 
 
 def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str) -> Figure:
@@ -172,7 +164,8 @@ def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str
     random = flipped_values(rows["answer"].to_numpy(), wrong.clip(max=task.width), task.width, task.base)
     octaves = (task.base**task.width - 1).bit_length()
     names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
-    measured, chance = (_shares(octave(x), len(names)) for x in (errors, random))
+    # The number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on.
+    measured, chance = (_shares(np.frexp(np.abs(x))[1], len(names)) for x in (errors, random))
     first = 0 if measured[0] else 1  # only a token that is not a digit can be wrong without changing the value
     label = f"as many {bit}s {verb} at random places"
     _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
@@ -215,11 +208,6 @@ def truncated_binomial(width: int, mean: float) -> Shares:
     return binom.pmf(count, width, p) / binom.sf(0, width, p)
 
 
-def octave(values: Array) -> Array:
-    """Number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on."""
-    return np.frexp(np.abs(values))[1].astype(np.int64)
-
-
 def _shares(bins: Array, number: int) -> Shares:
     return np.bincount(bins, minlength=number) / len(bins)
 
@@ -233,7 +221,6 @@ def _compare(ax: Axes, names: list[str], measured: Shares, random: Shares, label
 
 def _wrong(ax: Axes, names: list[str], shares: pd.DataFrame) -> None:
     """Bars of the mean over seeds for each subset, and a dash for each seed."""
-    shares = shares.assign(share=shares["wrong"] / shares["examples"])
     subsets, seeds = list(shares["subset"].unique()), shares["seed"].nunique()
     width = 0.8 / len(subsets)
     for i, subset in enumerate(subsets):

@@ -1,6 +1,7 @@
 """A page in which the networks compute, and can be intervened on: ``explorer.html``."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -28,14 +29,15 @@ class Explorer(Probe):
         task = models[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
         extra = [one for one in extra if one.name not in {model.name for model in models}]
-        self.models, self.left_out, self.pairs = [*models[:most], *extra], len(models[most:]), pairs
+        self.models, self.left_out = [*models[:most], *extra], len(models[most:])
+        self.measured = cache(lambda model: export_network(model, pairs))  # each network once: for rows and page
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        self.measured = [export_network(model, self.pairs) for model in self.models]
-        yield from (self.row(one["seed"], one["name"], one["bits"], one["right"]) for one in self.measured)
+        for one in map(self.measured, self.models):
+            yield self.row(one["seed"], one["name"], one["bits"], one["right"])
 
     def files(self) -> dict[str, str]:
-        return {"explorer.html": write_page(self.measured)}
+        return {"explorer.html": write_page([*map(self.measured, self.models)])}
 
     def notes(self) -> list[str]:
         return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []

@@ -1,6 +1,7 @@
 """Which algorithm does a network run? One card per network; the verdict is calibrated on networks written by hand."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from ..errors import UserError
 from ..interp.causal_model import CausalModelSpec
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
-from ..mechanism.card import MAX_DISTANCE, UNCALIBRATED, USER_MODEL, Card, NetworkCard, make_card
+from ..mechanism.card import MAX_DISTANCE, UNCALIBRATED, USER_MODEL, Card, make_card
 from ..mechanism.prefixes import require_binary, with_prefix
-from ..mechanism.signature import POST_HOC, expected_signatures, measure_signature
-from ..mechanism.verdict import decide, is_calibrated
+from ..mechanism.signature import POST_HOC, MeasuredSignature, expected_signatures, measure_signature
+from ..mechanism.verdict import Verdict, decide, is_calibrated
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, canvas, headline, heat_map, tidy
 from ..tasks import Add, Mul
@@ -90,22 +91,23 @@ class Mechanism(Probe):
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.user_model = with_prefix(task, causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
-        self.cards: list[NetworkCard] = []
+        self.measured = cache(self._measure)  # each network once: for rows and card
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        self.cards = []
         for model in self.models:
-            signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
-            verdict = decide(signature, self.expected)
-            calibrated = is_calibrated(model.network, model.task)
-            self.cards.append(make_card(model, signature, verdict, calibrated))
+            signature, verdict = self.measured(model)
             for values in (*verdict.rows(), *signature.rows()):
                 yield self.row(model.seed, *values)
+
+    def _measure(self, model: Hooked) -> tuple[MeasuredSignature, Verdict]:
+        signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
+        return signature, decide(signature, self.expected)
 
     @property
     def card(self) -> Card:
         task = self.models[0].task
-        return Card.of(task.name, task.bits, self.cards)
+        cards = [make_card(m, *self.measured(m), is_calibrated(m.network, task)) for m in self.models]
+        return Card.of(task.name, task.bits, cards)
 
     def files(self) -> dict[str, str]:
         return {"card.json": self.card.to_json(), "notes.txt": "\n".join([*self.card.notes(), ""])}
@@ -130,14 +132,15 @@ class Mechanism(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """A table of shares for each question; below, a dot for each network's distance to each algorithm."""
-        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.cards}
+        card = self.card
+        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in card.seeds}
         signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))
         lines = [*names.values(), *(f"{algorithm}, expected" for algorithm in self.expected)]
         bits = list(map(str, range(1, self.models[0].task.width)))
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
         questions = QUESTIONS | (USER_MODEL_QUESTION if self.user_model else {})
         figure = canvas(2.6 * len(questions), 0.4 + sum(heights))
-        figure.suptitle(self.card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+        figure.suptitle(card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         for i, (ax, component) in enumerate(zip(above.subplots(1, len(questions)), questions, strict=True)):
             of_component = signature[signature["component"] == component].groupby(["seed", "position"])["value"].mean()

@@ -71,11 +71,11 @@ class Probe(ABC):
         return EpochCurves.of(rows, self.sheet("", rows))
 
     def files(self) -> dict[str, str]:
-        """Further files to write beside the rows, name -> text. Called after ``rows`` is exhausted."""
+        """Further files to write beside the rows, name -> text."""
         return {}
 
     def summary(self) -> list[str]:
-        """The answer in a few sentences, printed above the table. Called after ``rows`` is exhausted."""
+        """The result in a few sentences, printed above the table."""
         return []
 
     def notes(self) -> list[str]:
