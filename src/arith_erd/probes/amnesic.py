@@ -20,6 +20,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
+from ..models.decoding import sequence_correct
 from ..plots.epoch_curves import EpochCurves
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
@@ -178,8 +179,8 @@ def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
     resumed = model.resume_from(site, examples)
 
     def measure(*erasers: Eraser) -> float:
-        right = resumed([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1) == completion  # (M, m)
-        return float(right.all(dim=-1).double().mean())
+        tokens = resumed([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1)  # (M, m)
+        return float(sequence_correct(tokens, completion).double().mean())
 
     return measure
 

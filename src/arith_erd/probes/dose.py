@@ -1,21 +1,33 @@
-"""Move the value in the activations by delta. Does the answer become a + b + delta?"""
+"""Move the value in the activations by delta. Does the answer become a + b + delta?
+
+A *path* (S, d) says where the activations of each value lie, up to a constant. ``path[s + delta] - path[s]`` is what to
+add to activations of the value s so that they stand for s + delta.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
+import torch
 from matplotlib import colormaps
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from ..errors import UserError, require_integer
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.dose import doses
+from ..interp.erasure import SPREAD, Whitened, leace, whiten
 from ..interp.hooked import Hooked
+from ..interp.interchange import finite_cache
+from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
+from ..models.decoding import sequence_correct, shift_right
 from ..plots.style import GREY, INK, canvas, headline, legend_below, set_title, tidy
 from .probe import Natural, Positive, Probe, listed
 
 Method = Literal["slope", "leace", "centroids"]
+FITTED = 4096  # examples that paths are fitted on
+CONTROLS = 5  # random directions
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
 TITLES = {
     "slope": ("Least-squares slope", "Cov(x, S) / Var(S)"),
@@ -32,11 +44,15 @@ class Dose(Probe):
 
     The directions are fitted on runs of 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same
     direction with a step that moves a linear reading by delta, and ``centroids`` the move between the mean activations
-    of both sums. The columns are those of `interp.dose.doses`.
+    of both sums. The runs get the tokens of a + b + delta as their prefix: greedy decoding gives that number if and
+    only if each of its tokens is the likeliest after those before it.
+
+    A row has the share of ``n`` answers that are a + b + delta: as ``answer`` after the move, without any
+    (``no_intervention``), and after moves of the same length in five ``random`` directions.
 
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
-        sample: examples for each delta.
+        sample: examples for each delta whose moved value is the value of some example; for centroids, of a fitted one.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
 
     Raises:
@@ -68,9 +84,37 @@ class Dose(Probe):
             require_integer("probe.delta", number, 1, largest)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        arguments = (self.causal_model, self.sites, self.methods, self.deltas, self.sample, self.seed)
         for model in self.models:
-            yield from ({"seed": model.seed} | row for row in doses(model, *arguments))
+            yield from (self.row(model.seed, *measured) for measured in self._doses(model))
+
+    def _doses(self, model: Hooked) -> Iterator[tuple[Any, ...]]:
+        """Move all positions of a site by delta: the columns from ``site`` on."""
+        task, every = self.causal_model.task, self.causal_model.examples
+        chosen = np.random.default_rng(self.seed).choice(task.size, size=min(FITTED, task.size), replace=False)
+        # A centroid is known only of a value that some fitted example has; in a small task the largest may have none.
+        known = np.unique(every.answer[chosen] if "centroids" in self.methods else every.answer)
+        example_of = np.full(every.answer.max() + 1, -1)
+        example_of[every.answer] = np.arange(task.size)  # any one with that answer
+        prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
+        for site, cached in finite_cache(model, every[chosen], self.sites).items():
+            values = torch.as_tensor(every.answer[chosen], device=cached.device)
+            paths = _paths(cached.flatten(1), values, len(example_of))
+            for delta in self.deltas:
+                possible = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
+                if not len(possible):
+                    continue
+                size = min(self.sample, len(possible))
+                base = np.random.default_rng(self.seed + delta).choice(possible, size=size, replace=False)
+                sums = every.answer[base]
+                target = completions[example_of[sums + delta]]
+                resumed = model.resume_from(site, (prompts[base], shift_right(target)))
+                unmoved = _right(resumed(), target)
+                for method in self.methods:
+                    step = paths[method][sums + delta] - paths[method][sums]
+                    steps = [step, *(_same_length(step, self.seed + i) for i in range(CONTROLS))]
+                    moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
+                    moved, *controls = (_right(resumed([move]), target) for move in moves)
+                    yield site, method, delta, size, moved, unmoved, float(np.mean(controls))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         means = rows.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
@@ -99,3 +143,48 @@ class Dose(Probe):
         set_title(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure
+
+
+def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
+    """The paths (S, d) of values below ``count``, by method, fitted on activations x (N, d) of values (N,)."""
+    white, units = whiten(x, SPREAD), torch.arange(count, dtype=torch.float64, device=x.device)[:, None]
+    return {
+        "slope": units * slope(white, values),
+        "leace": units * leace_step(white, values),
+        "centroids": centroids(x, values, count),
+    }
+
+
+def slope(x: Whitened, values: Tensor) -> Tensor:
+    """Least squares: the change (d,) of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
+    deviation = values.double() - values.double().mean()
+    return x.axes @ (x.scale * (x.white.T @ deviation)) / deviation.square().sum()
+
+
+def leace_step(x: Whitened, values: Tensor) -> Tensor:
+    """LEACE: along the direction (d,) that it erases, until a least-squares reading of the value has moved by a unit.
+
+    The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.
+    """
+    eraser = leace(x, values[:, None])
+    read = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
+    deviation = values.double() - values.double().mean()
+    unit = (read * deviation).mean() / read.square().mean()  # of the value in what is read
+    return eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
+
+
+def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:
+    """The mean activations (S, d) of each value below ``count``, NaN without an example; nothing linear."""
+    sums = torch.zeros(count, x.shape[1], dtype=torch.float64, device=x.device)
+    return sums.index_add_(0, values, x.double()) / torch.bincount(values, minlength=count)[:, None]
+
+
+def _same_length(step: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    random = torch.randn(step.shape[1], generator=generator, dtype=torch.float64).to(step)
+    return step.norm(dim=1, keepdim=True) * random / random.norm()
+
+
+def _right(logits: Tensor, target: Tensor) -> float:
+    """The share of whole answers that are the target's tokens (n, m)."""
+    return float(sequence_correct(logits.argmax(-1), target).double().mean())

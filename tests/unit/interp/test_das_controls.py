@@ -1,10 +1,9 @@
-"""A search finds planted directions, its controls are what they say, and a number can be moved where there is one."""
+"""A search finds planted directions, and its controls are what they say."""
 
 import functools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -22,7 +21,6 @@ from arith_erd.interp.das_controls import (
     sign_flipped,
     untrained_copy,
 )
-from arith_erd.interp.dose import centroids, doses, leace_step, slope
 from arith_erd.interp.erasure import SPREAD, whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
@@ -176,30 +174,3 @@ def test_a_search_where_no_answer_should_change_is_refused() -> None:
     train = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=32)
     with pytest.raises(UserError, match=r"^position=0: expected one where the interchange of carry changes an answer"):
         fit_das(model, adder, train, "dec.1", 0)
-
-
-def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none() -> None:
-    methods = ["slope", "leace", "centroids"]
-    rows = pd.DataFrame(doses(hooked(OneNumber), ADDER, ["dec.1"], methods, [1, 2, 8], 60))
-    assert len(rows) == 3 * 3
-    assert (rows["answer"] > 0.9).all()
-    assert (rows["no_intervention"] == 0).all()
-    assert (rows["random"] < 0.5).all()
-    rows = pd.DataFrame(doses(hooked(InDirections), ADDER, ["dec.1"], ["slope", "leace"], [1, 2, 8], 60))
-    assert (rows["answer"] < 0.2).all()
-    # Of 256 examples 30 are fitted; some sums, and the largest, are in none of them.
-    few = doses(hooked(OneNumber), ADDER, ["dec.1"], ["centroids"], [1, 2], sample=60, fitted=30, random=1)
-    assert (pd.DataFrame(few)["answer"] == 1).all()
-
-
-def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
-    generator = torch.Generator().manual_seed(0)
-    values = torch.randint(0, 20, (2000,), generator=generator)
-    direction = torch.tensor([1.0, 2, 0, 0], dtype=torch.float64)
-    x = values[:, None] * direction + torch.randn(2000, 4, generator=generator, dtype=torch.float64)
-    by_slope, by_reading = (step(whiten(x), values) for step in (slope, leace_step))
-    torch.testing.assert_close(by_slope, direction, atol=0.03, rtol=0)
-    assert float(by_slope @ by_reading / by_slope.norm() / by_reading.norm()) == pytest.approx(1)
-    weights = torch.linalg.lstsq(x - x.mean(dim=0), (values - values.double().mean())[:, None]).solution[:, 0]
-    assert float(weights @ by_reading) == pytest.approx(1)
-    torch.testing.assert_close(centroids(x, values, 21)[7], x[values == 7].mean(dim=0))

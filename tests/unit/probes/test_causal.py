@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+import torch
 
 from arith_erd.errors import UserError
+from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.probes import dose
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
 from arith_erd.probes.subspaces import Subspaces
@@ -55,6 +58,34 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
     rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
+
+
+def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none(monkeypatch) -> None:
+    task = Add(4)
+    number, carries = (Hooked(kind(task), task=task) for kind in (OneNumber, InDirections))
+    rows = measured(Dose([number], delta=[1, 2, 8], sample=60))
+    assert len(rows) == 3 * 3
+    assert (rows["answer"] > 0.9).all()
+    assert (rows["no_intervention"] == 0).all()
+    assert (rows["random"] < 0.5).all()
+    rows = measured(Dose([carries], "dec.1", ["slope", "leace"], [1, 2, 8], 60))
+    assert (rows["answer"] < 0.2).all()
+    monkeypatch.setattr(dose, "FITTED", 30)  # of 256 examples; some sums, and the largest, are in none of them
+    rows = measured(Dose([number], "dec.1", "centroids", [1, 2], 60))
+    assert (rows["answer"] == 1).all()
+
+
+def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 20, (2000,), generator=generator)
+    direction = torch.tensor([1.0, 2, 0, 0], dtype=torch.float64)
+    x = values[:, None] * direction + torch.randn(2000, 4, generator=generator, dtype=torch.float64)
+    by_slope, by_reading = (step(whiten(x), values) for step in (dose.slope, dose.leace_step))
+    torch.testing.assert_close(by_slope, direction, atol=0.03, rtol=0)
+    assert float(by_slope @ by_reading / by_slope.norm() / by_reading.norm()) == pytest.approx(1)
+    weights = torch.linalg.lstsq(x - x.mean(dim=0), (values - values.double().mean())[:, None]).solution[:, 0]
+    assert float(weights @ by_reading) == pytest.approx(1)
+    torch.testing.assert_close(dose.centroids(x, values, 21)[7], x[values == 7].mean(dim=0))
 
 
 ADD, RANDOM = Add(3), RandomOutput(3)
