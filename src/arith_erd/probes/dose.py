@@ -23,7 +23,7 @@ from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
 from ..models.decoding import sequence_correct, shift_right
 from ..plots.style import GREY, INK, canvas, headline, legend_below, set_title, tidy
-from .probe import Natural, Positive, Probe, listed
+from .probe import Natural, Positive, Probe, in_text, listed
 
 Method = Literal["slope", "leace", "centroids"]
 FITTED = 4096  # examples that paths are fitted on
@@ -117,8 +117,7 @@ class Dose(Probe):
                     yield site, method, delta, size, moved, unmoved, float(np.mean(controls))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        means = rows.groupby(["site", "method", "delta"], sort=False)["answer"].mean().unstack("delta")
-        return means.map(lambda x: f"{x:.2f}").reset_index()
+        return in_text(rows.pivot_table("answer", ["site", "method"], "delta", sort=False))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         methods = [name for name in TITLES if name in set(rows["method"])]

@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
 from ..plots.style import canvas, headline, heat_map, set_title
-from .probe import Natural, Positive, Probe, listed, weighted
+from .probe import Natural, Positive, Probe, in_text, listed, weighted
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
 
@@ -70,7 +70,7 @@ class Interchange(Probe):
         decoder = rows[rows["site"].str.startswith("dec.")]
         shown = decoder if len(decoder) else rows
         means = weighted(shown, ["site", "family"], self.measures).dropna(axis=1, how="all")
-        return means.map(lambda x: f"{x:.2f}").rename(columns=lambda name: name.removeprefix("iia_")).reset_index()
+        return in_text(means.rename(columns=lambda name: name.removeprefix("iia_")))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         task = self.models[0].task

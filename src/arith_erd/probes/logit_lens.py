@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.style import canvas, heat_map, set_title
-from .probe import Natural, Positive, Probe, sample_pairs
+from .probe import Natural, Positive, Probe, in_text, sample_pairs
 
 
 class LogitLens(Probe):
@@ -52,7 +52,7 @@ class LogitLens(Probe):
                     yield self.row(model.seed, site, position, *values)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self._wide(rows).map("{:.3f}".format).reset_index()
+        return in_text(self._wide(rows), ".3f")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
@@ -63,6 +63,5 @@ class LogitLens(Probe):
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        mean = rows.groupby(["site", "position"], sort=False)["accuracy"].mean()
-        wide = mean.unstack("position").loc[list(rows["site"].unique())]
+        wide = rows.pivot_table("accuracy", "site", "position", sort=False)
         return wide.set_axis(self.task.answer_names, axis=1)

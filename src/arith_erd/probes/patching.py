@@ -16,7 +16,7 @@ from ..interp.sites import chosen_sites, holds_prompt
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import GREY, canvas, heat_map, set_title
 from ..tasks import Examples, Task
-from .probe import Natural, Positive, Probe, sample_pairs, weighted
+from .probe import Natural, Positive, Probe, in_text, sample_pairs, weighted
 
 
 class Patching(Probe):
@@ -58,8 +58,7 @@ class Patching(Probe):
                     yield self.row(model.seed, site, position, t, *measures)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        wide = self._wide(rows).map(lambda x: "" if np.isnan(x) else f"{round(100 * x)}")
-        return wide.rename_axis("%").reset_index()
+        return in_text(100 * self._wide(rows).rename_axis("%"), "z.0f")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}

@@ -15,7 +15,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..mechanism.place_value import ColumnSums, generator, random_inputs
 from ..plots.style import canvas, headline, heat_map, set_title
-from .probe import Positive, Probe
+from .probe import Positive, Probe, in_text
 
 
 class PathPatching(Probe):
@@ -90,7 +90,7 @@ class PathPatching(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The ten strongest heads for the highest answer bit measured."""
         wide = relative_effects(rows)
-        return wide.loc[wide.abs().max(axis=1).nlargest(10).index].map("{:.2f}".format).reset_index()
+        return in_text(wide.loc[wide.abs().max(axis=1).nlargest(10).index])
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = relative_effects(rows)
@@ -114,5 +114,4 @@ def relative_effects(rows: pd.DataFrame) -> pd.DataFrame:
     top = rows[rows["bit"] == t]
     unit = top.loc[top["place"] == t - 1].groupby("seed")["whole"].first()
     relative = top["effect"] / top["seed"].map(unit)
-    means = top.assign(effect=relative).groupby(["site", "head", "place"], sort=False)["effect"].mean()
-    return means.unstack("place")
+    return top.assign(effect=relative).pivot_table("effect", ["site", "head"], "place", sort=False)

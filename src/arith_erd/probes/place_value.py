@@ -15,7 +15,7 @@ from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, set_title, tidy
-from .probe import Positive, Probe
+from .probe import Positive, Probe, in_text
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
@@ -73,8 +73,7 @@ class PlaceValue(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         whole = rows[rows["place"].isna() & rows["c"].isna()]
         named = whole["measure"].where(whole["site"].isna(), whole["measure"] + " " + whole["site"].fillna(""))
-        wide = whole.assign(measure=named).groupby(["measure", "bit"], sort=False)["value"].mean().unstack("bit")
-        return wide.map(lambda x: "" if np.isnan(x) else f"{x:.2f}").reset_index()
+        return in_text(whole.assign(measure=named).pivot_table("value", "measure", "bit", sort=False))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """The measures without a place or a c, means over bits."""

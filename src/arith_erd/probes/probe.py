@@ -125,6 +125,11 @@ def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
     return table[chosen]
 
 
+def in_text(table: pd.DataFrame, form: str = ".2f") -> pd.DataFrame:
+    """Numbers as text, those that are not known empty, and the index as columns."""
+    return table.map(lambda x: "" if np.isnan(x) else f"{x:{form}}").reset_index()
+
+
 def weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
     """Means of measures, each row counting ``n`` times, a line for each value of ``by``."""
     sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..mechanism.place_value import ColumnSums, swaps
 from ..plots.style import BLUE, ORANGE, band, canvas, headline, legend_below, set_title, tidy
-from .probe import Positive, Probe
+from .probe import Positive, Probe, in_text
 
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
     "own": ("position t reads the other run", {"color": BLUE, "marker": "o"}),
@@ -46,8 +45,7 @@ class SamePrefix(Probe):
             yield from ({"seed": model.seed} | row for row in swaps(model, self.sums, self.pairs))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        wide = rows.groupby(["positions", "layer", "bit"], sort=False)["flipped"].mean().unstack("bit")
-        return wide.map(lambda x: "" if np.isnan(x) else f"{x:.3f}").reset_index()
+        return in_text(rows.pivot_table("flipped", ["positions", "layer"], "bit", sort=False), ".3f")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = canvas(9.6, 4.4)

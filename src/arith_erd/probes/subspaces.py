@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import isnan
 from typing import Any, Literal
 
 import pandas as pd
@@ -19,7 +18,7 @@ from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, set_title, tidy
-from .probe import Natural, Positive, Probe, listed
+from .probe import Natural, Positive, Probe, in_text, listed
 
 CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
@@ -123,7 +122,7 @@ class Subspaces(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
-        return means.map(lambda x: "" if isnan(x) else f"{x:.3g}").rename(columns=SHOWN).reset_index()
+        return in_text(means.rename(columns=SHOWN), ".3g")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         chosen = rows[rows["chosen"] == 1]
