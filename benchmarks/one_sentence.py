@@ -23,7 +23,7 @@ from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
 from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.references import reference
-from arith_erd.plots.style import INK, canvas, headline, legend_below, save_png
+from arith_erd.plots.style import INK, headline, legend_below, save_png, subplots
 from arith_erd.probes.place_value import draw_answers, draw_slopes
 from arith_erd.probes.same_prefix import draw_swaps
 from arith_erd.runs import Run
@@ -138,8 +138,8 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
     found = found[found["layer"].notna() | ~found["measure"].str.startswith("swap_")]
     found = found.assign(flipped=found["value"], positions=found["measure"].str.removeprefix("swap_"))
     for name, (text, draw_panel) in draw.items():
-        figure = canvas(15, 4.2)
-        for ax, (title, networks) in zip(figure.subplots(1, 4, sharey=True), PANELS.items(), strict=True):
+        figure, axes = subplots(15, 4.2, 1, 4, sharey=True)
+        for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):
             rows = found[found["network"].isin(networks) & found["measure"].str.match(MEASURES[name])]
             draw_panel(ax, rows)
             headline(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, headline, legend_below, seeds_text, subplots, tidy
 from .style import write_in_cell as write
 
 YELLOW = "#ffe680"
@@ -35,8 +35,8 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, p
     Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
     """
     lines = [len(_lines(rows)) for rows in tasks.values()]
-    figure = canvas(9.6, sum(1.6 + 0.24 * number for number in lines))
-    grid = np.atleast_2d(figure.subplots(len(tasks), 2, width_ratios=(4, 5), height_ratios=lines))
+    height, ratios = sum(1.6 + 0.24 * number for number in lines), {"width_ratios": (4, 5), "height_ratios": lines}
+    figure, grid = subplots(9.6, height, len(tasks), 2, squeeze=False, **ratios)
     for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
         _table(table, rows)
         headline(table, title, seeds_text(rows), pad=30)

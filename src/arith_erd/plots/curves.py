@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from . import style
-from .style import BLUE, GREEN, GREY, INK, ORANGE, band, canvas, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, band, headline, legend_below, seeds_text, subplots, tidy
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
 STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
@@ -49,8 +48,8 @@ def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
 
 def small_panel(rows: pd.DataFrame) -> Figure:
     """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
-    figure = canvas(3, 1.9)
-    ax, rows = figure.subplots(), thinned(rows)
+    figure, ax = subplots(3, 1.9)
+    rows = thinned(rows)
     accuracy_axes(ax, rows)
     first, last = rows["epoch"].min(), rows["epoch"].max()
     ax.set(xlim=(min(first, last - 1), last))
@@ -65,8 +64,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     widths = (3, 2) if slices is None else (3, 2, 2)
-    figure = canvas(9 * sum(widths) / 5, 3.6)
-    accuracy, loss, *of_lengths = figure.subplots(1, len(widths), width_ratios=widths)
+    figure, (accuracy, loss, *of_lengths) = subplots(9 * sum(widths) / 5, 3.6, 1, len(widths), width_ratios=widths)
     accuracy_axes(accuracy, table)
     for ax in of_lengths:
         assert slices is not None
@@ -108,8 +106,8 @@ class Line:
 def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
     """Draw a panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
     longest = max(len(lines) for _, lines in panels.values())
-    figure = canvas(9 if len(panels) > 1 or longest > 3 else 5.6, 3.7)  # as wide as the legend
-    axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True)).tolist()
+    width = 9 if len(panels) > 1 or longest > 3 else 5.6  # as wide as the legend
+    figure, (axes,) = subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
     for ax in axes:
         accuracy_axes(ax)
     axes[0].set_ylabel("sequence accuracy")
@@ -135,8 +133,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     """
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
-    figure = canvas(6.4, 4)
-    ax = figure.subplots()
+    figure, ax = subplots(6.4, 4)
     tidy(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]):
         places = means[key]

@@ -58,6 +58,12 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
 
 
+def subplots(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """A canvas and its axes, one or an array of them, as `matplotlib.pyplot.subplots` gives them."""
+    figure = canvas(width, height)
+    return figure, figure.subplots(rows, columns, **options)
+
+
 def headline(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
     """Set the title on the left and a grey note, such as the number of seeds, on the right."""
     ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=pad)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import INK, canvas, heat_map, set_title
+from ..plots.style import INK, heat_map, set_title, subplots
 from .probe import Natural, Positive, Probe, sample_pairs
 
 
@@ -73,8 +73,8 @@ class Attention(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         sites = list(rows["site"].unique())
         heads = sorted(rows["head"].unique())
-        figure = canvas(max(1.5 * len(heads) + 1, 7.4), 1.5 * len(sites) + 0.6)
-        grid = figure.subplots(len(sites), len(heads), squeeze=False)
+        width, height = max(1.5 * len(heads) + 1, 7.4), 1.5 * len(sites) + 0.6
+        figure, grid = subplots(width, height, len(sites), len(heads), squeeze=False)
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean()
         keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
         for i, site in enumerate(sites):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..plots.style import BLUE, LIGHT, canvas, headline, legend_below, tidy
+from ..plots.style import BLUE, LIGHT, headline, legend_below, subplots, tidy
 from ..splits import Split
 from ..tasks import Task
 from ..tasks.ceilings import ceiling
@@ -43,8 +43,7 @@ class Ceilings(Probe):
                     yield self.row(self.task.name, ablation, subset, ceiling(prompt, completion, ablation))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        figure = canvas(6, 2.8)
-        ax = figure.subplots()
+        figure, ax = subplots(6, 2.8)
         for offset, (subset, colour) in enumerate((("all", BLUE), ("validation", LIGHT))):
             part = rows[rows["subset"] == subset]
             places = [ABLATIONS.index(name) + 0.35 * offset - 0.175 for name in part["ablation"]]

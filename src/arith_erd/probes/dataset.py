@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ..bits import render
-from ..plots.style import BLUE, canvas
+from ..plots.style import BLUE, subplots
 from ..splits import Split
 from ..tasks import Task
 from .probe import Probe
@@ -45,8 +45,7 @@ class Dataset(Probe):
         held_out[tuple(rows[name] for name in self.task.operand_names)] = rows["subset"] == "validation"
         count, shape = int(held_out.sum()), (*self.task.shape[:2], 1)[:2]
         plane = held_out.reshape(*shape, -1).mean(axis=2).T  # (B, A), or (1, A)
-        figure = canvas(4.6, 4.8 if shape[1] > 1 else 1.6)
-        ax = figure.subplots()
+        figure, ax = subplots(4.6, 4.8 if shape[1] > 1 else 1.6)
         ax.imshow(plane, vmin=0, vmax=1, origin="lower", cmap=HELD_OUT, interpolation="nearest", aspect="auto")
         ticks = np.arange(0, shape[0] + 1, max(shape[0] // 4, 1))
         ax.set(xlabel="A", xticks=ticks, xlim=(-0.5, shape[0] - 0.5))

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..bits import Array, to_digits
-from ..plots.style import INK, canvas, headline, write_in_cell
+from ..plots.style import INK, headline, subplots, write_in_cell
 from ..tasks import Task
 from .probe import Probe
 
@@ -78,8 +78,8 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
     size = 8 if len(tables) == 1 else 6.5
     widths = [table.shape[1] for table in tables.values()]
     height = max(len(table) for table in tables.values())
-    figure = canvas(1.2 + size / 18 * sum(widths), 1.3 + size / 25 * height)
-    axes = np.atleast_1d(figure.subplots(1, len(tables), width_ratios=widths)).tolist()
+    shape = 1.2 + size / 18 * sum(widths), 1.3 + size / 25 * height
+    figure, (axes,) = subplots(*shape, 1, len(tables), width_ratios=widths, squeeze=False)
     for ax, (title, table) in zip(axes, tables.items(), strict=True):
         ax.imshow(table, cmap="Blues", vmin=0, vmax=WHITE_ABOVE / 0.6, aspect="auto")
         for (i, j), percent in np.ndenumerate(table):

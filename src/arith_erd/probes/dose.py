@@ -22,7 +22,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
 from ..models.decoding import sequence_correct, shift_right
-from ..plots.style import GREY, INK, canvas, headline, legend_below, set_title, tidy
+from ..plots.style import GREY, INK, headline, legend_below, set_title, subplots, tidy
 from .probe import Natural, Positive, Probe, in_text, listed
 
 Method = Literal["slope", "leace", "centroids"]
@@ -121,8 +121,9 @@ class Dose(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         methods = [name for name in TITLES if name in set(rows["method"])]
-        figure = canvas(1.2 + 3.9 * max(len(methods), 2), 5.2)
-        for ax, method in zip(figure.subplots(1, len(methods), squeeze=False, sharey=True)[0], methods, strict=True):
+        width = 1.2 + 3.9 * max(len(methods), 2)
+        figure, (axes,) = subplots(width, 5.2, 1, len(methods), squeeze=False, sharey=True)
+        for ax, method in zip(axes, methods, strict=True):
             shown = rows[rows["method"] == method]
             means = shown.pivot_table("answer", "delta", "site")
             for stack, dashes, shades in (("enc", "--", "Blues"), ("dec", "-", "Greens")):
@@ -138,7 +139,7 @@ class Dose(Probe):
             ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
             ax.xaxis.set_major_formatter("{x:g}")
             headline(ax, *TITLES[method])
-        figure.axes[0].set_ylabel("answers that become value + delta")
+        axes[0].set_ylabel("answers that become value + delta")
         set_title(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace, token_means
 from ..interp.sites import layers
-from ..plots.style import BLUE, ORANGE, canvas, headline, legend_below, set_title, tidy
+from ..plots.style import BLUE, ORANGE, headline, legend_below, set_title, subplots, tidy
 from .probe import Probe
 
 
@@ -59,8 +59,7 @@ class EncoderTable(Probe):
                     yield self.row(model.seed, name, token, vectors, share, len(examples))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        figure = canvas(6.4, 4)
-        ax = figure.subplots()
+        figure, ax = subplots(6.4, 4)
         tidy(ax, "y")
         mean = rows.groupby(["encoder", "token"], sort=False)["accuracy"].mean()
         tokens = [*dict.fromkeys(rows["token"])]

@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import canvas, headline, seeds_text
+from ..plots.style import headline, seeds_text, subplots
 from .probe import Natural, Positive, Probe, listed
 
 
@@ -46,8 +46,7 @@ class Explorer(Probe):
         return EpochCurves.of(rows, self.sheet("", rows), "right", "network", label="right answers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        figure = canvas(5.0, 1.0 + 0.3 * len(rows))
-        ax = figure.subplots()
+        figure, ax = subplots(5.0, 1.0 + 0.3 * len(rows))
         ax.barh(rows["network"].str[:30] + rows["seed"].map(", seed {}".format), rows["right"])
         headline(ax, "Right answers", seeds_text(rows))
         return figure

@@ -11,7 +11,7 @@ from ..interp.counterfactuals import distinguishable, families, require_distinct
 from ..interp.hooked import Hooked
 from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
-from ..plots.style import canvas, headline, heat_map, set_title
+from ..plots.style import headline, heat_map, set_title, subplots
 from .probe import Natural, Positive, Probe, in_text, listed, weighted
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
@@ -79,8 +79,8 @@ class Interchange(Probe):
         stacks = {stack: part for stack, part in (("enc", rows[encoder]), ("dec", rows[~encoder])) if len(part)}
         widths = [part["position"].nunique() for part in stacks.values()]
         height = max(part["site"].nunique() for part in stacks.values())
-        figure = canvas(1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names))
-        grid = figure.subplots(len(names), len(stacks), squeeze=False, width_ratios=widths)
+        shape = 1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names)
+        figure, grid = subplots(*shape, len(names), len(stacks), squeeze=False, width_ratios=widths)
         places = {"enc": task.prompt_names, "dec": task.answer_names}
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):

@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..plots.style import canvas, heat_map, set_title
+from ..plots.style import heat_map, set_title, subplots
 from .probe import Natural, Positive, Probe, in_text, sample_pairs
 
 
@@ -56,8 +56,7 @@ class LogitLens(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
-        figure = canvas(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
-        ax = figure.subplots()
+        figure, ax = subplots(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
         heat_map(ax, wide, numbers=".2f")
         set_title(figure, self.task.name, "right tokens, by layer", rows)
         return figure

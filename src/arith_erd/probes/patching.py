@@ -14,7 +14,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites, holds_prompt
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import GREY, canvas, heat_map, set_title
+from ..plots.style import GREY, heat_map, set_title, subplots
 from ..tasks import Examples, Task
 from .probe import Natural, Positive, Probe, in_text, sample_pairs, weighted
 
@@ -70,10 +70,10 @@ class Patching(Probe):
         in_encoder = wide.index.str.startswith("enc.")
         panels = [wide[which].dropna(axis=1, how="all") for which in (in_encoder, ~in_encoder) if which.any()]
         widths = [len(panel.columns) for panel in panels]
-        figure = canvas(1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels)))
+        shape = 1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels))
+        figure, (axes,) = subplots(*shape, 1, len(panels), squeeze=False, width_ratios=widths)
         largest = max(0.1, np.nanmax(np.abs(wide.to_numpy())))
         norm = Normalize(-largest, largest)  # a patch can also move the logits the wrong way
-        axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for ax, panel in zip(axes, panels, strict=True):
             heat_map(ax, panel, norm, "RdBu", "z.2f")
             read = sum(name not in self.task.answer_names for name in panel.columns)

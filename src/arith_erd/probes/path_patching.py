@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..mechanism.place_value import ColumnSums, generator, random_inputs
-from ..plots.style import canvas, headline, heat_map, set_title
+from ..plots.style import headline, heat_map, set_title, subplots
 from .probe import Positive, Probe, in_text
 
 
@@ -96,8 +96,7 @@ class PathPatching(Probe):
         wide = relative_effects(rows)
         strongest = wide.abs().max(axis=1).nlargest(16).index
         shown = wide[wide.index.isin(strongest)]
-        figure = canvas(2.6 + 0.6 * len(shown.columns), 1.4 + 0.3 * len(shown))
-        ax = figure.subplots()
+        figure, ax = subplots(2.6 + 0.6 * len(shown.columns), 1.4 + 0.3 * len(shown))
         norm = Normalize(0, max(0.1, shown.to_numpy().max()))
         labels = [f"{site.removeprefix('dec.')}, head {head}" for site, head in shown.index]
         heat_map(ax, shown.set_axis(labels), norm, numbers=".2f")

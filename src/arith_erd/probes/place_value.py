@@ -14,7 +14,7 @@ from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, canvas, headline, legend_below, set_title, tidy
+from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, headline, legend_below, set_title, subplots, tidy
 from .probe import Positive, Probe, in_text
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -82,8 +82,8 @@ class PlaceValue(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]
-        figure = canvas(5.2 * len(panels), 4.6)
-        for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        figure, (axes,) = subplots(5.2 * len(panels), 4.6, 1, len(panels), squeeze=False)
+        for ax, draw in zip(axes, panels, strict=True):
             draw(ax, rows)
         set_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         legend_below(figure, columns=5)

@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..mechanism.place_value import ColumnSums, swaps
-from ..plots.style import BLUE, ORANGE, band, canvas, headline, legend_below, set_title, tidy
+from ..plots.style import BLUE, ORANGE, band, headline, legend_below, set_title, subplots, tidy
 from .probe import Positive, Probe, in_text
 
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -48,8 +48,7 @@ class SamePrefix(Probe):
         return in_text(rows.pivot_table("flipped", ["positions", "layer"], "bit", sort=False), ".3f")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        figure = canvas(9.6, 4.4)
-        by_layer, by_bit = figure.subplots(1, 2, sharey=True)
+        figure, (by_layer, by_bit) = subplots(9.6, 4.4, 1, 2, sharey=True)
         draw_swaps(by_layer, rows)
         draw_swaps(by_bit, rows[rows["layer"] == rows["layer"].max()], "bit", "bit t of the answer")
         headline(by_layer, "Layers 1 to l read the other run", "mean over bits")

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..plots import correlations, erasures
 from ..plots.curves import Line, draw_compared, thinned
-from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, canvas, diamond, headline, legend_below, plain_text, tidy
+from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, diamond, headline, legend_below, plain_text, subplots, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
 from .collect import AUTHORS, OURS, TASK_ALONE, Collection
@@ -59,8 +59,7 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
     rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
     if not any(result.n for row in rows.values() for result in row):
         return None
-    figure = canvas(9, 3.6)
-    axes = figure.subplots(1, len(rows), sharey=True)
+    figure, axes = subplots(9, 3.6, 1, len(rows), sharey=True)
     for ax, (title, row) in zip(axes, rows.items(), strict=True):
         for y, result in enumerate(row):
             _ablation(ax, y, result)
