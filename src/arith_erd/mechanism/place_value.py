@@ -19,17 +19,25 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from ..bits import ONE, START, ZERO, Array, from_digits, to_digits
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..tasks import Task
-from .prefixes import require_binary
 
 BATCH = 1024
 COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
 Row = dict[str, Any]
+
+
+def require_binary(task: Task) -> None:
+    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
+    if task.base != 2 or task.shape != (2**task.bits,) * 2:
+        operands = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {operands}; expected two operands in base 2, of any value")
+    if task.completion_order != "reverse":
+        raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 
 
 class ColumnSums:

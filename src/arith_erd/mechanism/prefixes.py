@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from ..bits import ONE, ZERO, Array, from_digits
-from ..errors import UserError, bad_value
+from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
 from ..tasks import Examples, Task
 from .card import USER_MODEL
+from .place_value import ColumnSums, PrefixedExamples, rule
 
 BATCH = 256
+DRAWS = 2  # of random prefixes for each example
 PREFIX = "prefix"
 
 
@@ -56,15 +58,6 @@ class Sample:
         return len(self.examples)
 
 
-def require_binary(task: Task) -> None:
-    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
-    if task.base != 2 or task.shape != (2**task.bits,) * 2:
-        operands = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
-        raise UserError(f"task={task.name}: has {operands}; expected two operands in base 2, of any value")
-    if task.completion_order != "reverse":
-        raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
-
-
 @dataclass(frozen=True)
 class PrefixResponse:
     """The likeliest tokens (N,) at one position after an intervention.
@@ -79,10 +72,8 @@ class PrefixResponse:
 
 
 @torch.no_grad()
-def read_prefixes(
-    model: Hooked, examples: Examples, draws: int = 2, seed: int = 0
-) -> tuple[Array, list[PrefixResponse]]:
-    """The tokens (N, m) after right prefixes, and the readings after each intervention; ``draws`` are random."""
+def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[PrefixResponse]]:
+    """The tokens (N, m) after right prefixes, and the readings after each intervention."""
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
     both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
@@ -106,44 +97,28 @@ def read_prefixes(
         readings += read(t, flipped, "flip", "far")
         readings.append(PrefixResponse(t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
-    for _ in range(draws):
+    for _ in range(DRAWS):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
         readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
     return tokens(answer_in), readings
 
 
-def prefix_error(sample: Sample, prefix: Array) -> np.ndarray:
-    """Errors (N,) of prefixes (N, t): (right - given) / 2^t, in (-1, 1), the error of the remainder in units of 2^t.
-
-    A machine that rounds the remainder gives the other bit above 1/2. A single inverted r_(t-1) gives 1/2: a tie.
-    """
-    t = prefix.shape[1]
-    return (from_digits(sample.values["answer"][:, :t]) - from_digits(prefix)) / 2.0**t
-
-
-def predicted_bits(sample: Sample, prefix: Array, user_model: CausalModel | None = None) -> dict[str, Array]:
+def predicted_bits(
+    columns: ColumnSums, sample: Sample, prefix: Array, user_model: CausalModel | None = None
+) -> dict[str, Array]:
     """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
 
-    ``prompt_only`` ignores the prefix. ``local_carry`` (addition only) reads r_(t-1): with the operand bits x, y at
-    t - 1, the carry is [x + y + (1 - r_(t-1)) >= 2]. ``remainder`` takes the parity of round((S - p) / 2^t), with p the
-    number that the prefix spells.
-
-    Two more, for addition, put numbers in between. With c = (a mod 2^t + b mod 2^t - p) / 2^t, which is the carry if
-    the prefix is right: ``graded_carry`` takes a_t xor b_t xor [c > 1/2]. ``local_remainder`` takes the parity of
-    round(a_t + b_t + c), clipped to 0 to 3, in the last bit to 1: the numbers of a right prefix. ``user_model`` is
-    what a user's causal model gives.
+    ``prompt_only`` ignores the prefix, ``local_carry`` is the `rule` ``prefix_carry``, and ``user_model`` is what a
+    user's causal model gives. The others are rules that round a number: they tie where that is half-integral, as after
+    a single inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
     """
     t = prefix.shape[1]
-    answer, off = sample.values["answer"], prefix_error(sample, prefix)
-    tie = np.abs(off) == 0.5
-    expected = {"prompt_only": answer[:, t], "remainder": np.where(tie, -1, answer[:, t] ^ (np.abs(off) > 0.5))}
-    if sample.causal_model.adds:
-        a, b, xor, carry = (sample.values[name] for name in ("a_bit", "b_bit", "xor", "carry"))
-        number = carry[:, t] + off
-        total = np.round(a[:, t] + b[:, t] + number).clip(0, 1 if t == answer.shape[1] - 1 else 3).astype(np.int64)
-        expected["local_carry"] = xor[:, t] ^ (a[:, t - 1] + b[:, t - 1] + 1 - prefix[:, t - 1] >= 2)
-        expected["graded_carry"] = np.where(tie, -1, xor[:, t] ^ (number > 0.5))
-        expected["local_remainder"] = np.where(tie, -1, total % 2)
+    inputs = PrefixedExamples(columns, t, *sample.examples.operands.T, from_digits(prefix))
+    names = ("remainder", "graded_carry", "local_remainder") if columns.adds else ("remainder",)
+    expected = {name: np.where(inputs.c % 1 == 0.5, -1, rule(name, inputs)) for name in names}
+    expected["prompt_only"] = sample.values["answer"][:, t]
+    if columns.adds:
+        expected["local_carry"] = rule("prefix_carry", inputs)
     if user_model is not None:
         expected[USER_MODEL] = after_prefix(user_model, sample.examples, prefix)
     return expected

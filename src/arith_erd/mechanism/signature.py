@@ -31,9 +31,11 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add
 from .card import USER_MODEL, CardRow
+from .place_value import ColumnSums
 from .prefixes import Sample, agreement, no_ties, predicted_bits, read_prefixes, strata
 from .steering import STEERING, SUMS, draw_shifts, shifted_bits, steer
 
+SIMULATED = 4096  # examples behind an expected signature
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
 COMPONENTS = (*PREFIXES, *STEERING)
@@ -123,7 +125,7 @@ def _after_prefixes(
     model: Hooked, sample: Sample, seed: int, user_model: CausalModel | None
 ) -> dict[tuple[str, int], list[Array]]:
     """Component and bit -> for each reading, whether answers change or agree."""
-    clean, readings = read_prefixes(model, sample.examples, draws=2, seed=seed)
+    columns, (clean, readings) = ColumnSums(model.task), read_prefixes(model, sample.examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)
     for reading in readings:
         t = reading.position
@@ -133,7 +135,7 @@ def _after_prefixes(
             for stratum, inside in strata(sample, t).items():
                 responses[f"flip_{stratum}", t].append(changed[inside])
         if reading.intervention == "random" and reading.prefix is not None:
-            of_prefix = predicted_bits(sample, reading.prefix, user_model)
+            of_prefix = predicted_bits(columns, sample, reading.prefix, user_model)
             responses["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
                 responses[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
@@ -154,21 +156,21 @@ def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Ar
             yield name, expected[first], clear & (expected[first] != expected[second])
 
 
-def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str, Signature]:
+def expected_signatures(task: Add) -> dict[str, Signature]:
     """The ideal signature of each algorithm for addition, `POST_HOC` ones included.
 
     A remainder ties after a flip, so that is NaN. Only those of `POST_HOC` have the components `POST_HOC_PREFIXES`.
     """
-    rng, width = np.random.default_rng(seed), task.width
-    sample = Sample.without_replacement(CausalModel(task), count, rng)
+    rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
+    sample = Sample.without_replacement(columns.causal_model, SIMULATED, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
     for t in range(1, width):
-        of_prefix = predicted_bits(sample, rng.integers(0, 2, (len(sample), t)))
+        of_prefix = predicted_bits(columns, sample, rng.integers(0, 2, (len(sample), t)))
         for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
                 signatures[name][component][t] = (of_prefix[IDEAL[name].hypothesis] == bits)[counted].mean()
-    followed = _followed(task, count, rng)
+    followed = _followed(task, rng)
     for name, (_, propagate, carry, stored) in IDEAL.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), told_apart("carry", width)), carry, np.nan)
@@ -177,9 +179,9 @@ def expected_signatures(task: Add, count: int = 4096, seed: int = 0) -> dict[str
     return signatures
 
 
-def _followed(task: Add, count: int, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
+def _followed(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
-    sample = Sample.with_replacement(CausalModel(task), count, rng)
+    sample = Sample.with_replacement(CausalModel(task), SIMULATED, rng)
     delta, answer = draw_shifts(sample, rng), sample.values["answer"]
     bits = {stored: shifted_bits(sample, delta, stored) for stored in SUMS.values()}
     scores = {}

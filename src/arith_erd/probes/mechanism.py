@@ -16,7 +16,8 @@ from ..interp.causal_model import CausalModelSpec
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import MAX_DISTANCE, UNCALIBRATED, USER_MODEL, Card, make_card
-from ..mechanism.prefixes import require_binary, with_prefix
+from ..mechanism.place_value import require_binary
+from ..mechanism.prefixes import with_prefix
 from ..mechanism.signature import POST_HOC, MeasuredSignature, expected_signatures, measure_signature
 from ..mechanism.verdict import Verdict, decide, is_calibrated
 from ..plots.epoch_curves import EpochCurves

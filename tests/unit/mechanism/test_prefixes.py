@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from arith_erd.bits import ONE, ZERO, from_digits
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
+from arith_erd.mechanism.place_value import ColumnSums
 from arith_erd.mechanism.prefixes import Sample, predicted_bits, read_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.decoding import shift_right
@@ -35,8 +36,8 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
     def at_last(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         return torch.cat([output[:, :-1], ablated.expand(64, 1, 16)], dim=1)
 
-    _, readings = read_prefixes(Hooked(network, task=TASK), SAMPLE.examples, draws=1)
-    assert Counter(reading.intervention for reading in readings) == Counter(flip=3, far=3, mean_ablation=3, random=3)
+    _, readings = read_prefixes(Hooked(network, task=TASK), SAMPLE.examples)
+    assert Counter(reading.intervention for reading in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
     for reading in readings:
         if reading.intervention in ("flip", "far"):
             wrong = reading.prefix != SAMPLE.values["answer"][:, : reading.position]
@@ -53,10 +54,9 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
 
 
 def test_hypotheses_follow_from_the_operands_alone() -> None:
-    """`predicted_bits` gets there from the right carry and the error of the prefix."""
     generator, outside = np.random.default_rng(0), set()
-    causal = CausalModel(Add(5))
-    sample = Sample.of(causal, causal.examples.operands)
+    columns = ColumnSums(Add(5))
+    sample = Sample.of(columns.causal_model, columns.causal_model.examples.operands)
     a, b = sample.examples.a, sample.examples.b
     for t in range(1, 6):
         prefix = generator.integers(2, size=(len(a), t))
@@ -69,7 +69,7 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
             "graded_carry": ((a >> t) + (b >> t) + (carry > 0.5)) % 2,
             "local_remainder": held % 2,
         }
-        tie, found = carry % 1 == 0.5, predicted_bits(sample, prefix)
+        tie, found = carry % 1 == 0.5, predicted_bits(columns, sample, prefix)
         for name, bits in expected.items():
             assert (found[name] == np.where(tie, -1, bits)).all()
         outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0} if t < 5 else set()

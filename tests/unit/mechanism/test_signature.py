@@ -22,7 +22,7 @@ from arith_erd.models.references import reference
 from arith_erd.tasks import Add
 
 TASK = Add()
-EXPECTED = expected_signatures(TASK, count=1024)
+EXPECTED = expected_signatures(TASK)
 HALF, NOTHING = np.full(8, 0.5), np.zeros(8)
 BROKEN = dict.fromkeys(("flip_propagate", "flip_settled"), HALF)  # ties, broken at random
 

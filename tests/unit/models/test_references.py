@@ -5,16 +5,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith_erd.bits import ZERO
+from arith_erd.bits import ZERO, from_digits
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import CausalModel
-from arith_erd.mechanism.prefixes import Sample, predicted_bits, prefix_error
+from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
+from arith_erd.mechanism.prefixes import Sample, predicted_bits
 from arith_erd.models import Transformer
 from arith_erd.models.decoding import greedy, shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.tasks import Add
 
-SAMPLE = Sample.with_replacement(CausalModel(Add()), 512, np.random.default_rng(0))
+COLUMNS = ColumnSums(Add())
+SAMPLE = Sample.with_replacement(COLUMNS.causal_model, 512, np.random.default_rng(0))
 """``results/references.csv`` is of all pairs, for every variant."""
 PROMPT, COMPLETION = torch.from_numpy(SAMPLE.examples.prompt), torch.from_numpy(SAMPLE.examples.completion)
 ALGORITHMS = {name: name for name in ("remainder", "graded_carry", "local_remainder")}
@@ -57,9 +58,10 @@ def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, hypo
         for t in range(1, 8):
             prefix = bits[:, :t]
             # Numbers halfway between two integers may be rounded either way.
-            clear = np.abs(np.abs(prefix_error(SAMPLE, prefix)) - 0.5) > (0.1 if hypothesis == name else -1)
+            c = PrefixedExamples(COLUMNS, t, *SAMPLE.examples.operands.T, from_digits(prefix)).c
+            clear = np.abs(c % 1 - 0.5) > (0.1 if hypothesis == name else -1)
             assert clear.any()
-            assert (found[:, t] == predicted_bits(SAMPLE, prefix)[hypothesis])[clear].all()
+            assert (found[:, t] == predicted_bits(COLUMNS, SAMPLE, prefix)[hypothesis])[clear].all()
 
 
 @pytest.mark.parametrize(("name", "feature"), [("erd_decoy", "carry"), ("prefix_carry_decoy", "value")])
