@@ -205,18 +205,18 @@ class ProbeJob(BaseJob):
         """What the probe is built with, from `NEEDS`."""
         return tuple(self.resolved["probe"].get("needs", ()))
 
-    def answer_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
-        """``errors``, ``errors-epoch=3`` or ``errors-epochs``: of an answer about the weights after these epochs."""
+    def result_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
+        """``errors``, ``errors-epoch=3`` or ``errors-epochs``: of a result for the weights after these epochs."""
         one = f"-epoch={epochs[0]}" if epochs else ""
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
     def take_folders(self, taken: set[Path]) -> None:
-        """Add the folders of the answers to those that other jobs of a sweep took; refused if one is taken."""
+        """Add the folders of the results to those that other jobs of a sweep took; refused if one is taken."""
         runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
-        own = {path / "probes" / self.answer_name(self.epoch or ()) for path in runs}
-        if self.out:  # the answer of one run goes straight there, those of several side by side
+        own = {path / "probes" / self.result_name(self.epoch or ()) for path in runs}
+        if self.out:  # the result of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):
-            accepted = "a folder for each job, such as out='answers/${probe.name}'"
-            raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the answers of several")
+            accepted = "a folder for each job, such as out='probes/${probe.name}'"
+            raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the results of several")
         taken |= own

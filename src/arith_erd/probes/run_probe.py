@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ..config.compose import compose
 from ..config.job import ProbeJob
+from ..config.names import digest
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger
@@ -39,15 +40,7 @@ class ProbeResult:
 
     @classmethod
     def of(cls, probe: Probe) -> "ProbeResult":
-        for task in {model.task for model in getattr(probe, "models", ())}:
-            if not task.has_token_names:
-                wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
-                raise UserError(f"task={task.name}: has tokens without names; expected {wanted}")
-            if task.min_bits is not None:
-                lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
-                raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
-        rows = with_progress(probe.rows(), type(probe).__name__, len(getattr(probe, "models", ())))
-        return cls(probe, pd.DataFrame(rows, columns=list(probe.columns)))
+        return cls(probe, pd.DataFrame(_measured(probe, type(probe).__name__), columns=list(probe.columns)))
 
     def table(self) -> pd.DataFrame:
         """The table that the command line prints."""
@@ -68,14 +61,26 @@ class ProbeResult:
         return self.rows.drop(columns="epoch", errors="ignore")
 
 
+def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
+    models = getattr(probe, "models", ())
+    for task in {model.task for model in models}:
+        if not task.has_token_names:
+            wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
+            raise UserError(f"task={task.name}: has tokens without names; expected {wanted}")
+        if task.min_bits is not None:
+            lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
+            raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
+    return with_progress(probe.rows(), title, len(models))
+
+
 def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
     """Run a probe of networks of one task, or of a task.
 
     >>> import arith_erd as ae
-    >>> answer = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
-    >>> list(answer.rows.columns)
+    >>> result = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
+    >>> list(result.rows.columns)
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
-    >>> figure = answer.figure()
+    >>> figure = result.figure()
 
     ``name`` is that of a file in ``conf/probe/``; options are the probe's, with ``task`` and ``split`` for one of a
     task.
@@ -105,7 +110,7 @@ def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A probe and the folder for its answer; the networks to log, and their run if there is one."""
+    """A probe and the folder for its result; the networks to log, and their run if there is one."""
 
     probe: Probe
     folder: Path
@@ -117,7 +122,7 @@ class ProbeRun:
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job, of a task or of every run that ``run=`` names.
 
-    Each run's answer goes into its own directory, unless ``out=`` names another.
+    Each run's result goes into its own directory, unless ``out=`` names another.
 
     ``reference=list`` instead prints the names of the networks that are written by hand.
 
@@ -147,7 +152,7 @@ def run_job(job: ProbeJob) -> None:
 
 
 def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
-    name, folder = job.answer_name(probe_run.epochs), probe_run.folder
+    name, folder = job.result_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
     result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
     probe, rows = result.probe, result.rows
@@ -180,9 +185,8 @@ def _over_epochs(job: ProbeJob, probe_run: ProbeRun) -> ProbeResult:
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
     for epoch in probe_run.epochs:  # networks of one epoch at a time
-        models = load_seeds(run.path, epoch)
-        probe = job.probe.build(Probe, models=models)
-        measured = with_progress(probe.rows(), f"{type(probe).__name__}, epoch {epoch}", len(models))
+        probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
+        measured = _measured(probe, f"{type(probe).__name__}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=list(probe.columns)))
         tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in measured]
@@ -204,8 +208,8 @@ def _of_runs(job: ProbeJob) -> Iterator[ProbeRun]:
     for run in runs:
         epochs = [] if job.epoch is None else chosen_epochs(run, read_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])
-        folder = run.probe(job.answer_name(epochs))
-        if job.out:  # one run's answer goes straight there, several runs' side by side
+        folder = run.probe(job.result_name(epochs))
+        if job.out:  # one run's result goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
         yield ProbeRun(job.probe.build(Probe, models=models), folder, models, run, epochs)
 

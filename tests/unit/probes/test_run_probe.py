@@ -1,4 +1,4 @@
-"""Where an answer goes, and what it says about the weights that were asked."""
+"""Where a result goes, and what it says about the weights that were asked."""
 
 import json
 import shutil
@@ -16,14 +16,14 @@ OWN = ("checkpoint=mine.safetensors", "model=nanogpt", "task=add")
 
 
 def question(*overrides: str) -> dict[str, str]:
-    """The folder of an answer about given weights, and whose weights its description names."""
+    """The folder of a result for given weights, and whose weights its description names."""
     job = compose("probe", ["probe=errors", *overrides])
     groups = [] if job.reference is not None else ["task"]
     return {"folder": run_probe._folder_name(job, groups), **run_probe._weights(job, None)}
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
-def test_answers_about_other_references_do_not_overwrite_each_other(other):
+def test_results_for_other_references_do_not_overwrite_each_other(other):
     first, second = (question("reference=erd", "seed=0", *more)["folder"] for more in ([], [other]))
     assert first != second
 
@@ -40,7 +40,7 @@ def test_weights_of_others_are_named():
     assert question(*OWN).items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
 
 
-def test_answers_about_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
+def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
     """Not even when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     run.summary_file.rename(tmp_path / "summary.json")
