@@ -1,38 +1,69 @@
 """Every probe of trained networks can be asked over the epochs that a run kept, with one mechanism."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import arith_erd as ae
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.place_value import PlaceValue
+from arith_erd.probes.probe import Probe
 from arith_erd.probes.run_probe import run_job
 from arith_erd.runs import Run
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
 
-SMALL = {
-    "amnesic": ("probe.controls=1", "probe.concept=value", "probe.method=leace", "probe.site=dec.1"),
-    "patching": ("probe.pairs=16",),
-    "mechanism": ("probe.pairs=64", "probe.moved=64"),
-    "subspaces": (
-        *("probe.train=16", "probe.validation=8", "probe.test=8", "probe.steps=1", "probe.random=1"),
-        *("probe.site=dec.1", "probe.variable=sum", "probe.rank=1"),
-    ),
+SEARCH = {"train": 16, "validation": 8, "test": 8, "steps": 1, "random": 1}
+SMALL: dict[str, dict[str, Any]] = {
+    "amnesic": {"controls": 1, "concept": "value", "method": "leace", "site": "dec.1"},
+    "attention": {"pairs": 8},
+    "distance_correlation": {},
+    "dose": {"sample": 8, "delta": [1], "site": ["dec.1", "dec.2"]},
+    "encoder_table": {},
+    "errors": {},
+    "explorer": {"pairs": 8},
+    "interchange": {"sample": 4, "site": ["dec.1", "dec.2"]},
+    "logit_lens": {"pairs": 8},
+    "mechanism": {"pairs": 64, "moved": 64},
+    "patching": {"pairs": 16},
+    "path_patching": {"pairs": 8},
+    "place_value": {"draws": 512, "pairs": 8},
+    "same_prefix": {"pairs": 8},
+    "subspaces": SEARCH | {"site": "dec.1", "variable": "sum", "rank": 1},
 }
+NETWORKS = [untrained(Add(3), seed=seed) for seed in range(2)]
 
 
-@pytest.mark.parametrize(
-    "probe", [pytest.param(name, marks=[] if name in ("amnesic", "mechanism") else pytest.mark.slow) for name in SMALL]
-)
-def test_rows_gain_the_epoch_and_the_figure_is_their_course(probe: str, whole: Run, tmp_path: Path) -> None:
-    run_job(compose("probe", [f"probe={probe}", *SMALL[probe], f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
+def test_all_probes_of_networks_are_known_here(root: Path) -> None:
+    files = (root / "conf/probe").glob("*.yaml")
+    assert {file.stem for file in files if "needs: [models]" in file.read_text()} == set(SMALL)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) -> None:
+    result = ae.probe(name, *NETWORKS, **SMALL[name])
+    curves = result.probe.epoch_curves(result.rows)
+    assert not curves.table.duplicated(["seed", "panel", "line"]).any()
+    assert set(curves.table["seed"]) >= {0, 1}
+    assert curves.table["value"].notna().mean() > 0.8
+    if type(result.probe).epoch_curves is Probe.epoch_curves:
+        assert curves.label.replace(" ", "_") in result.probe.columns
+    course = replace(curves, table=pd.concat([curves.table.assign(epoch=epoch) for epoch in (1, 2)]))
+    assert len(course.tabulated()) == 2
+    assert course.draw(name).axes
+
+
+def test_rows_gain_the_epoch_and_the_figure_is_their_course(whole: Run, tmp_path: Path) -> None:
+    options = [f"probe.{key}={value}" for key, value in SMALL["amnesic"].items()]
+    run_job(compose("probe", ["probe=amnesic", *options, f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert list(rows.columns[:2]) == ["epoch", "seed"]
     assert set(rows["epoch"]) == {0, 4}
