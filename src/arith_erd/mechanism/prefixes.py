@@ -120,14 +120,9 @@ def predicted_bits(
     if columns.adds:
         expected["local_carry"] = rule("prefix_carry", inputs)
     if user_model is not None:
-        expected[USER_MODEL] = after_prefix(user_model, sample.examples, prefix)
+        values = user_model.values(sample.examples, {PREFIX: inputs.prefix})
+        expected[USER_MODEL] = user_model.answers(values)[:, t]
     return expected
-
-
-def after_prefix(causal_model: CausalModel, examples: Examples, prefix: Array) -> Array:
-    """Bit t (N,) of a causal model's answers after the prefixes (N, t)."""
-    values = causal_model.values(examples, {PREFIX: from_digits(prefix)})
-    return causal_model.answers(values)[:, prefix.shape[1]]
 
 
 def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:

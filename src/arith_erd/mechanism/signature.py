@@ -109,15 +109,15 @@ def measure_signature(
         return MeasuredSignature(accuracy, components)
     scores = list(steer(model, steered, steered, seed))
     for component in STEERING:
-        for t in told_apart(component, task.width):
+        for t in distinguishable_bits(component, task.width):
             halves = [both for row, both in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
             components[component][t] = max(halves, key=lambda both: both[0])[1]
     return MeasuredSignature(accuracy, components, [row for row, _ in scores])
 
 
-def told_apart(component: str, width: int) -> range:
-    """The bits in which a component of steering is distinguishable from others."""
+def distinguishable_bits(component: str, width: int) -> range:
+    """The bits in which a component of steering differs from others."""
     return range(2 if component == "carry" else 0, width - 2)
 
 
@@ -173,7 +173,7 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     followed = _followed(task, rng)
     for name, (_, propagate, carry, stored) in IDEAL.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
-        carries = np.where(np.isin(np.arange(width), told_apart("carry", width)), carry, np.nan)
+        carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
         signatures[name] |= {sum_: followed[stored, sum_] if stored else np.zeros(width) for sum_ in SUMS}
     return signatures

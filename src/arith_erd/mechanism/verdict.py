@@ -24,7 +24,6 @@ LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
-BORDERS = range(2, 7)
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
 COMPARED = (*PREFIXES, *POST_HOC_PREFIXES, *STEERING)
 PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None)}
@@ -66,7 +65,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdi
     mixtures = {
         f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
         for low, high in permutations(squares, 2)
-        for border in BORDERS
+        for border in range(2, 7)
     }
     single = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}

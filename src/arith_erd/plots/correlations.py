@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from .style import BLUE, GREY, INK, LIGHT, ORANGE, band, headline, legend_below, seeds_text, subplots, tidy
 from .style import write_in_cell as write
 
-YELLOW = "#ffe680"
 CELL_COLOURS = {"enc": "Blues", "dec": "Greens"}
 COMPARED: Sequence[tuple[str, str]] = [("in", "token"), ("in", "value"), ("out", "token"), ("out", "value")]
 DRAWN: Mapping[str, type] = {
@@ -62,7 +61,7 @@ def _table(ax: Axes, rows: pd.DataFrame) -> None:
             if mean is None:
                 continue
             of_site = stack in CELL_COLOURS
-            plain = to_rgba(YELLOW) if stack in ("input", "output") else to_rgba(LIGHT, 0.35)
+            plain = to_rgba("#ffe680") if stack in ("input", "output") else to_rgba(LIGHT, 0.35)
             image[i, j] = colormaps[CELL_COLOURS[stack]](0.85 * mean) if of_site else plain
             write(ax, i, j, f"{mean:.2f}" if np.isfinite(mean) else "-", of_site and mean > 0.7, 8.5)
     ax.imshow(image, aspect="auto")

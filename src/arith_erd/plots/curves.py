@@ -14,8 +14,6 @@ from .style import BLUE, GREEN, GREY, INK, ORANGE, band, headline, legend_below,
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
 STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
-MARKERS = "osD^v"
-MAX_POINTS = 400  # of a line: more are invisible and enlarge the SVG
 
 
 def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
@@ -31,9 +29,9 @@ def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: st
 
 
 def thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """At most 400 epochs of metric rows, the first and the last among them."""
+    """At most 400 epochs of metric rows, with the first and the last; more are invisible and enlarge the SVG."""
     end = rows["epoch"].max()
-    return rows[(rows["epoch"] % -(-end // MAX_POINTS) == 0) | rows["epoch"].isin([1, end])]
+    return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
 
 
 def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
@@ -148,7 +146,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
         look: Any = {
-            "marker": MARKERS[number % 5],
+            "marker": "osD^v"[number % 5],
             "linestyle": "-" if numeric else "",
             "capsize": 2,
             "elinewidth": 0.8,

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, grid, headline, legend_below, seeds_text, tidy
 
-PUBLISHED = 0.0013
 DRAWN_NUMBERS = (
     *("seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"),
     *("control_rank_mean", "control_rank_min", "control_variance_mean", "control_variance_min"),
@@ -38,7 +37,7 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
         ax.tick_params(axis="y", labelleft=i % across == 0)
         if published and site == "dec.3" and ("value", "inlp") in (lines := _lines(at_site)):
             label = "published: 0.13%"
-            ax.plot(PUBLISHED, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
+            ax.plot(0.0013, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
         headline(ax, site)
     legend_below(figure, columns=2)
     over = "mean and range of " * (rows["seed"].nunique() > 1) + seeds_text(rows)

@@ -33,7 +33,6 @@ QUESTIONS = {
     "carry": "Carry inverted:\nanswers that follow",
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
 }
-USER_MODEL_QUESTION = {USER_MODEL: "Random prefixes:\nyour model is right"}
 OVER_TRAINING = {
     ("accuracy", ""): "right",
     ("signature", "carry"): "follow an inverted carry",
@@ -139,7 +138,7 @@ class Mechanism(Probe):
         lines = [*names.values(), *(f"{algorithm}, expected" for algorithm in self.expected)]
         bits = list(map(str, range(1, self.models[0].task.width)))
         heights = [0.32 * len(lines) + 1.3, *([0.3 * distances["component"].nunique() + 1.2] if len(distances) else [])]
-        questions = QUESTIONS | (USER_MODEL_QUESTION if self.user_model else {})
+        questions = QUESTIONS | ({USER_MODEL: "Random prefixes:\nyour model is right"} if self.user_model else {})
         figure = canvas(2.6 * len(questions), 0.4 + sum(heights))
         figure.suptitle(card.title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         above, *below = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]

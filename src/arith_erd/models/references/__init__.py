@@ -14,7 +14,7 @@ from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, RandomStream, derive
 from ...tasks import Add, Task
 from . import algorithms as made
-from .program import Program, Reference, compile_program
+from .program import Reference, compile_program
 
 REFERENCES, OTHERS, DECOYS = (
     {algorithm.__name__: algorithm for algorithm in several}
@@ -59,4 +59,4 @@ def written_for(task: Task) -> bool:
     return isinstance(task, Add) and (task.bits, task.base, task.num_operands) == (7, 2, 2) and orders == {"reverse"}
 
 
-__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Program", "Reference", "described", "reference", "written_for"]
+__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Reference", "described", "reference", "written_for"]

@@ -19,13 +19,11 @@ from torch import Tensor, nn
 from ..transformer import DecoderLayer
 from .blocks import CHANNELS, HEAD_SIZE, Head, Stream, Units
 
-Circuit = Callable[..., Sequence[Head | Units]]
-
 
 class Step:
     """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
 
-    def __init__(self, kind: str, *circuits: Circuit) -> None:
+    def __init__(self, kind: str, *circuits: Callable[..., Sequence[Head | Units]]) -> None:
         self.kind, self.circuits = kind, circuits
 
 

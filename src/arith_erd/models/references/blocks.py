@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 CHANNELS = 64
-LAYER_NORM_EPS = 1e-5
 HEAD_SIZE = 8
 CERTAIN = 30.0
 """Nats between an attended position and the others: attention is hard up to 1e-13."""
@@ -23,7 +22,7 @@ CERTAIN = 30.0
 
 def layer_norm(x: Tensor) -> Tensor:
     """LayerNorm without gain and shift, for coordinates (..., C - 1) whose channels have mean zero."""
-    return x / (x.square().sum(-1, keepdim=True) / CHANNELS + LAYER_NORM_EPS).sqrt()
+    return x / (x.square().sum(-1, keepdim=True) / CHANNELS + 1e-5).sqrt()
 
 
 class Stream:

@@ -25,7 +25,6 @@ from .blocks import CHANNELS, Stream, Units, piecewise, ramp
 from .circuits import BITS, PROMPT, WIDTH
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
-POSITION_SCALE = 2.0
 
 
 class Embedding:
@@ -52,7 +51,7 @@ class Embedding:
         eight = CHANNELS**0.5
         with_token = eight * norms / (norms.square() + 2 * TOKEN_NORM**2).sqrt()  # (T,) similarity to itself, at least
         likeness = eight * (detectors @ detectors.T - 2 * torch.eye(length, dtype=torch.float64)).amax(1)
-        stream.add("position", length, scale=POSITION_SCALE)
+        stream.add("position", length, scale=2.0)
         stream.add("bit")
         stream.add("no_bit", scale=float(stream.write("bit").sum()))
         eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
