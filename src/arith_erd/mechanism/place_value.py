@@ -41,11 +41,7 @@ def require_binary(task: Task) -> None:
 
 
 class ColumnSums:
-    """The columns of an addition or a long multiplication, and what they can carry.
-
-    Raises:
-        UserError: for another task, or an answer that is not written lowest bit first.
-    """
+    """The columns of an addition or a long multiplication, and what they can carry; other tasks are refused."""
 
     def __init__(self, task: Task) -> None:
         require_binary(task)

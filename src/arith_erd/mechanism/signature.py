@@ -93,11 +93,7 @@ class MeasuredSignature:
 def measure_signature(
     model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
 ) -> MeasuredSignature:
-    """The signature of a network; only additions are steered.
-
-    ``pairs`` examples get wrong prefixes, ``steered`` are steered, and as many others give the directions.
-    ``user_model`` is a causal model of `prefixes.with_prefix`.
-    """
+    """The signature of a network; only additions are steered, along directions of as many other examples."""
     task = model.task
     sample = Sample.without_replacement(CausalModel(task), pairs, np.random.default_rng(seed))
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}

@@ -122,12 +122,8 @@ class ProbeRun:
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job, of a task or of every run that ``run=`` names.
 
-    Each run's result goes into its own directory, unless ``out=`` names another.
-
-    ``reference=list`` instead prints the names of the networks that are written by hand.
-
-    Raises:
-        UserError: if the probe lacks a run, a checkpoint or a task, or gets too many of them.
+    Each run's result goes into its own directory, unless ``out=`` names another. ``reference=list`` instead prints the
+    names of the networks that are written by hand.
     """
     if job.reference == "list":
         from ..models.references import described  # loads torch

@@ -1,7 +1,4 @@
-"""A probe on the terminal: its progress, then its table.
-
-Numbers are never cut: a table that is too wide continues below.
-"""
+"""A probe on the terminal: its progress, then its table. Numbers are never cut: a wide table continues below."""
 
 import re
 import threading
@@ -22,10 +19,7 @@ NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECAS
 
 
 def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """The rows of a probe. While it measures them, there is a bar on a terminal, and elsewhere a line every 30 s.
-
-    Both go to standard error, and say how many networks are done, the last site, and how many rows there are.
-    """
+    """The rows of a probe. Meanwhile there is a bar on a terminal, elsewhere a line every 30 s, on standard error."""
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
     begun: set[Any] = set()

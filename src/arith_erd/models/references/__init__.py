@@ -27,16 +27,10 @@ REFERENCES, OTHERS, DECOYS = (
 
 
 def reference(name: str, seed: int = 0) -> Reference:
-    """A network that runs a known algorithm, and the directions of its features.
+    """A network that runs a known algorithm, and the directions of its features; the seed draws the variant.
 
-    Args:
-        name: one of `REFERENCES`, `OTHERS` or `DECOYS`. Others are no candidates of `mechanism.verdict`: they were
-            written after trained networks had been seen. A decoy runs the algorithm in its name, and stores a variable
-            of another one that no weight reads.
-        seed: draws the variant.
-
-    Raises:
-        UserError: for another name, or a seed that is not an integer from 0 to 2147483647.
+    `OTHERS` are no candidates of `mechanism.verdict`: they were written after trained networks had been seen. A decoy
+    runs the algorithm in its name, and stores a variable of another one that no weight reads.
     """
     programs = REFERENCES | OTHERS | DECOYS
     if name not in programs:

@@ -117,16 +117,12 @@ def attend(
     classes: Sequence[int] | None = None,
     penalty: str = "",
 ) -> Head:
-    """A head whose scores are a table of positions.
+    """A head whose scores (at most 8, S), in nats, are a table of positions, one-hot in the feature ``position``.
 
-    Both streams hold their position as one-hot numbers in the feature ``position``.
-
-    Args:
-        scores: (at most 8, S) nats.
-        moves: feature of ``memory`` -> feature of ``stream`` that receives its average, added if missing. At most 8.
-        classes: for each querying position, the row of ``scores`` to use; None for one row each.
-        penalty: a feature of ``memory`` with values -1 and 1. Positions where it is -1 lose 9 times `CERTAIN`, so
-            scores below 200 nats cannot select them.
+    ``moves`` names features of ``memory``, at most 8, and those of ``stream`` that receive their averages.
+    ``classes`` gives the row of ``scores`` for each querying position; None for one row each. ``penalty`` is a feature
+    of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `CERTAIN`, so scores below 200 nats cannot
+    select them.
     """
     classes = range(len(scores)) if classes is None else classes
     position = stream.read("position")
