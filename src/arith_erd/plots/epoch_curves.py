@@ -10,10 +10,10 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .sheet import INTEGER, TEXT, Sheet, tabulate
+from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
 from .style import INK, band, canvas, grid, headline, legend_below, seeds_text, tidy
 
-MAX_PANELS, MAX_SEEDS = 6, 20
+MAX_SEEDS = 20
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -25,7 +25,7 @@ class EpochCurves:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Label of the vertical axis."""
-    unit: str = "number"  # of the value, as in `Sheet`
+    unit: str = NUMBER  # of the value, as in `Sheet`
     by_seed: bool = False
     """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
 
@@ -33,33 +33,27 @@ class EpochCurves:
     def of(
         cls,
         rows: pd.DataFrame,
-        sheet: Sheet,
-        measure: str | None = None,
-        line: str | Sequence[str] | None = None,
-        panel: str | None = None,
-        label: str | None = None,
+        measure: str,
+        lines: Sequence[str] = (),
+        panel: str = "",
+        label: str = "",
+        unit: str = NUMBER,
     ) -> "EpochCurves":
         """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
 
-        By default the first measure; ``line`` the columns whose values become lines, the first key with several values;
-        ``panel`` the next one with 2 to 6 values; ``label``, of the vertical axis, the measure.
+        The values of the columns ``lines`` name the lines, those of ``panel`` the panels; without a ``label``, of the
+        vertical axis, it is the measure.
         """
-        keys = sorted(sheet.keys, key=lambda key: sheet.columns[key] != TEXT)  # names first, then numbers
-        several = [key for key in keys if rows[key].nunique() > 1]
-        lines = [line] if isinstance(line, str) else list(line or several[:1])
-        if panel is None and line is None:
-            panel = next((key for key in several if key not in lines and rows[key].nunique() <= MAX_PANELS), None)
-        measure = measure or sheet.measures[0]
         named = pd.DataFrame(
             {
                 "seed": rows["seed"],
                 "panel": rows[panel].map(lambda x: str(x) if isinstance(x, str) else f"{panel} {x}") if panel else "",
-                "line": rows[lines].astype(str).agg(" ".join, axis=1) if lines else measure,
+                "line": rows[[*lines]].astype(str).agg(" ".join, axis=1) if lines else measure,
                 "value": rows[measure],
             }
         )
         table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
-        return cls(table, label or measure.replace("_", " "), sheet.columns[measure])
+        return cls(table, label or measure.replace("_", " "), unit)
 
     def tabulated(self) -> pd.DataFrame:
         """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""

@@ -160,10 +160,8 @@ class Amnesic(Probe):
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        lines = ("concept", "method")
-        return EpochCurves.of(
-            rows, self.sheet("", rows), "seq_acc_after", lines, "site", "sequence accuracy after erasure"
-        )
+        label = "sequence accuracy after erasure"
+        return EpochCurves.of(rows, "seq_acc_after", ("concept", "method"), "site", label, "accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         title = f"{self.task.name}: sequence accuracy after erasing a concept"

@@ -68,7 +68,7 @@ class Attention(Probe):
         queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")
-        return EpochCurves.of(sharpest, self.sheet("", sharpest), "weight", "site", label="largest attention weight")
+        return EpochCurves.of(sharpest, "weight", ["site"], label="largest attention weight")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         sites = list(rows["site"].unique())

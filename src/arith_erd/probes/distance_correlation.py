@@ -79,8 +79,8 @@ class DistanceCorrelation(Probe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
         shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
-        sheet = self.sheet("", shown)
-        return EpochCurves.of(shown, sheet, "correlation", "site", "space", "correlation with distances at the output")
+        label = "correlation with distances at the output"
+        return EpochCurves.of(shown, "correlation", ["site"], "space", label, "correlation")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         names = ", ".join(sorted({model.task.name for model in self.models}))

@@ -18,7 +18,6 @@ from ..bits import Array, from_digits, to_digits
 from ..interp.hooked import Hooked
 from ..models.decoding import greedy_tokens
 from ..plots.epoch_curves import EpochCurves
-from ..plots.sheet import Sheet
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, tidy
 from ..stats import Counts, stuck
 from ..tasks import Examples, Task
@@ -136,8 +135,7 @@ class Errors(Probe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         shares = self.shares(rows).query("by == 'answer'")
-        sheet = Sheet.of("", shares, {"share": "accuracy"})
-        return EpochCurves.of(shares, sheet, "share", "subset", label="share of wrong answers")
+        return EpochCurves.of(shares, "share", ["subset"], label="share of wrong answers", unit="accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         seeds = len({model.seed for model in self.models})

@@ -43,7 +43,7 @@ class Explorer(Probe):
         return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        return EpochCurves.of(rows, self.sheet("", rows), "right", "network", label="right answers")
+        return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure, ax = subplots(5.0, 1.0 + 0.3 * len(rows))

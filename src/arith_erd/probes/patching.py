@@ -63,7 +63,7 @@ class Patching(Probe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
-        return EpochCurves.of(best, self.sheet("", best), line="site", label="most that one position recovers")
+        return EpochCurves.of(best, "recovered", ["site"], label="most that one position recovers")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)

@@ -78,7 +78,7 @@ class PlaceValue(Probe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """The measures without a place or a c, means over bits."""
         shown = rows[rows["place"].isna() & rows["c"].isna()]
-        return EpochCurves.of(shown, self.sheet("", shown), "value", "measure", label="mean over bits")
+        return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]

@@ -13,10 +13,11 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..errors import no_such_key, user_error
 from ..plots.epoch_curves import EpochCurves
-from ..plots.sheet import Sheet, tabulate
+from ..plots.sheet import TEXT, Sheet, tabulate
 from ..tasks import Examples, Task
 
 GIVEN = ("task", "split", "models")  # arguments that are no options
+MAX_PANELS = 6  # of curves over epochs
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -66,9 +67,15 @@ class Probe(ABC):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
 
-        By default the first measure, a line for each value of the first column that tells rows apart.
+        By default the first measure, a line for each value of the first column that tells rows apart, names before
+        numbers, and a panel for the next one, if it has at most six.
         """
-        return EpochCurves.of(rows, self.sheet("", rows))
+        sheet = self.sheet("", rows)
+        several = [key for key in sheet.keys if rows[key].nunique() > 1]
+        keys = sorted(several, key=lambda key: sheet.columns[key] != TEXT)
+        panel = next((key for key in keys[1:] if rows[key].nunique() <= MAX_PANELS), "")
+        measure = sheet.measures[0]
+        return EpochCurves.of(rows, measure, keys[:1], panel, unit=sheet.columns[measure])
 
     def files(self) -> dict[str, str]:
         """Further files to write beside the rows, name -> text."""

@@ -126,8 +126,7 @@ class Subspaces(Probe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         chosen = rows[rows["chosen"] == 1]
-        lines = ("variable", "position")
-        return EpochCurves.of(chosen, self.sheet("", chosen), "iia", lines, "site", "interchange accuracy")
+        return EpochCurves.of(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))

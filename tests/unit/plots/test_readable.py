@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from arith_erd.plots.epoch_curves import EpochCurves
-from arith_erd.plots.sheet import Sheet
+from arith_erd.probes.discontinuity import Discontinuity
+from arith_erd.tasks import Add
 
 
 def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_varies() -> None:
@@ -16,7 +17,7 @@ def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_var
         for site in ("dec.1", "dec.2")
         for kind in ("a", "b")
     )
-    course = EpochCurves.of(rows, Sheet.of("", rows, {}))
+    course = Discontinuity(Add(3)).epoch_curves(rows)
     assert course.label == "r2"
     assert course.table.set_index(["seed", "panel", "line"])["value"].to_dict() == pytest.approx(
         {(seed, kind, site): 0.35 + seed for seed in (0, 1) for kind in "ab" for site in ("dec.1", "dec.2")}
