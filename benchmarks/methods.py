@@ -28,7 +28,7 @@ from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, scor
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import decide
-from arith_erd.plots.style import GREY, canvas, grid, headline, heat_map, save_png, write_in_cell
+from arith_erd.plots.style import GREY, grid, headline, heat_map, save_png, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
@@ -163,8 +163,8 @@ METHODS: dict[str, Method] = {
 
 def confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
-    figure = canvas(9.6, 6.2)
-    for ax, (name, of_method) in zip(grid(figure, len(METHODS), 4), found.groupby("method", sort=False), strict=False):
+    figure, axes = grid(9.6, 6.2, len(METHODS), 4)
+    for ax, (name, of_method) in zip(axes, found.groupby("method", sort=False), strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
             index=[one for one in ROWS if one in set(of_method["algorithm"])], columns=[*CLASSES], fill_value=0
         )

@@ -140,17 +140,3 @@ def no_ties(expected: Mapping[str, Array]) -> Array:
     """Where (N,) every hypothesis expects a bit."""
     clear: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
     return clear
-
-
-def agreement(bits: Array, expected: Array) -> np.ndarray:
-    """1 where bits (N,) are the expected ones, 0 where they are not, 1/2 where a hypothesis ties (-1)."""
-    return np.where(expected < 0, 0.5, bits == expected)
-
-
-def strata(sample: Sample, t: int) -> dict[str, Array]:
-    """Masks (N,) of the strata: ``all``; for addition also ``propagate`` (a_(t-1) != b_(t-1)) and ``settled``."""
-    masks = {"all": np.ones(len(sample), dtype=bool)}
-    if sample.causal_model.adds:
-        propagate = sample.values["xor"][:, t - 1] == 1
-        masks |= {"propagate": propagate, "settled": ~propagate}
-    return masks

@@ -32,7 +32,7 @@ from ..interp.hooked import Hooked
 from ..tasks import Add
 from .card import USER_MODEL, CardRow
 from .place_value import ColumnSums
-from .prefixes import Sample, agreement, no_ties, predicted_bits, read_prefixes, strata
+from .prefixes import Sample, no_ties, predicted_bits, read_prefixes
 from .steering import STEERING, SUMS, draw_shifts, shifted_bits, steer
 
 SIMULATED = 4096  # examples behind an expected signature
@@ -103,7 +103,7 @@ def measure_signature(
     accuracy = model.accuracy(sample.examples)
     if not isinstance(task, Add):
         return MeasuredSignature(accuracy, components)
-    scores = list(steer(model, steered, steered, seed))
+    scores = list(steer(model, steered, seed))
     for component in STEERING:
         for t in distinguishable_bits(component, task.width):
             halves = [both for row, both in scores if (row.component, row.position) == (component, str(t))]
@@ -127,14 +127,16 @@ def _after_prefixes(
         t = reading.position
         changed = reading.tokens != clean[:, t]
         responses[reading.intervention, t].append(changed)
-        if reading.intervention == "flip":
-            for stratum, inside in strata(sample, t).items():
-                responses[f"flip_{stratum}", t].append(changed[inside])
+        if reading.intervention == "flip" and columns.adds:
+            propagates = sample.values["xor"][:, t - 1] == 1
+            responses["flip_propagate", t].append(changed[propagates])
+            responses["flip_settled", t].append(changed[~propagates])
         if reading.intervention == "random" and reading.prefix is not None:
             of_prefix = predicted_bits(columns, sample, reading.prefix, user_model)
             responses["ties", t].append(~no_ties(of_prefix))
             for name, expected, counted in expectations(of_prefix):
-                responses[name, t].append(agreement(reading.tokens - ZERO, expected)[counted])
+                agrees = np.where(expected < 0, 0.5, reading.tokens - ZERO == expected)
+                responses[name, t].append(agrees[counted])
     return responses
 
 

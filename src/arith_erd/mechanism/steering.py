@@ -78,16 +78,14 @@ def shifted_bits(sample: Sample, delta: Array, stored: str) -> Array:
 
 
 @torch.no_grad()
-def steer(
-    model: Hooked, count: int = 512, fitted: int = 512, seed: int = 0
-) -> Iterator[tuple[CardRow, tuple[float, float]]]:
+def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
     """How well each bit follows each component at each site, of a network that adds, and the same of either half.
 
     A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
-    steered, each at a quarter of the positions, along directions fitted on ``fitted`` others.
+    steered, each at a quarter of the positions, along directions fitted on as many others.
     """
     rng, width, adder = np.random.default_rng(seed), model.task.width, CausalModel(model.task)
-    fit, sample = Sample.with_replacement(adder, fitted, rng), Sample.with_replacement(adder, count, rng)
+    fit, sample = (Sample.with_replacement(adder, count, rng) for _ in range(2))
     sites, answer = residual_stream(model.sites), sample.values["answer"]
     solvers = {encoder: slope_solvers(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
     _, cache = model.run_with_cache(fit.examples, sites)

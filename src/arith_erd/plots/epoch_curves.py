@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
-from .style import INK, band, canvas, grid, headline, legend_below, seeds_text, tidy
+from .style import INK, band, grid, headline, legend_below, seeds_text, tidy
 
 MAX_SEEDS = 20
 DASHES = ("-", "--", "-.", ":")
@@ -71,8 +71,8 @@ class EpochCurves:
             shown = self.table["seed"].unique()[:MAX_SEEDS]
             panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
-        figure = canvas(6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across))
-        axes = grid(figure, len(panels), across, sharex=True, sharey=True)
+        width, height = 6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across)
+        figure, axes = grid(width, height, len(panels), across, sharex=True, sharey=True)
         names = list(self.table["line"].unique())
         shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(names)))  # from light to dark, dashes in turn
         looks = {n: {"color": shades[i], "linestyle": DASHES[i % len(DASHES)]} for i, n in enumerate(names)}

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, canvas, grid, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, grid, headline, legend_below, seeds_text, tidy
 
 DRAWN_NUMBERS = (
     *("seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"),
@@ -30,8 +30,8 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
     across = min(len(sites), 4)
     width = max(9.2, 1.8 + 2.4 * across)
     height = 1.2 + (0.5 + 0.24 * len(_lines(rows))) * -(-len(sites) // across)
-    figure = canvas(width, height)
-    for i, (ax, site) in enumerate(zip(grid(figure, len(sites), across), sites, strict=True)):
+    figure, axes = grid(width, height, len(sites), across)
+    for i, (ax, site) in enumerate(zip(axes, sites, strict=True)):
         at_site = rows[rows["site"] == site]
         _draw(ax, at_site)
         ax.tick_params(axis="y", labelleft=i % across == 0)

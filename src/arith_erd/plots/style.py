@@ -85,12 +85,12 @@ def set_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
-def grid(figure: Figure, panels: int, across: int, **shared: Any) -> list[Axes]:
-    """So many axes in rows of ``across``; ``sharex=True`` and ``sharey=True`` as in matplotlib."""
-    axes = list(figure.subplots(-(-panels // across), across, squeeze=False, **shared).flat)
-    for ax in axes[panels:]:
+def grid(width: float, height: float, panels: int, across: int, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A canvas and so many axes in rows of ``across``."""
+    figure, axes = subplots(width, height, -(-panels // across), across, squeeze=False, **options)
+    for ax in axes.flat[panels:]:
         ax.set_visible(False)
-    return axes[:panels]
+    return figure, list(axes.flat[:panels])
 
 
 def diamond(ax: Axes, x: float, y: float, color: str) -> None:

@@ -26,7 +26,7 @@ class Attention(Probe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
         self.models, self.task = models, models[0].task
-        self.pairs = sample_pairs(self.task, pairs, seed)
+        self.examples = sample_pairs(self.task, pairs, seed)
         self.sites = [site for site in models[0].sites if site.endswith("pattern")]
         if not self.sites:
             raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network that has")
@@ -34,7 +34,7 @@ class Attention(Probe):
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
             for site in self.sites:  # one at a time, since the patterns of a sample are large
-                _, cache = model.run_with_cache(self.pairs, [site], include_prompt=True)
+                _, cache = model.run_with_cache(self.examples, [site], include_prompt=True)
                 pattern = cache[site].transpose(1, 2).double()  # (N, nh, T, S)
                 mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
                 queries, keys = self._names(site, *mean.shape[1:])

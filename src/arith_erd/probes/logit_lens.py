@@ -28,7 +28,7 @@ class LogitLens(Probe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
         self.models, self.task = models, models[0].task
-        self.pairs = sample_pairs(self.task, pairs, seed)
+        self.examples = sample_pairs(self.task, pairs, seed)
         known = models[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
         if not decoder:
@@ -39,9 +39,9 @@ class LogitLens(Probe):
     @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
-            whole, cache = model.run_with_cache(self.pairs, self.sites)
-            head = model.resume_from(self.last, self.pairs)
-            completion = torch.as_tensor(self.pairs.completion, device=whole.device)  # (N, m)
+            whole, cache = model.run_with_cache(self.examples, self.sites)
+            head = model.resume_from(self.last, self.examples)
+            completion = torch.as_tensor(self.examples.completion, device=whole.device)  # (N, m)
             for site in self.sites:
                 logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
                 token = logits.argmax(-1)

@@ -17,7 +17,7 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, grid, headline, legend_below, set_title, tidy
+from ..plots.style import BLUE, GREY, INK, ORANGE, grid, headline, legend_below, set_title, tidy
 from .probe import Natural, Positive, Probe, in_text, listed
 
 CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
@@ -132,8 +132,9 @@ class Subspaces(Probe):
         panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
         across = min(len(panels), 3)
         height = 0.8 + 0.42 * max(part["variable"].nunique() for _, part in panels)
-        figure = canvas(1.6 + 3.6 * max(across, 2), 1.8 + height * -(-len(panels) // across))
-        for ax, ((site, position), part) in zip(grid(figure, len(panels), across), panels, strict=True):
+        shape = 1.6 + 3.6 * max(across, 2), 1.8 + height * -(-len(panels) // across)
+        figure, axes = grid(*shape, len(panels), across)
+        for ax, ((site, position), part) in zip(axes, panels, strict=True):
             _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
             headline(ax, site, f"position {position}")
         legend_below(figure, columns=3)
