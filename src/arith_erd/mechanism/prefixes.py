@@ -112,15 +112,15 @@ def predicted_bits(
     user's causal model gives. The others are rules that round a number: they tie where that is half-integral, as after
     a single inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
     """
-    t = prefix.shape[1]
-    inputs = PrefixedExamples(columns, t, *sample.examples.operands.T, from_digits(prefix))
+    t, examples = prefix.shape[1], sample.examples
+    inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
     names = ("remainder", "graded_carry", "local_remainder") if columns.adds else ("remainder",)
     expected = {name: np.where(inputs.c % 1 == 0.5, -1, rule(name, inputs)) for name in names}
     expected["prompt_only"] = sample.values["answer"][:, t]
     if columns.adds:
         expected["local_carry"] = rule("prefix_carry", inputs)
     if user_model is not None:
-        values = user_model.values(sample.examples, {PREFIX: inputs.prefix})
+        values = user_model.values(examples, {PREFIX: inputs.prefix})
         expected[USER_MODEL] = user_model.answers(values)[:, t]
     return expected
 

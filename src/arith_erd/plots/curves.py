@@ -145,13 +145,8 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         label = ", ".join(told) if len(told) > 1 else "".join(map(str, values))
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
-        look: Any = {
-            "marker": "osD^v"[number % 5],
-            "linestyle": "-" if numeric else "",
-            "capsize": 2,
-            "elinewidth": 0.8,
-        }
-        ax.errorbar(at, part["accuracy"], error, label=label, **look)
+        look = "osD^v"[number % 5] + ("-" if numeric else "")
+        ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
     with style.plain_text():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
         by = f" by {others[0]}" if len(others) == 1 else ""
