@@ -5,17 +5,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..bits import Array, to_digits
-from ..plots.style import INK, headline, subplots, write_in_cell
+from ..plots.style import INK, headline, heat_map, subplots
 from ..tasks import Task
 from .probe import Probe
 
 BLOCK = 32  # examples compared with all others at once
 COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "percent"), float)
-WHITE_ABOVE = 30  # percent: larger numbers are written in white, on darker cells
 
 
 def change_counts(task: Task) -> Array:
@@ -72,7 +72,7 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
     ``published`` is the title of the panel in which the one cell that the paper's text prints is framed.
     """
     tables = {
-        title: rows.pivot_table("percent", "input_bits", "output_bits", dropna=False).to_numpy()
+        title: rows.pivot_table("percent", "input_bits", "output_bits", dropna=False).rename(index=int, columns=int)
         for title, rows in tasks.items()
     }
     size = 8 if len(tables) == 1 else 6.5
@@ -81,14 +81,8 @@ def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "",
     shape = 1.2 + size / 18 * sum(widths), 1.3 + size / 25 * height
     figure, (axes,) = subplots(*shape, 1, len(tables), width_ratios=widths, squeeze=False)
     for ax, (title, table) in zip(axes, tables.items(), strict=True):
-        ax.imshow(table, cmap="Blues", vmin=0, vmax=WHITE_ABOVE / 0.6, aspect="auto")
-        for (i, j), percent in np.ndenumerate(table):
-            if percent:
-                text = "100" if percent == 100 else f"{percent:.1f}" if percent >= 0.05 else "<0.1"
-                write_in_cell(ax, i, j, text, percent > WHITE_ABOVE, size)
-        ax.set(xlabel=f"changed {digits} of the answer", xticks=range(table.shape[1]), yticks=range(table.shape[0]))
-        ax.tick_params(length=0, labelsize=size + 1)
-        ax.spines[:].set_visible(False)
+        heat_map(ax, table.where(table > 0), Normalize(0, 50), numbers=".1f")
+        ax.set_xlabel(f"changed {digits} of the answer")
         headline(ax, title)
         if title == published:
             ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
