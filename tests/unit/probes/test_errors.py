@@ -92,6 +92,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     assert len(figure.axes) == 4
     assert [text.get_text() for text in figure.axes[2].texts] == ["lost", "never learnt"]
 
+    assert Errors(probe.models).files() == probe.files()  # whatever is asked first
     shares = pd.read_csv(io.StringIO(probe.files()["shares.csv"])).set_index(["subset", "by", "name"])
     wrong = shares["wrong"]
     assert wrong["validation", "token", "r3"] == (three & held_out).sum()
