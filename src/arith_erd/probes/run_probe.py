@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from ..config.compose import compose
 from ..config.job import ProbeJob
-from ..config.names import digest
 from ..config.read import read_run
 from ..errors import UserError
 from ..loggers import Logger

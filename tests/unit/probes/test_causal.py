@@ -14,7 +14,7 @@ from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
-from tests.unit.interp.toys import InDirections
+from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import measured, untrained
 
 SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}

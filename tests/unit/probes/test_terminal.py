@@ -53,5 +53,3 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
 
     assert with_progress(slow(), "Dose", 2) == rows
     assert bool(re.search(r"2 rows after \d+ s", stderr.getvalue())) == (not is_terminal)
-
-
