@@ -12,6 +12,7 @@ import yaml
 import arith_erd as ae
 from arith_erd import UserError
 from arith_erd.config.compose import CONF
+from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.training.fit import described
 
 
@@ -156,6 +157,7 @@ def test_asking_a_probe_gives_rows_and_a_figure():
     assert answer.figure().axes
     assert len(answer.table())
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
+    assert ae.probe(LogitLens, model, pairs=16).rows.equals(answer.rows)
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
@@ -163,6 +165,7 @@ def test_asking_a_probe_gives_rows_and_a_figure():
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
         (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected a name first"),
+        (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks one by one"),
         (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), "4 digits in base 2"),

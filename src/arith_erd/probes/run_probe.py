@@ -72,7 +72,7 @@ def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
     return with_progress(probe.rows(), title, len(models))
 
 
-def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
+def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeResult:
     """Run a probe of networks of one task, or of a task.
 
     >>> import arith_erd as ae
@@ -81,30 +81,34 @@ def probe(name: str, *models: "Hooked", **options: Any) -> ProbeResult:
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
     >>> figure = result.figure()
 
-    ``name`` is that of a file in ``conf/probe/``; options are the probe's, with ``task`` and ``split`` for one of a
-    task.
+    ``name`` is that of a file in ``conf/probe/``, or a class of your own. Options are the probe's, with ``task`` and
+    ``split`` for one of a task.
 
     Raises:
         UserError: for an unknown probe, or an option that it refuses.
     """
+    if isinstance(name, type) and issubclass(name, Probe):
+        _require_alike(name.__name__, models)
+        return ProbeResult.of(name(*([[*models]] if models else []), **options))
     if not isinstance(name, str):
         raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
     job = compose("probe", [f"probe={name}"])
     given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
-    if "models" in job.needs:
-        given["models"] = list(models)
     if bool(models) != ("models" in job.needs):
         raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
+    if models:
+        _require_alike(name, models)
+        given["models"] = list(models)
+    return ProbeResult.of(job.probe.build(Probe, **given, **options))
+
+
+def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
+    """Refuse what is no network, and networks whose rows could not be told apart or averaged."""
     if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
-        raise UserError(
-            f"probe={name}: received a {wrong[0]}; expected networks one by one, as probe({name!r}, *models)"
-        )
-    tasks = {
-        (type(model.task), model.task.base, *model.task.prompt_names, *model.task.answer_names) for model in models
-    }
+        raise UserError(f"probe={name}: received a {wrong[0]}; expected networks one by one, as probe(.., *models)")
+    tasks = {(type(m.task), m.task.base, *m.task.prompt_names, *m.task.answer_names) for m in models}
     if len(tasks) > 1 or len({model.seed for model in models}) < len(models):
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
-    return ProbeResult.of(job.probe.build(Probe, **given, **options))
 
 
 @dataclass(frozen=True)
