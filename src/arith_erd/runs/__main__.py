@@ -35,10 +35,9 @@ def main() -> None:
             raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
-        table = load_table(options.glob)
-        shown = (
-            group_by(table, options.by.split(",")) if options.by else list_runs(table, options.sort, options.reverse)
-        )
+        keys = options.by.split(",") if options.by else []
+        table = load_table(options.glob, [*keys, *(f"{key}.name" for key in keys)])
+        shown = group_by(table, keys) if keys else list_runs(table, options.sort, options.reverse)
         if options.plot:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
@@ -77,9 +76,8 @@ def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
         if key not in known:
-            raise bad_value(
-                "--by", key, f"a setting that differs between these runs: {', '.join(known) or 'none does'}"
-            )
+            others = [one for one in known if one not in keys] or ["task"]
+            raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(others)}")
     finished = table[table["state"] == FINISHED]
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")

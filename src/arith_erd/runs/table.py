@@ -24,13 +24,13 @@ TableRow = dict[str, Any]
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
 
-def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs") -> pd.DataFrame:
+def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
     """The runs in a folder, those that a glob names, or these run directories: a row for each run and seed.
 
     Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` that
     are done of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions),
     ``state``, ``device``, ``age`` (seconds since something was written) and ``path``. Settings that cannot change the
-    weights are left out.
+    weights are left out; those in ``also`` have a column even if all runs are alike in them.
 
     The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``unreadable`` for a damaged folder,
     which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
@@ -52,7 +52,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs") -> pd.Dat
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
-    shown = [key for key in settings_columns(table) if readable[key].map(str).nunique() > 1]
+    shown = [key for key in settings_columns(table) if key in also or readable[key].map(str).nunique() > 1]
     columns = ["run", *shown, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
     return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs"), "Int64"))
 

@@ -117,6 +117,7 @@ def test_table_has_a_row_for_each_seed_and_a_column_for_each_setting_that_differ
     }
     assert found["seed"].to_list() == [0, 1, 2, 0, 1, 2, 0, 3]
     assert "split.fraction" not in load_table(swept / "a")
+    assert set(load_table(swept / "a", ["split.fraction"])["split.fraction"]) == {0.1}
 
 
 def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_seeds(swept, monkeypatch, capsys):
@@ -136,7 +137,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("--by task", "--by=task: expected a setting that differs between these runs: split.fraction"),
+        ("--by tusk", "--by=tusk: expected a setting of these runs, such as split.fraction"),
         ("--plot x.png", "--plot=x.png: expected --by KEY too"),
         ("--by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
     ],
