@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ..bits import Array, from_digits
 from ..interp.causal_model import CausalModel
-from ..interp.dose import answer_solvers, regressors, solver
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
+from ..interp.least_squares import answer_solvers, regressors, solver
 from ..interp.sites import residual_stream
 from .card import CardRow
 from .prefixes import Sample
