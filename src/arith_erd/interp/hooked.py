@@ -223,7 +223,7 @@ class Hooked:
 
         ``include_prompt`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
-        sites = [sites] if isinstance(sites, str) else sites
+        sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
         interventions = [interventions] if isinstance(interventions, Intervention) else interventions
         check_sites(self.sites, sites)
         logits: list[Tensor] = []

@@ -150,7 +150,7 @@ class Ordered(Transformer):
         self.order = order
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        x, length = self.positions(self.answer_embedding(answer_in)), answer_in.shape[-1]
+        x, length = self.positions(self.answer_embedding(answer_in), answer_in), answer_in.shape[-1]
         for i in self.order:
             x = self.decoder[i](x, memory, self.causal_mask[:length, :length])
         return self.head(x)
