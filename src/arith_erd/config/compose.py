@@ -20,6 +20,7 @@ from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
 from .guard import hydra_over_conf, trust_typed, typed_words
 from .job import Job, ProbeJob
 from .names import CONF as CONF
+from .names import probe_options
 from .read import read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
@@ -92,7 +93,8 @@ def checked_job(
     if config.get("overwrite") and not typed_words("overwrite", typed):  # it deletes a run
         raise bad_value("overwrite", config["overwrite"], "on the command line, not in a file")
     if config_name == "probe":
-        return read_probe_job(config, overrides)
+        given = dict(leaves({"probe": config["probe"]}))
+        return read_probe_job(config, overrides, probe_options(given, defaults) if defaults else "")
     return read_job(config, config.pop("overwrite"))
 
 

@@ -199,6 +199,8 @@ class ProbeJob(BaseJob):
     out: Annotated[Path | None, _folder("out")]
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
+    departures: str = ""
+    """Where options of the probe depart from its file: ``concept_value-controls5``."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -210,10 +212,14 @@ class ProbeJob(BaseJob):
         one = f"-epoch={epochs[0]}" if epochs else ""
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
+    def folder_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
+        """The folder of a result in a run directory: a result with other options does not replace it."""
+        return "-".join(filter(None, [self.result_name(epochs), self.departures]))
+
     def take_folders(self, taken: set[Path]) -> None:
         """Add the folders of the results to those that other jobs of a sweep took; refused if one is taken."""
         runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
-        own = {path / "probes" / self.result_name(self.epoch or ()) for path in runs}
+        own = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # the result of one run goes straight there, those of several side by side
             own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(own & taken):

@@ -47,6 +47,13 @@ def run_name(resolved: Mapping[str, Any]) -> str:
     return "-".join([*parts, *non_default_parts(who), f"seed{seeds}", short_hash(who)])
 
 
+def probe_options(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """Where options of a probe, by dotted key, depart from its file: ``concept_value-controls5``; if long, a hash."""
+    departing = {key: value for key, value in given.items() if key not in usual or usual[key] != value}
+    text = "-".join(_option(key.rpartition(".")[2], value) for key, value in departing.items())
+    return text if len(text) <= LONGEST else short_hash(departing)
+
+
 def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
     """The run of a configuration: the directory of its name, else one that has its hash, else the one to be made."""
     run = Run(runs_dir / run_name(resolved))

@@ -9,7 +9,7 @@ from ..errors import UserError, bad_value, no_such_key, user_error
 from ..runs import Run, leaves
 from .job import BaseJob, Job, ProbeJob
 
-OURS = ("resolved", "typed", "overwrite")  # fields that no file sets
+OURS = ("resolved", "typed", "departures", "overwrite")  # fields that no file sets
 Kind = TypeVar("Kind", bound=BaseJob)
 
 
@@ -19,11 +19,11 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     return _read(Job, stored, overwrite=overwrite)
 
 
-def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = ()) -> ProbeJob:
-    """The job of a resolved configuration of ``probe.py``, with the overrides that were typed; errors as `read_job`."""
+def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = (), departures: str = "") -> ProbeJob:
+    """The job of a resolved configuration of ``probe.py``, with what `ProbeJob` says of it; errors as `read_job`."""
     about = ("task", "split", "model", "seed")
     kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
-    return _read(ProbeJob, config, typed=kept)
+    return _read(ProbeJob, config, typed=kept, departures=departures)
 
 
 def read_run(run: Run) -> Job:

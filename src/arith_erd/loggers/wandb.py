@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ class Wandb(Logger):
         self.mode = "offline"
 
     def _sync(self, prefix: str) -> str:
-        return f"wandb sync {self.folder}/wandb/{prefix}-*"
+        return f"wandb sync {shlex.quote(str(self.folder))}/wandb/{prefix}-*"
 
     def log(self, rows: Sequence[MetricRow]) -> None:
         for row in rows:
@@ -126,7 +127,7 @@ class Wandb(Logger):
         if self.artifacts and files.weights(seed).is_file():
             artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
             for path in (files.weights(seed), files.config_file):
-                artifact.add_file(str(path), policy="immutable", skip_cache=True)
+                artifact.add_file(str(path.resolve()), policy="immutable", skip_cache=True)
             run.log_artifact(artifact)
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:

@@ -15,9 +15,9 @@ DRAWN_NUMBERS = (
 )
 DRAWN: Mapping[str, type] = dict.fromkeys(("site", "concept", "method"), str) | dict.fromkeys(DRAWN_NUMBERS, float)
 CONTROLS = (  # columns, place below the line of an erasure, colour, label
-    ("control_rank", -0.3, GREY, "random directions, same rank (bar above)"),
-    ("control_variance", 0.19, ORANGE, "random directions, same variance (first bar below)"),
-    ("control_signs", 0.37, GREEN, "same erasure of a random concept, signs flipped (second bar below)"),
+    ("control_rank", -0.3, GREY, "random directions, same rank: worst to mean (bar above)"),
+    ("control_variance", 0.19, ORANGE, "random directions, same variance: worst to mean (first bar below)"),
+    ("control_signs", 0.37, GREEN, "same erasure of a random concept, signs flipped: worst to mean (second bar below)"),
 )
 
 

@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from ..interp.explorer.page import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
 from ..plots.epoch_curves import EpochCurves
-from ..plots.style import headline, seeds_text, subplots
+from ..plots.style import headline, seeds_text, subplots, tidy
 from .probe import Natural, Positive, Probe, listed
 
 
@@ -45,8 +46,16 @@ class Explorer(Probe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")
 
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(right=rows["right"].map("{:.1%}".format))
+
     def figure(self, rows: pd.DataFrame) -> Figure:
-        figure, ax = subplots(5.0, 1.0 + 0.3 * len(rows))
-        ax.barh(rows["network"].str[:30] + rows["seed"].map(", seed {}".format), rows["right"])
-        headline(ax, "Right answers", seeds_text(rows))
+        figure, ax = subplots(6.4, 1.2 + 0.3 * len(rows))
+        beside = rows["network"].str.startswith("reference-")
+        ax.barh(rows["network"].where(beside, rows["seed"].map("seed {}".format)), rows["right"], height=0.6)
+        tidy(ax, "x")
+        ax.set(xlim=(0, 1), xlabel="right answers")
+        ax.xaxis.set_major_formatter(PercentFormatter(1))
+        ax.invert_yaxis()
+        headline(ax, "Networks of the page", seeds_text(rows))
         return figure

@@ -18,6 +18,8 @@ from ..plots.style import GREY, heat_map, set_title, subplots
 from ..tasks import Examples, Task
 from .probe import Natural, Positive, Probe, in_text, sample_pairs, weighted
 
+LEARNT = 0.5  # of the clean answers; below it a note is printed
+
 
 class Patching(Probe):
     """Copy the activation at one position of a site from the clean run to the corrupted one. Is the answer restored?
@@ -57,6 +59,11 @@ class Patching(Probe):
                 for position, t, *measures in patched(model, site, self.clean, self.corrupted):
                     yield self.row(model.seed, site, position, t, *measures)
 
+    def notes(self) -> list[str]:
+        right = {model.seed: model.accuracy(self.clean) for model in self.models}
+        why = "of the clean answers right: clean and corrupted runs hardly differ, and shares of that mean little"
+        return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]
+
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return in_text(100 * self._wide(rows).rename_axis("%"), "z.0f")
 
@@ -72,7 +79,7 @@ class Patching(Probe):
         widths = [len(panel.columns) for panel in panels]
         shape = 1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels))
         figure, (axes,) = subplots(*shape, 1, len(panels), squeeze=False, width_ratios=widths)
-        largest = max(0.1, np.nanmax(np.abs(wide.to_numpy())))
+        largest = np.clip(np.nanmax(np.abs(wide.to_numpy())), 0.1, 2)
         norm = Normalize(-largest, largest)  # a patch can also move the logits the wrong way
         for ax, panel in zip(axes, panels, strict=True):
             heat_map(ax, panel, norm, "RdBu", "z.2f")

@@ -15,7 +15,8 @@ from rich.text import Text
 MAX_ROWS = 40
 EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
-NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?%?( \[.*\])?|nan|-|", re.IGNORECASE)
+MEASURED = re.compile(r"[-+]?[\d,]*(\.\d+(e[-+]?\d+)?%?|\d%)( \[.*\])?|nan|-|", re.IGNORECASE)
+"""A measured number. Whole numbers without a unit name a row, as layers and positions do."""
 
 
 def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
@@ -77,14 +78,14 @@ def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ())
 def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
     """The columns of each block, in order.
 
-    Every block begins with the columns that name a row: those before the first column of numbers.
+    Every block begins with the columns that name a row: those before the first column of measured numbers.
 
-    >>> table = pd.DataFrame({"site": ["dec.1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
-    >>> list(blocks(table, 80)), list(blocks(table, 30))
-    ([['site', 'value', 'token']], [['site', 'value'], ['site', 'token']])
+    >>> table = pd.DataFrame({"stack": ["dec"], "layer": ["1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
+    >>> list(blocks(table, 80)), list(blocks(table, 40))
+    ([['stack', 'layer', 'value', 'token']], [['stack', 'layer', 'value'], ['stack', 'layer', 'token']])
     """
     columns = list(text.columns)
-    first = next((i for i, column in enumerate(columns) if i and _is_numbers(text[column])), len(columns) - 1)
+    first = next((i for i, column in enumerate(columns) if i and _is_measured(text[column])), len(columns) - 1)
     keys, block = columns[:first], list[str]()
     for column in columns[first:]:
         needed = sum(_needed(text[c]) for c in (*keys, *block, column))
@@ -99,5 +100,5 @@ def _needed(column: "pd.Series[str]") -> int:
     return GAP + max([len(str(column.name)), *map(len, column)])
 
 
-def _is_numbers(column: "pd.Series[str]") -> bool:
-    return all(NUMBER.fullmatch(value) for value in column)
+def _is_measured(column: "pd.Series[str]") -> bool:
+    return all(MEASURED.fullmatch(value) for value in column)

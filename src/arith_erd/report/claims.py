@@ -247,7 +247,7 @@ def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, li
     """The claims without data, by the command that makes them, in the paper's order."""
     commands: dict[str, list[Result]] = {}
     for result in results:
-        if result.verdict == "not run" or (result.claim.compare == "ceiling" and result.n == 0):
+        if result.verdict == "not run":
             commands.setdefault(paper.command(result.claim.make, runs), []).append(result)
     return commands
 

@@ -155,5 +155,7 @@ def experiment_text(found: Collection, key: str, task: bool = False) -> str:
     if alike["key"].nunique() > 1:
         stop = "" if pd.isna(first["stop_at"]) else f", stop at {first['stop_at']:.0%}"
         words.append(f"{first['max_epochs']} epochs{stop}")
+        as_long = alike[["max_epochs", "stop_at"]].fillna(0).eq(first[["max_epochs", "stop_at"]].fillna(0)).all(axis=1)
+        words += [first["run"]] if alike["key"][as_long].nunique() > 1 else []
     text = ", ".join(map(str, words)) + (f" ({first['departs']})" if first["departs"] else "")
     return text if first["finished"] else f"{text}, still training"

@@ -98,4 +98,6 @@ def of_ceiling(accepted: Interval, exact: float, limit: float, reached: "np.ndar
     """The exact ceiling against the published accuracy, if at least three seeds confirm that none exceeds its limit."""
     if not accepted[0] <= exact <= accepted[1]:
         return "differs"
+    if not len(reached):
+        return "not run"
     return "reproduced" if len(reached) >= MIN_SEEDS and (reached <= limit + ROUNDING).all() else "inconclusive"

@@ -19,7 +19,7 @@ age is in seconds since something was written. Settings that differ follow."""
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="arith-runs", description=__doc__)
-    parser.add_argument("glob", nargs="?", default="runs", help="a folder of runs, or a glob in quotes; default: runs")
+    parser.add_argument("runs", nargs="*", default=["runs"], help="a folder of runs, or run directories; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
     parser.add_argument(
@@ -36,7 +36,8 @@ def main() -> None:
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
         keys = options.by.split(",") if options.by else []
-        table = load_table(options.glob, [*keys, *(f"{key}.name" for key in keys)])
+        runs = options.runs[0] if len(options.runs) == 1 else options.runs
+        table = load_table(runs, [*keys, *(f"{key}.name" for key in keys)])
         shown = group_by(table, keys) if keys else list_runs(table, options.sort, options.reverse)
         if options.plot:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while

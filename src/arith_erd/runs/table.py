@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import pandas as pd
@@ -53,8 +54,9 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
     shown = [key for key in settings_columns(table) if key in also or readable[key].map(str).nunique() > 1]
+    whole = [key for key in shown if {type(row.get(key)) for row in rows} == {int, NoneType}]  # floats, beside a gap
     columns = ["run", *shown, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
-    return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs"), "Int64"))
+    return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs", *whole), "Int64"))
 
 
 def settings_columns(table: pd.DataFrame) -> list[str]:

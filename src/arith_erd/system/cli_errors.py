@@ -8,7 +8,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 2                      an option that Hydra or argparse does not know
 70 (`INTERNAL`)        an error of ours; the line names the file with the traceback
 75 (`BUSY`)            another process trains this run; try again later
-128 + signal           stopped: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 138 SIGUSR1 (Linux); the same command continues
+128 + signal           stopped: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 138 SIGUSR1 (Linux); see `signals`
 =====================  =================================================================================================
 """
 

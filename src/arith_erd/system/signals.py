@@ -68,7 +68,7 @@ class SignalQueue:
                 raise Preempted(self.received) from error
         except Preempted as stop:
             if outermost:
-                print(f"{stop.signal.name}: stopped; the same command continues from here", file=sys.stderr)
+                print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says where it will resume
                 requeue(stop.signal)
             raise
         finally:

@@ -187,7 +187,7 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
     assert ran == ["0", "1"]
     said = capsys.readouterr()
     assert table(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
-    assert said.err == f"{number.name}: stopped; the same command continues from here\n"
+    assert said.err == f"{number.name}: stopped\n"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_sweep_without_a_job_is_refused(command, ran, capsys):
     ("arguments", "folder"),
     [
         ("probe=errors,attention run=R out=D", "D"),
-        ("probe=amnesic probe.method=inlp,leace run=R", "R/probes/amnesic"),
+        ("probe=amnesic probe.method=inlp,leace run=R", ""),
         ("probe=errors run=R epoch=all,0-5", "R/probes/errors-epochs"),
         ("probe=errors run=a1,'a*'", "a1/probes/errors"),
         ("probe=errors run='a*','b*' out=D", ""),

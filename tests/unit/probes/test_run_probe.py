@@ -35,6 +35,13 @@ def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
     assert names == [*REFERENCES, *OTHERS, *DECOYS]
 
 
+def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):
+    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+    for options in ([], ["probe.pairs=16"], ["probe.pairs=2048"]):
+        run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
+    assert sorted(path.name for path in run.probe("").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
+
+
 def test_weights_of_others_are_named():
     assert question("reference=erd", "seed=0-2").items() >= {"reference": "erd", "seeds": "0-2"}.items()
     assert question(*OWN).items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
