@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, grid, headline, legend_below, seeds_text, tidy
+from .style import BLUE, GREEN, GREY, INK, ORANGE, grid, headline, legend_below, set_title, tidy
 
 DRAWN_NUMBERS = (
     *("seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"),
@@ -15,13 +15,13 @@ DRAWN_NUMBERS = (
 )
 DRAWN: Mapping[str, type] = dict.fromkeys(("site", "concept", "method"), str) | dict.fromkeys(DRAWN_NUMBERS, float)
 CONTROLS = (  # columns, place below the line of an erasure, colour, label
-    ("control_rank", -0.3, GREY, "random directions, same rank: worst to mean (bar above)"),
-    ("control_variance", 0.19, ORANGE, "random directions, same variance: worst to mean (first bar below)"),
-    ("control_signs", 0.37, GREEN, "same erasure of a random concept, signs flipped: worst to mean (second bar below)"),
+    ("control_rank", -0.3, GREY, "random directions, same rank (bar above)"),
+    ("control_variance", 0.19, ORANGE, "random directions, same variance (first bar below)"),
+    ("control_signs", 0.37, GREEN, "same erasure of a random concept, signs flipped (second bar below)"),
 )
 
 
-def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
+def draw_erasures(rows: pd.DataFrame, task: str, published: bool, whose: str = "") -> Figure:
     """Draw accuracy after each erasure, one panel per site: all pairs, unseen pairs and the random controls.
 
     Rows of older versions lack the control with flipped signs. ``published``: whether the paper's number applies.
@@ -40,8 +40,9 @@ def draw_erasures(rows: pd.DataFrame, title: str, published: bool) -> Figure:
             ax.plot(0.0013, lines.index(("value", "inlp")), "x", color="black", markeredgewidth=1.6, label=label)
         headline(ax, site)
     legend_below(figure, columns=2)
-    over = "mean and range of " * (rows["seed"].nunique() > 1) + seeds_text(rows)
-    figure.suptitle(f"{title}, {over}", fontsize=11)
+    over = ", mean and range" * (rows["seed"].nunique() > 1)
+    text = f"sequence accuracy after erasing a concept{whose}{over}; bars: controls, worst to mean"
+    set_title(figure, task, text, rows)
     return figure
 
 

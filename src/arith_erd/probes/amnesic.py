@@ -164,10 +164,9 @@ class Amnesic(Probe):
         return EpochCurves.of(rows, "seq_acc_after", ("concept", "method"), "site", label, "accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        title = f"{self.task.name}: sequence accuracy after erasing a concept"
         networks = all(isinstance(model.network, Transformer) for model in self.models)
         published = networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
-        return draw_erasures(rows, title, published)
+        return draw_erasures(rows, self.task.name, published)
 
 
 def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:

@@ -133,7 +133,7 @@ def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Result
         return None
     whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return erasures.draw_erasures(shown, f"Addition: sequence accuracy after erasing a concept{whose}", published)
+    return erasures.draw_erasures(shown, "add", published, whose)
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
