@@ -120,6 +120,7 @@ def learning() -> Facts:
         "quick_start": f"{curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
         "nanogpt_epochs": joined(reached),
+        "prompt_plain": joined(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
         "nanogpt_last": str(reached[-1]),
         "older_epochs": joined(once),
         "older_last": str(once[-1]),
@@ -214,9 +215,9 @@ def not_run() -> Facts:
     epochs = {
         "multiplication": 250 * 2 * 2 * 2,
         "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
-        "never": 3 * 100 * 3,
+        "never": 2 * 100 * 3,
         "random": 3 * 4000,
-        "orders": 5 * 3 * (150 + 1500),
+        "orders": 5 * 2 * 150 + 5 * 3 * 1500,
     }
     hours = {name: number * seconds / 2 / 3600 for name, number in epochs.items()}
     found = {"epoch_seconds": f"{seconds:.1f}", "days_to_run": f"{sum(hours.values()) / 24:.0f}"}
