@@ -1,10 +1,12 @@
 """The public API: training from Python is the training of the command line, and needs no class of ours."""
 
+import json
 import re
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -150,7 +152,7 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
     assert answer.figure().axes
 
 
-def test_asking_a_probe_gives_rows_and_a_figure():
+def test_asking_a_probe_gives_rows_and_a_figure(tmp_path):
     model = ae.Hooked(Narrow(7, 4), task=ae.Add(bits=3))
     answer = ae.probe("logit_lens", model, pairs=16)
     assert set(answer.rows["site"]) == {"dec.1.resid_pre", "dec.1"}
@@ -158,6 +160,10 @@ def test_asking_a_probe_gives_rows_and_a_figure():
     assert len(answer.table())
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
     assert ae.probe(LogitLens, model, pairs=16).rows.equals(answer.rows)
+    assert answer.save(tmp_path / "lens") == ["rows.csv", "probe.json", "figure.png"]
+    assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
+    described = json.loads((tmp_path / "lens" / "probe.json").read_text())
+    assert (described["name"], described["settings"]["probe"]["pairs"]) == ("logit_lens", 16)
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),

@@ -1,5 +1,6 @@
 """One probe, from a job to ``rows.csv``, ``figure.png`` and a table on the terminal."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,10 +37,13 @@ class ProbeResult:
     curves: EpochCurves | None = None  # over several epochs of training: table and figure show it instead
     title: str = ""
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
+    name: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)  # which the rows depend on, beside the networks
 
     @classmethod
-    def of(cls, probe: Probe) -> "ProbeResult":
-        return cls(probe, pd.DataFrame(_measured(probe, type(probe).__name__), columns=list(probe.columns)))
+    def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
+        rows = pd.DataFrame(_measured(probe, type(probe).__name__), columns=list(probe.columns))
+        return cls(probe, rows, name=name or type(probe).__name__.lower(), settings=settings or {})
 
     def table(self) -> pd.DataFrame:
         """The table that the command line prints."""
@@ -55,6 +59,20 @@ class ProbeResult:
         sampled = any(isinstance(task, Task) and not task.enumerable for task in tasks)
         limit = [f"measured on a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []
         return [*self.probe.notes(), *limit]
+
+    def save(self, folder: Path | str) -> list[str]:
+        """Write ``rows.csv``, ``probe.json``, the probe's own files and ``figure.png``, and return their names."""
+        folder = Path(folder)
+        require_writable("folder", folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        sheet = self.probe.sheet(self.name, self.rows, self.settings)
+        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g"), "probe.json": sheet.to_json()}
+        files |= {} if self.curves else self.probe.files()
+        for file, text in files.items():
+            write_atomically(folder / file, text)
+        with replacing(folder / "figure.png") as partial:  # last, since the rows took longer to measure
+            save_png(self.figure(), partial)
+        return [*files, "figure.png"]
 
     def _plain(self) -> pd.DataFrame:
         return self.rows.drop(columns="epoch", errors="ignore")
@@ -89,7 +107,7 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     """
     if isinstance(name, type) and issubclass(name, Probe):
         _require_alike(name.__name__, models)
-        return ProbeResult.of(name(*([[*models]] if models else []), **options))
+        return ProbeResult.of(name(*([[*models]] if models else []), **options), settings={"probe": _texts(options)})
     if not isinstance(name, str):
         raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
     job = compose("probe", [f"probe={name}"])
@@ -99,7 +117,14 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     if models:
         _require_alike(name, models)
         given["models"] = list(models)
-    return ProbeResult.of(job.probe.build(Probe, **given, **options))
+    settings = {"probe": _settings(job)["probe"] | _texts(options)}
+    return ProbeResult.of(job.probe.build(Probe, **given, **options), name, settings)
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as JSON holds them; objects, such as a causal model, as text."""
+    plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
+    return plain
 
 
 def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
@@ -153,21 +178,14 @@ def run_job(job: ProbeJob) -> None:
 def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
     name, folder = job.result_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
-    probe, rows = result.probe, result.rows
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "rows.csv", rows.to_csv(index=False, float_format="%.9g"))
     weights = _weights(job, probe_run.run)
-    sheet = probe.sheet(name, rows, _settings(job) | ({"weights": weights} if weights else {}))
-    files = {"probe.json": sheet.to_json()} | ({} if result.curves else probe.files())
-    for file, text in files.items():
-        write_atomically(folder / file, text)
-    figure = result.figure()  # after the rows are written, which took longer to measure
-    with replacing(folder / "figure.png") as partial:
-        save_png(figure, partial)
+    settings = _settings(job) | ({"weights": weights} if weights else {})
+    result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
+    result, rows = replace(result, name=name, settings=settings), result.rows
+    files = result.save(folder)
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
-    show(result.table(), [*result.notes(), *early], probe.summary())
-    print(", ".join([f"{folder}: rows.csv ({len(rows):,} rows)", *files, "figure.png"]))
+    show(result.table(), [*result.notes(), *early], result.probe.summary())
+    print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
     home = folder if probe_run.run is None else probe_run.run.path
     for model in probe_run.models:
