@@ -1,6 +1,7 @@
 """Interchange-intervention training: a network learns the task, and to compute it by given variables at given sites."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class InterchangeTraining(CrossEntropy):
         if not isinstance(variables, Mapping) or not variables:
             raise bad_value("model.loss.variables", variables, f"a variable at least, as {{carry: {EXAMPLE}}}")
         self.variables = {name: _place(name, at) for name, at in variables.items()}
+        for (one, (site, dims)), (other, (place, theirs)) in combinations(self.variables.items(), 2):
+            if site == place and (shared := sorted({*dims} & {*theirs})):
+                accepted = f"coordinates of {site} that {one} does not have; both have {shared[0]}"
+                raise bad_value(f"model.loss.variables.{other}", f"{theirs[0]} to {theirs[-1]}", accepted)
         self.weight, self.strict, self.causal_model = weight, strict, causal_model
         self.by_column: list[bool] = []
 

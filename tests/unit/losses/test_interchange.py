@@ -105,10 +105,11 @@ def test_report_tries_interchanges_on_held_out_examples():
     layers, width = len(trained.network.blocks), 64
     found = {}
     for last in (0, width - 1):
-        at = {"site": f"dec.{layers}", "dims": [0, last]}
-        loss = InterchangeTraining({"sum": at, "carry": at})
-        loss.targets(trained.task, examples[:64])  # which the report does not read
-        found[last] = loss.report(lambda: trained.network, held_out)
+        found[last] = {}
+        for name in ("sum", "carry"):
+            loss = InterchangeTraining({name: {"site": f"dec.{layers}", "dims": [0, last]}})
+            loss.targets(trained.task, examples[:64])  # which the report does not read
+            found[last] |= loss.report(lambda: trained.network, held_out)
     assert found[width - 1] == {"sum": [1.0] * 8, "carry": pytest.approx(found[width - 1]["carry"])}
     assert max(found[width - 1]["carry"][1:7]) < 0.9  # the source's own token is not what its carry alone would give
     assert min(found[0]["sum"]) < 0.9
@@ -124,6 +125,10 @@ def test_report_tries_interchanges_on_held_out_examples():
         ({"carry": {"site": "dec.1", "dims": [0, 8]}}, "0 to 7 at dec.1"),
         ({"carry": {"site": "dec.1", "dims": [3, 1]}}, "dims: .0, 15"),
         ({"carry": {"site": "dec.1", "dims": [0.5]}}, "dims: .0, 15"),
+        (
+            {"carry": {"site": "dec.1", "dims": [0, 3]}, "xor": {"site": "dec.1", "dims": [3, 5]}},
+            r"^model\.loss\.variables\.xor=3 to 5: expected coordinates .* that carry does not have; both have 3",
+        ),
         ({"carry": {"site": "answer"}}, "the number of the right answer"),
     ],
 )
