@@ -329,10 +329,10 @@ def erasures() -> str:
     return markdown(ERASED.values(), *lines)
 
 
-def positions() -> str:
+def positions(file: str) -> str:
     """The held-out square by position encoding."""
     lines = [["positions", "training pairs learnt", "VS_v, of these seeds", "VS_v, all seeds"]]
-    for name, seeds in pd.read_csv(RESULTS / "positions.csv").groupby("positions"):
+    for name, seeds in pd.read_csv(RESULTS / file).groupby("positions"):
         ends = seeds.loc[seeds["train_seq_acc"] >= LEARNT, "val_seq_acc"]
         learnt = f"{ends.min():.0%} to {ends.max():.0%}" if len(ends) else ""
         lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)} seeds", learnt, mean_text(seeds["val_seq_acc"])])
@@ -363,7 +363,8 @@ def baselines() -> str:
 
 def tables() -> Facts:
     """Every generated table of the pages, by the name of its marks."""
-    found = {"amnesic": erasures(), "positions": positions(), "lengths": lengths(), "baselines": baselines()}
+    found = {"amnesic": erasures(), "lengths": lengths(), "baselines": baselines()}
+    found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     scored = methods.table(methods.published(RESULTS / "methods.csv"))
     return verdicts() | found | mechanism_numbers.tables() | {"methods": scored}
 
