@@ -53,7 +53,7 @@ def test_task_split_model_recipe_probe_figure_and_claim_work(extended: Path) -> 
     (trained,) = (extended / "runs").glob("max-band-prompt_mlp-*")
     table = run(extended, "probe.py", "figure=layers", f"run={trained}", "probe.pairs=200")
     assert "operand_values" in table
-    assert (trained / "probes" / "decodability" / "figure.png").is_file()
+    assert (trained / "probes" / "decodability-pairs200" / "figure.png").is_file()
     table = run(extended, "train.py", "-m", "experiment=learning_rate", "scale=smoke", "ablation=two_layers", *SMALL)
     assert len(re.findall(r"^\d +finished", table, re.M)) == 2
     assert len([*(extended / "runs").glob("add-random-nanogpt-two_layers-*")]) == 2
