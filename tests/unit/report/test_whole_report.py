@@ -1,14 +1,20 @@
-"""Every figure of the paper comes out of runs, light enough to commit, and shows what the runs say."""
+"""The report of ``results/``: files, claims, and every figure of the paper, light enough to commit."""
+
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from arith_erd.report.claims import evaluate
+from arith_erd.report.claims import evaluate, missing
 from arith_erd.report.collect import Collection, collect
 from arith_erd.report.figures import DRAW, curves, paper_figures
+from arith_erd.report.page import markdown
 from arith_erd.report.paper import load_paper
+from arith_erd.report.tables import claims_table, ours_text
 
+RUNS = Path("runs")
 PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appendixD", "figE7", "figE8")
 
 
@@ -65,3 +71,35 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     assert (long[0], long[-1]) == (1, 1000)
     assert len(long) <= 402
     assert np.diff(long).max() <= 3
+
+
+def test_everything_is_written(whole_report) -> None:
+    out, found, results = whole_report.out, whole_report.found, whole_report.results
+    for name in ("claims.md", "claims.csv", "runs.csv", "index.html"):
+        assert (out / name).stat().st_size > 1000
+    assert len(list((out / "figures").iterdir())) == 20
+    runs = pd.read_csv(out / "runs.csv")
+    assert len(runs) == len(found.replicas)
+    assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "departs"} <= set(runs)
+    page = (out / "index.html").read_text()
+    for verdict in {result.verdict for result in results}:  # the filter counts results alone, not repeated facts
+        number = sum(result.verdict == verdict and result.claim.counted for result in results)
+        assert f'data-verdict="{verdict}" aria-pressed="false">{verdict}<span>{number}</span>' in page
+        assert page.count(f' data-verdict="{verdict}">') == number
+    claims = pd.read_csv(out / "claims.csv")
+    of_runs = claims[(claims["measured_on"] == "our runs") & (claims["verdict"] == "reproduced")]
+    assert of_runs[["low", "high", "method", "device", "torch", "commit"]].notna().all().all()
+
+
+def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> None:
+    paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
+    by_id = {result.claim.id: result for result in verdicts}
+    assert by_id["appD-after"].verdict == "differs"
+    assert ours_text(by_id["examples"]) == "16,384 examples"
+    lacking = [result.claim.id for result in verdicts if result.n == 0 and not result.claim.id.startswith("table3-mul")]
+    assert {paper.command(by_id[name].claim.make, RUNS) for name in lacking} <= set(missing(verdicts, paper, RUNS))
+    rows = claims_table(verdicts, found, paper, RUNS)
+    assert rows["id"].tolist() == [claim.id for claim in paper.claims]
+    assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
+    lines = [line for line in markdown(verdicts, paper, RUNS).splitlines() if line.startswith("| ")]
+    assert all(line.count(" | ") == 6 for line in lines)
