@@ -70,6 +70,7 @@ def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variab
     assert (found.variables, found.sites) == (("prefix", "carry", "xor"), ("dec.2",))
 
 
+@pytest.mark.slow
 def test_how_to_page_runs_as_printed(root, monkeypatch):
     """On four of the networks."""
     chosen = [one for one in zoo() if one.network in ("erd", "prefix_carry") and one.seed in (2000, 2001)]

@@ -15,6 +15,7 @@ from arith_erd.tasks import Add, Mul, RandomOutput
 from tests.unit.probes.small import measured, untrained
 
 
+@pytest.mark.slow
 def test_card_of_a_reference_names_its_algorithm() -> None:
     probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, causal_model=PrefixCarry)
     rows = measured(probe)
