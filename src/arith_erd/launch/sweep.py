@@ -116,8 +116,8 @@ class CheckedSweeper(Sweeper):
         failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
         raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
 
-    def _picked(self, arguments: Sequence[str]) -> list[list[str]]:
-        """The overrides of every job; with ``item=3``, of that job alone."""
+    def _picked(self, arguments: Sequence[str]) -> dict[int, list[str]]:
+        """The overrides of every job, by number; with ``item=3``, of that job alone."""
         items = [argument.removeprefix("item=") for argument in arguments if argument.startswith("item=")]
         typed = [argument for argument in arguments if not argument.startswith("item=")]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
@@ -125,16 +125,16 @@ class CheckedSweeper(Sweeper):
             raise UserError(f"{' '.join(typed)}: gives no job; expected one value or more for each key")
         item = items[-1] if items else self.config.get("item")
         if item in (None, "null"):
-            return jobs
+            return dict(enumerate(jobs))
         if not re.fullmatch(r"\d{1,9}", str(item), re.ASCII) or int(item) >= len(jobs):
             raise bad_value("item", item, f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
-        return [jobs[int(item)]]
+        return {int(item): jobs[int(item)]}
 
-    def _accepted(self, lines: list[list[str]]) -> list[SweepJob]:
+    def _accepted(self, picked: Mapping[int, list[str]]) -> list[SweepJob]:
         """The jobs, checked; exits after a line for each that cannot be run."""
-        common = set.intersection(*map(set, lines)) if len(lines) > 1 else set()
-        varying = [" ".join(override for override in line if override not in common) for line in lines]
-        jobs = [SweepJob(number, line, words) for number, (line, words) in enumerate(zip(lines, varying, strict=True))]
+        common = set.intersection(*map(set, picked.values())) if len(picked) > 1 else set()
+        varying = [" ".join(override for override in line if override not in common) for line in picked.values()]
+        jobs = [SweepJob(*one, words) for one, words in zip(picked.items(), varying, strict=True)]
         folders: set[Path] = set()
         for job in jobs:
             try:

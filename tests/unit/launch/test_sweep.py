@@ -263,6 +263,7 @@ def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
     status = command(lambda job: None, "-m", "seed=0,1", f"item={item}")
     if item in ("0", "1"):
         assert ran == [item]
+        assert capsys.readouterr().out.startswith(f"job {item} (")
     else:
         assert (status, ran) == (FAILED, [])
         assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
