@@ -86,6 +86,19 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
     assert os.listdir(tmp_path) == ["own"]
 
 
+@pytest.mark.parametrize("option", ["--help", "--cfg=job", "--info"])
+def test_nor_one_that_only_prints(option, canary, main, tmp_path):
+    """Hydra starts the logging that a configuration describes before it prints some of these."""
+    (tmp_path / "experiment").mkdir()
+    handler = f"{{(): pathlib.Path.touch, self: {canary}}}"
+    logging = f"{{version: 1, handlers: {{f: {handler}}}, root: {{handlers: [f]}}}}"
+    text = f"# @package _global_\nhydra: {{hydra_logging: {logging}, job_logging: {logging}}}\n"
+    (tmp_path / "experiment" / "theirs.yaml").write_text(text)
+    refused = main("train.py", f"--config-dir={tmp_path}", "experiment=theirs", option)
+    assert refused.returncode == 1
+    assert "experiment/theirs.yaml: sets hydra.hydra_logging" in refused.stderr
+
+
 ADD, ELASTIC = "arith_erd.tasks.Add", "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 PROGRAM = {"entrypoint": "touch", "args": ["CANARY"], "env": {}, "stdout": None, "stderr": None, "local_rank_id": 0}
 TARGETS: tuple[dict[str, Any], ...] = (  # nodes that do harm when Hydra's `instantiate` makes them

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, cast
 
-import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -25,7 +24,6 @@ from . import sweep
 Program = Callable[[Any], Any]
 """Takes a `Job`, or a `ProbeJob`; what it returns is the objective of a search."""
 WIDTH = 80  # of the list of options in ``--help``
-PRINTING = ("help", "hydra_help", "cfg", "info", "shell_completion")  # options of Hydra's with which nothing is run
 REFUSED = ("config_path", "config_name", "experimental_rerun")  # that would run something else
 
 
@@ -71,21 +69,30 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
 
 def _start(config_name: ConfigName, job: TaskFunction) -> None:
     """Have Hydra do what was typed: call ``job`` with the composed configuration, start a sweep, or print."""
-    given, unknown = get_args_parser().parse_known_args()
+    parser = get_args_parser()
+    given, unknown = parser.parse_known_args()
     if unknown and unknown[0].startswith("-"):
         accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
         raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
     if unknown:
         raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
-    if any(getattr(given, option) for option in PRINTING):
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(job)()
-        return
     if refused := [option.replace("_", "-") for option in REFUSED if getattr(given, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
-    with hydra_over_conf(given.config_dir) as our_hydra:
-        is_sweep = given.multirun or "hydra.mode=MULTIRUN" in given.overrides
-        run, mode = (our_hydra.multirun, "MULTIRUN") if is_sweep else (our_hydra.run, "RUN")
-        run(config_name, job, [*given.overrides, f"hydra.mode={mode}"])
+    with hydra_over_conf(given.config_dir) as our_hydra:  # for what only prints too: composing starts the logging
+        if given.help:
+            our_hydra.app_help(config_name, parser, given)
+        elif given.hydra_help:
+            our_hydra.hydra_help(config_name, parser, given)
+        elif given.cfg:
+            our_hydra.show_cfg(config_name, given.overrides, given.cfg, given.package, given.resolve)
+        elif given.info:
+            our_hydra.show_info(given.info, config_name, given.overrides)
+        elif given.shell_completion:
+            our_hydra.shell_completion(config_name, given.overrides)
+        elif given.multirun or "hydra.mode=MULTIRUN" in given.overrides:
+            our_hydra.multirun(config_name, job, [*given.overrides, "hydra.mode=MULTIRUN"])
+        else:
+            our_hydra.run(config_name, job, [*given.overrides, "hydra.mode=RUN"])
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
