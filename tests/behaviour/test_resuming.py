@@ -89,6 +89,12 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
+def drop_a_part(path) -> None:
+    """Then the archive's list of contents names places before its beginning."""
+    content = path.read_bytes()
+    path.write_bytes(content[:1000] + content[1300:])
+
+
 def crafted(path, craft) -> None:
     saved = torch.load(path, weights_only=True)
     craft(saved["optimizer_states"][0]["state"][0])
@@ -108,7 +114,7 @@ def a_moment_of_one_number(moments) -> None:
 CRAFTS = (a_short_moment, a_moment_of_one_number)
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, *(partial(crafted, craft=craft) for craft in CRAFTS)])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, drop_a_part, *(partial(crafted, craft=craft) for craft in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint)
     before = interrupted.checkpoint.read_bytes()

@@ -14,7 +14,8 @@ from ..errors import excerpt
 from ..stats import MIN_SEEDS, mean_interval
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
-SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0)}  # no interval leaves them
+SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf), "minutes": (0.0, np.inf)}
+"""What means in these units can be: no interval leaves them. A value is an error."""
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 """Decimals by unit; an accuracy is written in percent."""
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
+from ..plots.sheet import SPANS
 from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
 from . import verdicts
@@ -21,7 +22,6 @@ from .paper import Claim, Paper
 from .verdicts import VERDICTS, Modes, Verdict
 
 SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
-SPANS: Mapping[str, Interval] = {"accuracy": (0, 1), "value": (0, np.inf), "minutes": (0, np.inf)}  # of single means
 
 
 @dataclass(eq=False)

@@ -17,11 +17,12 @@ from .. import __version__
 from ..errors import printable
 from ..plots.curves import small_panel
 from ..plots.numbers import estimated, interval_text
+from ..plots.sheet import SPANS
 from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean
 from . import tables, verdicts
-from .claims import SPANS, Result, missing
+from .claims import Result, missing
 from .collect import Collection
 from .paper import Paper
 from .tables import experiment_text, probe_tables, summary

@@ -1,4 +1,4 @@
-"""``arith-runs [GLOB]`` lists runs and how far each has got, or their accuracy by a setting: a table, CSV or JSON."""
+"""``arith-runs [RUNS ...]`` lists runs and how far each is, or their accuracy by a setting: a table, CSV or JSON."""
 
 import argparse
 import sys

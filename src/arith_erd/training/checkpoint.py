@@ -5,6 +5,7 @@ one that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ 
 their first epochs bit for bit. A schedule has the number of epochs in its own options, so such runs differ in more.
 """
 
+import errno
 import io
 import shutil
 import zipfile
@@ -107,11 +108,12 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
         (optimizer,) = saved["optimizer_states"]
         fits = theirs == own and _moments_fit(optimizer, module)
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
-    except (OSError, MemoryError) as error:  # which says nothing about what is in it
-        why = getattr(error, "strerror", None) or first_line(error)
-        raise UserError(f"{path}: cannot be read ({why}); the same command tries again") from error
-    except Exception:  # damaged bytes can make an unpickler raise anything
+    except Exception as error:  # damaged bytes can make an unpickler raise anything
         intact = False
+        # Others say nothing about what is in it. A damaged archive names places before its beginning: EINVAL.
+        if isinstance(error, OSError | MemoryError) and getattr(error, "errno", None) != errno.EINVAL:
+            why = getattr(error, "strerror", None) or first_line(error)
+            raise UserError(f"{path}: cannot be read ({why}); the same command tries again") from error
     if not (intact and fits):
         raise UserError(f"{path}: damaged, or of another version; delete it to start again")
     require_rows(run, epochs, module.pack.seeds)
