@@ -89,10 +89,10 @@ def flip_a_bit(path) -> None:
     path.write_bytes(content)
 
 
-def drop_a_part(path) -> None:
-    """Then the archive's list of contents names places before its beginning."""
-    content = path.read_bytes()
-    path.write_bytes(content[:1000] + content[1300:])
+def cut_short(path) -> None:
+    """PyTorch looks for the end of a small archive before its beginning, which is an `OSError`."""
+    torch.save({}, path)
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 def crafted(path, craft) -> None:
@@ -114,7 +114,7 @@ def a_moment_of_one_number(moments) -> None:
 CRAFTS = (a_short_moment, a_moment_of_one_number)
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, drop_a_part, *(partial(crafted, craft=craft) for craft in CRAFTS)])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, craft=craft) for craft in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint)
     before = interrupted.checkpoint.read_bytes()
