@@ -91,7 +91,7 @@ def flip_a_bit(path) -> None:
 
 def cut_short(path) -> None:
     """PyTorch looks for the end of a small archive before its beginning, which is an `OSError`."""
-    torch.save({}, path)
+    torch.save({"weight": torch.randn(1000)}, path)
     path.write_bytes(path.read_bytes()[:-1])
 
 
