@@ -86,7 +86,7 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
     assert os.listdir(tmp_path) == ["own"]
 
 
-@pytest.mark.parametrize("option", ["--help", "--cfg=job", "--info"])
+@pytest.mark.parametrize("option", ["--help", "--cfg=job"])
 def test_nor_one_that_only_prints(option, canary, main, tmp_path):
     """Hydra starts the logging that a configuration describes before it prints some of these."""
     (tmp_path / "experiment").mkdir()
