@@ -13,6 +13,8 @@ from ..plots.epoch_curves import EpochCurves
 from ..plots.style import INK, heat_map, set_title, subplots
 from .probe import Natural, Positive, Probe, sample_pairs
 
+CELL = 0.105  # inches, so that a name of 6 points fits beside each cell
+
 
 class Attention(Probe):
     """The mean attention pattern of every head over a sample of pairs, teacher forced.
@@ -73,15 +75,17 @@ class Attention(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         sites = list(rows["site"].unique())
         heads = sorted(rows["head"].unique())
-        width, height = max(1.5 * len(heads) + 1, 7.4), 1.5 * len(sites) + 0.6
-        figure, grid = subplots(width, height, len(sites), len(heads), squeeze=False)
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean()
         keys = {site: list(dict.fromkeys(of_site["key"])) for site, of_site in rows.groupby("site")}
+        side = max(CELL * max(map(len, keys.values())), 1.5)
+        figure, grid = subplots(
+            max(side * len(heads) + 1, 7.4), side * len(sites) + 0.6, len(sites), len(heads), squeeze=False
+        )
         for i, site in enumerate(sites):
             for j, head in enumerate(heads):
                 table, ax = mean[site, head].unstack("key", sort=False)[keys[site]], grid[i, j]
                 heat_map(ax, table)
-                ax.tick_params(labelsize=4.5, pad=1)
+                ax.tick_params(labelsize=6, pad=1)
                 ax.tick_params(axis="x", rotation=90)
                 if i + 1 < len(sites) and keys[site] == keys[sites[i + 1]]:
                     ax.set_xticks([])

@@ -35,6 +35,8 @@ def main() -> None:
             raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
+        if options.plot and not options.plot.parent.is_dir():
+            raise bad_value("--plot", options.plot, "a file in a folder that exists")
         keys = options.by.split(",") if options.by else []
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys)])
@@ -76,7 +78,7 @@ def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         table, known = accuracy_by_slice(table, kind), [*known, kind]
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
-        if key not in known:
+        if key not in (*known, "seed"):
             others = [one for one in known if one not in keys] or ["task"]
             raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(others)}")
     finished = table[table["state"] == FINISHED]
