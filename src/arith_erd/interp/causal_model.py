@@ -59,9 +59,7 @@ class CausalModel:
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if not isinstance(task, Task):
             raise UserError(f"causal model: received {task!r}; expected an object of a task, such as Add(bits=5)")
-        if not task.enumerable:
-            what = "operands of several lengths" if task.min_bits else f"{task.size:,} examples"
-            raise UserError(f"task={task.name}: {what}; a causal model needs a table that is listed whole")
+        task.require_enumerable("a causal model")
         if task.answer_length != task.width:
             what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")

@@ -95,7 +95,8 @@ def save_pretrained(model: Hooked, folder: Path) -> None:
 
 def card(model: Hooked, job: Any) -> str:
     """The model card, with accuracies measured now. Its only texts are names, which `runs.require_name` has checked."""
-    examples, title, names = job.task.examples(), short_name(job), job.names
+    title, names, drawn = short_name(job), job.names, job.data.examples
+    examples = job.task.examples() if drawn is None else job.task.sample(drawn)  # those that the run split
     parts = {"held-out": job.split(examples), "training": ~job.split(examples)}
     shares = {
         f"sequence accuracy, {mask.sum()} {name} examples": model.accuracy(examples[mask])

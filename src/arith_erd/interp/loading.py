@@ -59,12 +59,10 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch is not None:
         require_integer("epoch", epoch, 0)
         chosen_epochs(run, [seed], (epoch,))
-    state = _state(run, job, seed, epoch)
     network = initialise(job.network, seed)
     if epoch != 0:
+        state, epoch = _state(run, job, seed, epoch)
         network.load_state_dict(state)
-    if epoch is None and not run.weights(seed).is_file():
-        epoch = max((row["epoch"] for row in run.metrics()), default=0)
     return _hooked(network, job, run.name, seed, epoch)
 
 
@@ -213,19 +211,23 @@ def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None)
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 
-def _state(run: Run, job: Job, seed: int, epoch: int | None) -> dict[str, Tensor]:
-    """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training."""
+def _state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
+    """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training.
+
+    With the epoch after which they are; None for final ones.
+    """
     shapes = shapes_of(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:
         if weights.is_file():
-            return checked_state(load_file(weights), shapes, str(run.path))
+            return checked_state(load_file(weights), shapes, str(run.path)), epoch
         if run.checkpoint.is_file():
-            saved, prefix = load_tensors(run.checkpoint)["state_dict"], "pack.stacked."
-            stacks = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+            saved, prefix = load_tensors(run.checkpoint), "pack.stacked."
+            stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = checked_state(stacks, stacked, str(run.path))
-            return {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
+            done = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])  # not those in metrics.csv
+            return {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}, done
     except UserError:
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything

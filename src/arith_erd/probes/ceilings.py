@@ -31,6 +31,7 @@ class Ceilings(Probe):
     across = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
+        task.require_enumerable("probe=ceilings")
         self.task, self.split = task, split
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ class Dataset(Probe):
     counted = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
+        task.require_enumerable("probe=dataset")
         self.task, self.split = task, split
         self.columns = (*task.operand_names, *Dataset.columns[2:])
 

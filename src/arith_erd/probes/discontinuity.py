@@ -53,6 +53,7 @@ class Discontinuity(Probe):
     across = ("output_bits",)
 
     def __init__(self, task: Task) -> None:
+        task.require_enumerable("probe=discontinuity")
         self.task = task
 
     def rows(self) -> Iterator[dict[str, Any]]:

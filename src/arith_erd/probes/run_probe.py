@@ -178,7 +178,7 @@ def run_job(job: ProbeJob) -> None:
 def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
     name, folder = job.result_name(probe_run.epochs), probe_run.folder
     require_writable("out" if job.out else "runs_dir", folder)
-    weights = _weights(job, probe_run.run)
+    weights = _weights(job, probe_run.run, probe_run.models)
     settings = _settings(job) | ({"weights": weights} if weights else {})
     result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
     result, rows = replace(result, name=name, settings=settings), result.rows
@@ -257,10 +257,10 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _weights(job: ProbeJob, run: Run | None) -> dict[str, str]:
+def _weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
     """The origin of weights that are neither a run's final ones nor the authors'. Claims do not use such rows."""
     if run is not None and job.epoch is None and not run.finished:
-        done = max((row["epoch"] for row in run.metrics()), default=0)
+        done = models[0].epoch or max((row["epoch"] for row in run.metrics()), default=0)
         return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
     if job.reference is not None:
         return {"reference": job.reference, "seeds": format_seeds(job.seeds)}

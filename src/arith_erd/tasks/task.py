@@ -133,6 +133,12 @@ class Task(ABC):
         """Whether `examples` gives the whole table, and not a sample."""
         return self.min_bits is None and self.size < MAX_ROWS
 
+    def require_enumerable(self, asked: str) -> None:
+        """Refuse, with a `UserError`, a task that is not `enumerable` where what is ``asked`` needs the whole table."""
+        if not self.enumerable:
+            what = "operands of several lengths" if self.min_bits else f"{self.size:,} examples"
+            raise UserError(f"task={self.name}: {what}; {asked} needs a table that is listed whole")
+
     @property
     def prompt_length(self) -> int:
         """Tokens of the prompt, P: the operands, and an operator between each two."""

@@ -75,8 +75,12 @@ def test_a_folder_of_runs_is_refused_with_what_to_type(trained_pack) -> None:
 
 
 def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
+    """With the epoch of these weights, of which metrics.csv may have later ones."""
     shutil.rmtree(run.path / "weights")
     (run.path / "summary.json").unlink()
+    lines = run.metrics_file.read_text().splitlines()
+    run.metrics_file.write_text("\n".join([*lines, *(f"5{line[1:]}" for line in lines[-2:])]) + "\n")
+    assert load_run(run.path, 3).epoch == 4
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
     run.checkpoint.unlink()

@@ -67,6 +67,15 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
     assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     with pytest.raises(UserError, match=r"^task=add: 16,777,216 examples; a causal model needs a table that is listed"):
         ae.CausalModel(Add(12))
+    for probe, options in (
+        ("dataset", {"split": ae.RandomSplit()}),
+        ("ceilings", {"split": ae.RandomSplit()}),
+        ("discontinuity", {}),
+    ):
+        with pytest.raises(
+            UserError, match=rf"^task=add: .* examples; probe={probe} needs a table that is listed whole$"
+        ):
+            ae.probe(probe, task=Add(20), **options)
     with pytest.raises(UserError, match=r"^task=add: has operands of 1 to 3 bits; expected one length"):
         ae.probe("logit_lens", hooked(Add(3, min_bits=1)), pairs=8)
     with pytest.raises(UserError, match=r"^task=add: has tokens without names; expected its class to define answer_n"):
