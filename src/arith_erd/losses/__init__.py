@@ -2,6 +2,6 @@
 
 from .cross_entropy_and_value import CrossEntropyAndValue
 from .interchange import InterchangeTraining
-from .loss import ANSWER, BatchInterchange, CrossEntropy, Loss
+from .loss import CrossEntropy, Loss
 
-__all__ = ["ANSWER", "BatchInterchange", "CrossEntropy", "CrossEntropyAndValue", "InterchangeTraining", "Loss"]
+__all__ = ["CrossEntropy", "CrossEntropyAndValue", "InterchangeTraining", "Loss"]

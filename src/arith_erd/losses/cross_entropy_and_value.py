@@ -1,12 +1,16 @@
 """Cross-entropy with a linear head that has to read a number from inside the network."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..bits import Array
 from ..errors import UserError, bad_value
+from ..interp.hooks import caching
+from ..interp.sites import num_positions
+from ..models.decoding import shift_right
+from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 
@@ -42,29 +46,43 @@ class CrossEntropyAndValue(CrossEntropy):
         values = known[self.target](*examples.operands.T).astype(float)
         if values.shape[1] == task.width and task.completion_order == "plain":
             values = values[:, ::-1]  # the columns of digits come least significant first, and now their tokens last
+        self.columns = values.shape[1]
         spread = values.std(axis=0)
         scaled: Array = (values - values.mean(axis=0)) / (spread + (spread == 0))
         return scaled
 
-    def make_parameters(self, replicas: int, activation: Sequence[int], targets: int) -> None:
-        positions, features = activation
+    def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
+        if self.site not in (sites := network.sites()):
+            raise bad_value("model.loss.site", self.site, " or ".join(sites))
+        with caching(sites, [self.site]) as found:
+            network(prompt, shift_right(completion))
+        positions, features = _own(self.site, found[self.site], prompt, completion).shape[1:]
+        self.read: list[Tensor] = []  # what the site gives, from a training step's forward to its loss
+        sites[self.site].register_forward_hook(self._keep)
         self.everywhere = str(self.site).startswith("enc.")
         if self.everywhere:
             features *= positions
-        elif targets > positions:
+        elif self.columns > positions:
             accepted = f"one of at most {positions} columns at {self.site}, or a site in the encoder"
-            raise bad_value("model.loss.target", f"{self.target} ({targets} columns)", accepted)
-        self.head = nn.Parameter(torch.zeros(replicas, targets, features))
-        self.offset = nn.Parameter(torch.zeros(replicas, targets))
+            raise bad_value("model.loss.target", f"{self.target} ({self.columns} columns)", accepted)
+        self.head = nn.Parameter(torch.zeros(self.columns, features))
+        self.offset = nn.Parameter(torch.zeros(self.columns))
 
-    def forward(
-        self, logits: Tensor, completion: Tensor, activation: Tensor | None = None, targets: Tensor | None = None
-    ) -> Tensor:
-        assert activation is not None
+    def _keep(self, module: nn.Module, given: Any, output: Tensor) -> None:
+        if module.training:
+            self.read.append(output.movedim(position_axis(module), 1))
+
+    def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
+        loss = super().forward(network, prompt, completion)
+        activation = _own(self.site, self.read.pop(), prompt, completion)
         if self.everywhere:
-            predicted = torch.einsum("rbf,rkf->rbk", activation.flatten(2), self.head)
+            predicted = activation.flatten(1) @ self.head.T
         else:
-            predicted = torch.einsum("rbkf,rkf->rbk", activation[:, :, : targets.shape[2]], self.head)
-        errors = (predicted + self.offset.unsqueeze(1) - targets).square()  # (R, B, k)
-        return super().forward(logits, completion) + self.weight * errors.flatten(1).mean(dim=1)
+            predicted = torch.einsum("bkf,kf->bk", activation[:, : targets.shape[1]], self.head)
+        return loss + self.weight * (predicted + self.offset - targets).square().mean()
+
+
+def _own(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
+    """The site's own positions (B, T, F) of what it gives."""
+    return x[:, -num_positions(site, x.shape[1], (prompt, completion)) :].flatten(2)

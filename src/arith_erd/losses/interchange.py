@@ -1,23 +1,28 @@
 """Interchange-intervention training: a network learns the task, and to compute it by given variables at given sites."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import ZERO, Array, reorder
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.hooked import Hooked
+from ..interp.hooks import caching
 from ..interp.interventions import Replace
-from ..models.network import Network
+from ..interp.sites import layers
+from ..models.decoding import shift_right
+from ..models.network import Network, position_axis
 from ..tasks import Examples, Task
-from .loss import ANSWER, BatchInterchange, CrossEntropy
+from .loss import CrossEntropy
 
+ANSWER = "answer"
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
 
 
@@ -41,6 +46,8 @@ class InterchangeTraining(CrossEntropy):
             taken at all positions, and the answer must stay the base's.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
     """
+
+    compiles = False
 
     def __init__(
         self,
@@ -83,39 +90,37 @@ class InterchangeTraining(CrossEntropy):
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
         return np.concatenate(columns, axis=1).astype(float)
 
-    def interchanges(self) -> Sequence[BatchInterchange]:
-        places = zip(self.variables.values(), self.by_column, strict=True)
-        own = [BatchInterchange(site, dims, by_column) for (site, dims), by_column in places]
-        if self.strict:
-            for site in dict.fromkeys(site for site, dims in self.variables.values() if dims):
-                mapped = {one for where, dims in self.variables.values() if where == site for one in dims}
-                own.append(BatchInterchange(site, tuple(sorted(mapped)), others=True))
-        return own
+    def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
+        known = [site for site in layers(network.sites()) if not site.startswith("enc.")] + [ANSWER]
+        for site, _dims in self.variables.values():
+            if site not in known:
+                raise bad_value("model.loss.variables", site, f"a site of {' or '.join(known)}")
 
-    def forward(
-        self,
-        logits: Tensor,
-        completion: Tensor,
-        activation: Tensor | None = None,
-        targets: Tensor | None = None,
-        interchanged: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
-        assert interchanged is not None
-        total = super().forward(logits, completion)
-        row, width = targets[..., 0].long(), completion.shape[2]
-        batch = torch.arange(completion.shape[1], device=completion.device)
-        for number, by_column in enumerate(self.by_column):
-            value = targets[..., 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=1)  # (R, B, m)
-            table: Tensor = getattr(self, f"labels_{number}")
-            label = table[row[..., None], value, torch.arange(width, device=value.device)].long()  # (R, B, m)
-            predicted = interchanged[:, number]
+        places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
+        with caching(network.sites(), {site for site, dims in places if dims}) as plain:
+            total = self.of_logits(network(prompt, answer_in), completion)
+        source = {site: x.roll(1, dims=0) for site, x in plain.items()}
+        batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
+        row = targets[:, 0].long()
+        for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
+            if dims:
+                with _taking(network, site, dims, source[site], width, by_column):
+                    predicted = network(prompt, answer_in)
+            else:
+                predicted = network(prompt, answer_in.roll(1, dims=0))
+            value = targets[:, 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=0)  # (B, m)
+            label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
-                predicted, label = predicted[:, batch, batch % width, None], label[:, batch, batch % width, None]
-            total = total + self.weight / len(self.by_column) * _mean(predicted, label)
-        rest = interchanged[:, len(self.by_column) :]
-        for number in range(rest.shape[1]):
-            total = total + self.strict / rest.shape[1] * _mean(rest[:, number], completion)
+                predicted, label = predicted[batch, batch % width, None], label[batch, batch % width, None]
+            loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
+            total = total + self.weight / len(places) * loss
+        for site, x in source.items() if self.strict else ():
+            mapped = {one for where, dims in places if where == site for one in dims}
+            with _taking(network, site, [one for one in range(x.shape[2]) if one not in mapped], x, width):
+                loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), completion.flatten(), reduction="none")
+            total = total + self.strict / len(source) * loss.mean()
         return total
 
     @torch.no_grad()
@@ -144,9 +149,31 @@ class InterchangeTraining(CrossEntropy):
         return accuracies
 
 
-def _mean(logits: Tensor, label: Tensor) -> Tensor:
-    losses = F.cross_entropy(logits.flatten(0, 2), label.flatten(), reduction="none")
-    return losses.view(len(label), -1).mean(dim=1)  # (R,)
+@contextmanager
+def _taking(
+    network: Network, site: str, dims: Sequence[int], source: Tensor, answer: int, by_column: bool = False
+) -> Iterator[None]:
+    """Within the context the answer's positions of a site take coordinates of ``source`` (B, T, F).
+
+    With ``by_column`` example i takes them at position ``i % m`` only.
+    """
+
+    def hook(module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        x = output.movedim(position_axis(module), 1)  # (B, T, F); the answer's positions are the last
+        if max(dims, default=0) >= x.shape[2]:
+            accepted = f"0 to {x.shape[2] - 1} at {site}"
+            raise bad_value("model.loss.variables", f"dims to {max(dims)}", accepted)
+        positions = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)
+        examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
+        at = positions == examples if by_column else (positions >= 0).expand(x.shape[0], -1)  # (B, T)
+        taken = at[..., None] & torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
+        return torch.where(taken, source, x).movedim(1, position_axis(module))
+
+    handle = network.sites()[site].register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:

@@ -25,7 +25,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     """The pack of a job's seeds, still on the CPU; a `UserError` if the network or its recipe cannot train one."""
     configure_matmul()
     data = data or table_data(job)
-    compile = not data.loss.interchanges() and wants_compile(job, device, data.steps_per_epoch)
+    compile = data.loss.compiles and wants_compile(job, device, data.steps_per_epoch)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)

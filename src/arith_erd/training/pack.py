@@ -7,7 +7,6 @@ and Adam on stacked leaves is R Adams (see `recipe`).
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +15,10 @@ from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
-from ..errors import bad_value
-from ..interp.hooks import caching
-from ..interp.sites import layers, num_positions
-from ..losses import ANSWER, CrossEntropy, Loss
+from ..losses import CrossEntropy, Loss
 from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
-from ..models.network import Network, position_axis
+from ..models.network import Network
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive
 from .compiling import compiles_layers, options, regions
@@ -67,24 +63,12 @@ class Pack(nn.Module):
             # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
             self._skeleton = (make_network(),)
         self.loss = loss or CrossEntropy()
-        self._read: list[Tensor] = []  # the activation that the loss asks for, from a forward to its end
-        if self.loss.site is not None:
-            sites = self._skeleton[0].sites()
-            if self.loss.site not in sites:
-                raise bad_value("model.loss.site", self.loss.site, " or ".join(sites))
-            sites[self.loss.site].register_forward_hook(lambda module, inputs, output: self._read.append(output))
-        self._interchanges = tuple(self.loss.interchanges())
-        if self._interchanges:
-            known = [site for site in layers(self._skeleton[0].sites()) if not site.startswith("enc.")] + [ANSWER]
-            for one in self._interchanges:
-                if one.site not in known:
-                    raise bad_value("model.loss.variables", one.site, f"a site of {' or '.join(known)}")
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
         names = [*self._stack_places, *self._constant_places, *self._key_names]
         self._places = {name: _place(self._skeleton[0], name) for name in names}
         keys = [[derive(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
-        self._evaluate, self._train = self._replicas, self._mean_losses
+        self._evaluate, self._train = self._logits, self._losses
         self._in_turn = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
         self.compiled = self._to_compile = compile
         self._graphs = compile and cuda_graphs
@@ -106,10 +90,9 @@ class Pack(nn.Module):
         (skeleton,) = self._skeleton
         if compiles_layers(skeleton, len(self.seeds), device):
             self._in_turn = True
-            read = None if self.loss.site is None else skeleton.sites()[self.loss.site]
             for region in regions(skeleton):
                 inside = (module for module in region.modules() if module is not region)
-                if not any(module is read for module in inside):
+                if not any(module._forward_hooks for module in inside):
                     region.compile(dynamic=False, options=chosen)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=chosen)
@@ -122,7 +105,7 @@ class Pack(nn.Module):
         """
         self._begin(training=step is not None)
         keys = self._keys(step or 0)
-        return self._evaluate(self._stacks(), keys, prompt, answer_in)[0]
+        return self._evaluate(self._stacks(), keys, prompt, answer_in)
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
         """The losses (R,) of an optimizer step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
@@ -133,11 +116,24 @@ class Pack(nn.Module):
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(self._stacks(), keys, prompt, completion, targets)
 
-    def dry_run(self, prompt: Tensor, completion: Tensor) -> tuple[Tensor, Tensor | None]:
-        """`_replicas` at the first step, all at once and not compiled: prompt (R, B, P), completion (R, B, m)."""
-        (skeleton,) = self._skeleton
-        skeleton.train()
-        return self._all_at_once(self._stacks(), self._keys(0), prompt, shift_right(completion))
+    def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
+        """Logits (R, B, m, V) or losses (R,) of the first step, by vmap and not compiled, whatever training will do."""
+        self._skeleton[0].train()
+        in_turn, self._in_turn = self._in_turn, False
+        try:
+            if loss:
+                return self._losses(self._stacks(), self._keys(0), prompt, completion, *targets)
+            return self._logits(self._stacks(), self._keys(0), prompt, shift_right(completion))
+        finally:
+            self._in_turn = in_turn
+
+    def begin_loss(self, prompt: Tensor, completion: Tensor) -> None:
+        """Have the loss make its parameters, of a few examples (B, P), (B, m); each replica gets a copy of them."""
+        self.loss.begin(self._skeleton[0].eval(), prompt.to("meta"), completion.to("meta"))
+        for name, parameter in [*self.loss.named_parameters()]:
+            registry, leaf = place = _place(self.loss, name)
+            registry[leaf] = nn.Parameter(parameter.detach().expand(len(self.seeds), *parameter.shape).clone())
+            self._stack_places[f"loss:{name}"] = self._places[f"loss:{name}"] = place
 
     def _stacks(self) -> dict[str, Tensor]:
         """``stacked.named_parameters()`` without its walk through all modules, which takes 1% of a step on a CPU."""
@@ -164,88 +160,37 @@ class Pack(nn.Module):
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
 
-    def _mean_losses(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, completion: Tensor, targets: Tensor | None
+    def _logits(self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        return self._each(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
+
+    def _losses(self, parameters: dict[str, Tensor], keys: Keys, *batch: Tensor | None) -> Tensor:
+        return self._each(self.loss, parameters, keys, *batch)
+
+    def _each(
+        self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor | None
     ) -> Tensor:
-        logits, activation = self._replicas(parameters, keys, prompt, shift_right(completion))
-        return self.loss_of(logits, completion, activation, targets)
+        """The results (R, ...) of a function of a network and of its part of a batch, in the mode of the skeleton."""
 
-    def loss_of(self, logits: Tensor, completion: Tensor, activation: Tensor | None, targets: Tensor | None) -> Tensor:
-        """The losses (R,) of a `dry_run`; logits are (R, 1 + E, B, m, V) if the loss asks for E further runs."""
-        interchanged = {"interchanged": logits[:, 1:]} if self._interchanges else {}
-        losses: Tensor = self.loss(
-            logits[:, 0] if interchanged else logits, completion, activation, targets, **interchanged
-        )
-        return losses
+        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own: Tensor | None) -> Tensor:
+            (skeleton,) = self._skeleton
+            constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
+            before = self._swap(weights | constants | dict(zip(self._key_names, own_keys, strict=True)))
+            try:
+                return function(skeleton, *own)
+            finally:
+                self._swap(before)
 
-    def _replicas(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Logits (R, B, m, V), and what the loss reads, (R, B, T, F) or None, in the mode of the skeleton."""
-        run = self._one_by_one if self._in_turn else self._all_at_once
-        return run(parameters, keys, prompt, answer_in)
-
-    def _one_by_one(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+        stacked = [x is not None and x.dim() == 3 for x in batch]
+        if not self._in_turn:
+            in_dims = (0, 0, *(0 if stack else None for stack in stacked))
+            return vmap(of_replica, in_dims)(parameters, keys, *batch)  # type: ignore[arg-type]  # None: not a stack
         number = len(self.seeds)
         # Without a copy of every gradient if there is one replica only.
         single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
         weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
-        tokens = (x.unbind() if x.dim() == 3 else [x] * number for x in (prompt, answer_in))
+        each = (x.unbind() if stack else [x] * number for x, stack in zip(batch, stacked, strict=True))
         own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
-        results = [self._replica(*each) for each in zip(weights, own_keys, *tokens, strict=True)]
-        logits, activations = zip(*results, strict=True)
-        return torch.stack(logits), None if self.loss.site is None else torch.stack(activations)
-
-    def _all_at_once(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in (prompt, answer_in)))
-        out_dims = (0, None if self.loss.site is None else 0)
-        replicas = vmap(self._replica, in_dims, out_dims)  # type: ignore[arg-type]  # None: not a stack
-        stacks: tuple[Tensor, Tensor | None] = replicas(parameters, keys, prompt, answer_in)
-        return stacks
-
-    def _replica(
-        self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """The same of one replica: logits (B, m, V), and (B, T, F) or None."""
-        (skeleton,) = self._skeleton
-        constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
-        before = self._swap(parameters | constants | dict(zip(self._key_names, keys, strict=True)))
-        try:
-            if self._interchanges and skeleton.training:
-                return self._with_interchanges(prompt, answer_in), self._activation(prompt, answer_in)
-            return skeleton(prompt, answer_in), self._activation(prompt, answer_in)
-        finally:
-            self._swap(before)
-
-    def _activation(self, prompt: Tensor, answer_in: Tensor) -> Tensor | None:
-        """The activation at the loss's site in the last forward: (B, T, F); None without a site."""
-        if self.loss.site is None:
-            return None
-        by_position = self._read.pop().movedim(position_axis(self._skeleton[0].sites()[self.loss.site]), 1)
-        own = num_positions(self.loss.site, by_position.shape[1], (prompt, answer_in))
-        return by_position[:, -own:].flatten(2)
-
-    def _with_interchanges(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
-        """Logits (1 + E, B, m, V) of a plain run, then of each run that the loss asks for."""
-        (skeleton,) = self._skeleton
-        sites = skeleton.sites()
-        with caching(sites, {one.site for one in self._interchanges} - {ANSWER}) as plain:
-            logits = [skeleton(prompt, answer_in)]
-        for one in self._interchanges:
-            if one.site == ANSWER:
-                logits.append(skeleton(prompt, answer_in.roll(1, dims=0)))
-                continue
-            hook = partial(one.take, plain[one.site].roll(1, dims=0), answer_in.shape[1])
-            handle = sites[one.site].register_forward_hook(hook)
-            try:
-                logits.append(skeleton(prompt, answer_in))
-            finally:
-                handle.remove()
-        return torch.stack(logits)
+        return torch.stack([of_replica(*one) for one in zip(weights, own_keys, *each, strict=True)])
 
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""

@@ -31,10 +31,10 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
     """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
 
-    The network may have no state besides its parameters, and the loss of a replica may depend on this replica only.
+    The network may have no state besides its parameters.
     """
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
-    prompt, completion, *targets = (x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train)
+    batch = [x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train]
     other = initialise(pack.make_network, pack.seeds[0] ^ 1)
     if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
@@ -44,36 +44,21 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
             accepted = "expected a layer of arith_erd.models.recurrent, as in model=lstm"
             raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.blamed():  # vmap refuses random numbers
-        logits, activation = pack.dry_run(prompt, completion)
-    expected = (*completion.shape, job.task.vocab_size)
-    runs = 1 if data.loss.interchanges() else 0  # an axis of further runs, behind that of the replicas
-    if (*logits.shape[:1], *logits.shape[1 + runs :]) != expected:
+        logits = pack.dry_run(*batch[:2])
+    expected = (*batch[1].shape, job.task.vocab_size)
+    if logits.shape != expected:
         raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
     buffers = dict(pack.stacked.named_buffers())
     for name, buffer in other.named_buffers():
         if not torch.equal(buffer, buffers[name]):
             raise net.fault(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
-    if activation is not None:
-        with loss.blamed():
-            pack.loss.make_parameters(replicas, activation.shape[2:], targets[0].shape[-1] if targets else 0)
-
-    def losses(rows: Tensor) -> Tensor:
-        more = [None if x is None else x[rows] for x in (activation, targets[0] if targets else None)]
-        with loss.blamed():
-            return pack.loss_of(logits[rows], completion[rows], *more)
-
-    own = losses(torch.arange(replicas))
+    with loss.blamed():
+        pack.begin_loss(*(x[:EXAMPLES] for x in data.train[:2]))
+        own = pack.dry_run(*batch, loss=True)
     if own.shape != (replicas,):
-        raise loss.fault(f"gives a tensor of shape {tuple(own.shape)}; expected ({replicas},), one loss for each seed")
+        raise loss.fault(f"gives a tensor of shape {tuple(own.shape[1:])}; expected one number")
     if not own.requires_grad:
         raise loss.fault("does not depend on a parameter that requires gradients; expected one at least")
-    with torch.no_grad():
-        for index in range(replicas):  # each with the rows of the others interchanged
-            rows = torch.arange(replicas).roll(1)
-            rows[index] = index
-            if not torch.allclose(losses(rows)[index], own[index], equal_nan=True):
-                accepted = "expected a function of this seed's tensors only"
-                raise loss.fault(f"the loss of a seed depends on others, earlier calls or random numbers; {accepted}")
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:

@@ -34,7 +34,6 @@ def test_labels_are_the_answers_that_the_causal_model_predicts():
     loss, examples, model = InterchangeTraining(MAP), TASK.examples(), CausalModel(TASK)
     targets = torch.as_tensor(loss.targets(TASK, examples)).long()
     assert (loss.targets(TASK, examples) == targets.numpy()).all()  # asked again
-    assert len(loss.interchanges()) == len(MAP)
     base, source = torch.randperm(64, generator=torch.Generator().manual_seed(0)), torch.arange(64)
     sources = TASK.examples(*examples.operands[source].T)
     for number, name in enumerate(MAP):
@@ -58,13 +57,23 @@ def test_losses_alone_equal_those_in_a_pack(network):
         torch.testing.assert_close(alone.losses(*own[:2], 7, own[2])[0], together[index])
 
 
+def runs_of(network: type, variables, **options) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """The logits (8, m, V) of each run of a network alone, and its loss."""
+    pack, (prompt, completion, targets) = made(network, (0,), variables, **options)
+    net, gave = pack.replica(0), []
+    net.register_forward_hook(lambda module, given, output: gave.append(output))
+    return gave, pack.loss(net, prompt[0], completion[0], targets[0])
+
+
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
 def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(network):
     whole = {"sum": {"site": "dec.2", "dims": [0, 7]}}
-    pack, (prompt, completion, _) = made(network, (0,), whole, strict=1.0)
-    (plain, interchanged, nothing) = pack.dry_run(prompt, completion)[0][0]
+    (plain, interchanged, nothing), loss = runs_of(network, whole, weight=0.5, strict=2.0)
     torch.testing.assert_close(interchanged, plain.roll(1, dims=0))
     torch.testing.assert_close(nothing, plain)
+    completion = made(network, (0,))[1][1][0]  # the sum's interchange gives the source's answer
+    alone = F.cross_entropy(plain.flatten(0, 1), completion.flatten())
+    torch.testing.assert_close(loss, (1 + 0.5 + 2.0) * alone)
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
@@ -72,24 +81,26 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
     given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
     loss, examples, model = InterchangeTraining(given, causal_model=PrefixCarry), TASK.examples(), PrefixCarry(TASK)
     targets = torch.as_tensor(loss.targets(TASK, examples)).float()
-    size = {"d_model": 8, "num_heads": 2, "num_layers": 2, "dropout": 0.0}
-    pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **size), [0], loss=loss)
-    prompt, completion = (torch.as_tensor(x)[None] for x in (examples.prompt, examples.completion))
-    logits = pack.dry_run(prompt, completion)[0]
-    expected = pack.replica(0)(prompt[0], shift_right(completion[0]).roll(1, dims=0))
-    torch.testing.assert_close(logits[0, 1], expected)
+    prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
     before = np.roll(examples.answer, 1)
     digits = [model.answers(model.values(examples, {"prefix": before}))]
     digits += [model.interchange_by_digit(examples, examples[np.arange(-1, 63)], "carry")]
     tokens = torch.as_tensor(np.stack([examples.completion, *(x + ZERO for x in digits)]))
     right = 30.0 * F.one_hot(tokens.long(), TASK.vocab_size)
-    assert loss(right[None, 0], completion, None, targets[None], right[None, 1:]) < 1e-6
-    assert loss(right[None, 0], completion, None, targets[None], right[None, [0, 2]]) > 0.3
+    net = network(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=2, dropout=0.0)
+    read, answers = [], [0, 1, 2]
+    net.register_forward_hook(lambda module, given, output: (read.append(given[1]), right[answers[len(read) - 1]])[1])
+    assert loss(net, prompt, completion, targets) < 1e-6
+    own, of_the_one_before, _ = read
+    assert torch.equal(own, shift_right(completion))
+    assert torch.equal(of_the_one_before, own.roll(1, dims=0))
+    read.clear()
+    answers[1] = 0
+    assert loss(net, prompt, completion, targets) > 0.3
 
 
 def test_a_column_is_exchanged_at_one_position():
-    pack, (prompt, completion, _) = made(NanoGPT, (0,), {"carry": {"site": "dec.2", "dims": [0, 7]}})
-    plain, interchanged = pack.dry_run(prompt, completion)[0][0]
+    (plain, interchanged), _ = runs_of(NanoGPT, {"carry": {"site": "dec.2", "dims": [0, 7]}})
     examples = torch.arange(8)
     source = plain.roll(1, dims=0)
     torch.testing.assert_close(interchanged[examples, examples % 4], source[examples, examples % 4])
@@ -135,7 +146,8 @@ def test_report_tries_interchanges_on_held_out_examples():
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables)
-        pack.dry_run(*given[:2])
+        pack.begin_loss(*(x[0] for x in given[:2]))
+        pack.dry_run(*given, loss=True)
 
     with pytest.raises(UserError, match=message):
         first_step()

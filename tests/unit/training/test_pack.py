@@ -170,7 +170,8 @@ def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
         pack = Pack(builder(Transformer), SEEDS[:replicas], compile=compile, loss=loss)
-        loss.make_parameters(replicas, pack.dry_run(*(x[:replicas] for x in batch))[1].shape[2:], 1)
+        loss.columns = 1
+        pack.begin_loss(*(x[0] for x in batch))
         with torch.no_grad():
             loss.head.fill_(0.1)
         prompt, completion, targets = (x[:replicas] for x in (*batch, torch.ones(3, 20, 1)))

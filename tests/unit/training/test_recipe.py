@@ -15,8 +15,10 @@ from arith_erd.config.compose import CONF, compose
 from arith_erd.config.groups import Schedule
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
+from arith_erd.interp.hooks import caching
 from arith_erd.losses import CrossEntropy, Loss
 from arith_erd.models import Network
+from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
@@ -71,9 +73,7 @@ def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[st
     made = option("loss", loss).build(Loss)
     data = TableData(TASK, RandomSplit(), seeds, 4, made)
     pack = Pack(Toy, seeds, loss=made)
-    if made.site:
-        prompt, completion, targets = (x[:1].expand(len(seeds), 1, -1) for x in data.train)
-        made.make_parameters(len(seeds), pack.dry_run(prompt, completion)[1].shape[2:], targets.shape[-1])
+    pack.begin_loss(*(x[:1] for x in data.train[:2]))
     return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
 
 
@@ -219,22 +219,13 @@ class Good(Toy):
 
 
 class OfTheActivation(CrossEntropy):
-    site = "dec.1"
+    def begin(self, network, prompt, completion):
+        self.head = nn.Parameter(torch.ones(()))
 
-    def make_parameters(self, replicas, activation, targets):
-        self.head = nn.Parameter(torch.ones(replicas))
-
-    def forward(self, logits, completion, activation, targets=None):
-        return activation.square().flatten(1).mean(1) * self.head
-
-
-def own(self, logits, completion, *_):
-    """The loss that the bad ones are made of, (R,)."""
-    return CrossEntropy.forward(self, logits, completion)
-
-
-def of_each_example(self, logits, completion, *_):
-    return own(self, logits.flatten(0, 1).unsqueeze(1), completion.flatten(0, 1).unsqueeze(1))
+    def forward(self, network, prompt, completion, targets=None):
+        with caching(network.sites(), ["dec.1"]) as found:
+            network(prompt, shift_right(completion))
+        return found["dec.1"].square().mean() * self.head
 
 
 def drawn(self) -> None:
@@ -247,11 +238,11 @@ def tied(self) -> None:
 
 HERE = r"\(test_recipe\.py, line \d+\)$"
 LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
-OTHERS = "the loss of a seed depends on others, earlier calls or random numbers"
+NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Failing": (Good, "middle", lambda self, x: x @ torch.zeros(3, 3), rf"RuntimeError: .* {HERE}"),
     "OtherShape": (Good, "forward", lambda self, *tokens: Good.forward(self, *tokens)[:, 1:], LOGITS),
-    "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), "RuntimeError: vmap: called random operation"),
+    "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), NOISE),
     "OwnGain": (Good, "more", drawn, "its buffer gain is random or changes; expected a constant buffer"),
     "Recurrent": (
         Good,
@@ -260,11 +251,14 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
         r"memory is an nn\.LSTM, which vmap",
     ),
     "Tied": (Good, "more", tied, r"also keeps mix\.weight; expected parameters under one name each"),
-    "Mean": (CrossEntropy, "forward", lambda *t: own(*t).mean(), r"gives a tensor of shape \(\); expected \(3,\)"),
-    "OfEachExample": (CrossEntropy, "forward", of_each_example, r"gives a tensor of shape \(6,\); expected \(3,\)"),
-    "Shared": (CrossEntropy, "forward", lambda *t: own(*t) + own(*t).sum(), OTHERS),
-    "Noisy": (CrossEntropy, "forward", lambda *t: own(*t) * torch.rand(()), OTHERS),
-    "Constant": (CrossEntropy, "forward", lambda self, *t: torch.zeros(len(t[0])), "does not depend on a parameter"),
+    "OfEachToken": (
+        CrossEntropy,
+        "forward",
+        lambda self, net, *t: net(*t).exp()[0, 0],
+        r"gives a tensor of shape \(5,\)",
+    ),
+    "Noisy": (CrossEntropy, "forward", lambda *t: CrossEntropy.forward(*t) * torch.rand(()), NOISE),
+    "Constant": (CrossEntropy, "forward", lambda *t: torch.zeros(()), "does not depend on a parameter"),
     "Broken": (CrossEntropy, "forward", lambda self, *t: t[0].no, rf"AttributeError: .* {HERE}"),
 }
 for name, (base, method, function, _) in BAD.items():  # classes are looked up in their module
