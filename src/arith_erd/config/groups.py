@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import bad_value
-from ..runs import KEEP_NOTHING, NAME, NAMES, WeightSchedule
+from ..runs import NAME, NAMES
 from ..tasks import POSITION_ENCODINGS
 from ..tasks.task import MAX_ROWS
 from .build import Factory
@@ -21,6 +21,7 @@ from .build import Factory
 CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)  # --help needs no validators
 LARGEST_COUNT = 2**31 - 1  # what torch can count to
 LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
+KEEP = r"^(none|all|log|every:[1-9]\d{0,8})$"
 LARGEST_REAL = 1e38  # about what a 32-bit number holds
 
 
@@ -119,9 +120,7 @@ class Checkpointing:
     every_n_epochs: Count = 1
     keep_last: Switch = True
     """Whether ``last.ckpt`` of a finished run stays, so that a longer run can continue from its end."""
-    keep: Annotated[WeightSchedule, parsed_by(lambda value: WeightSchedule.read("checkpoint.keep", value))] = (
-        KEEP_NOTHING
-    )
+    keep: Annotated[str, accepts("none, all, log, or every:K with K from 1, as every:10", pattern=KEEP)] = "none"
     """After which epochs the weights are kept for good."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from ..runs import Run, identity, require_name, settings
+from ..runs import Run, identity, leaves, require_name, settings
 from ..runs.identity import short_hash
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
@@ -68,7 +68,7 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
 
 def non_default_parts(who: Mapping[str, Any]) -> list[str]:
     """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
-    given, usual = settings(who), settings(_usual(who), added=True)
+    given, usual = settings(who), dict(leaves(_usual(who)))
     parts = []
     for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):
         option = key.rpartition(".")[2]

@@ -25,13 +25,12 @@ CANDIDATES = 8  # sources drawn for each base of a balanced dataset
 class Family:
     """Variables in which base and source differ (``vary``), and those that they share (``keep``).
 
-    Both hold at one digit t; with ``everywhere`` at every digit, where those of ``vary`` differ in at least one. A
-    variable without columns has one value for all digits. Base and source are never the same operands.
+    Both hold at one digit t, or at every digit, where those of ``vary`` differ in at least one. A variable without
+    columns has one value for all digits. Base and source are never the same operands.
     """
 
     vary: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    everywhere: bool = False
 
     @property
     def name(self) -> str:
@@ -52,8 +51,8 @@ def families(causal_model: CausalModel, variables: Sequence[str] | None = None) 
         variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
     causal_model.require(variables)
     chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
-    same = [Family(keep=(causal_model.answer_variable,), everywhere=True)] if causal_model.answer_variable else []
-    return {family.name: family for family in (*chosen, *same, Family(everywhere=True))}
+    same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
+    return {family.name: family for family in (*chosen, *same, Family())}
 
 
 def distinguishable(
@@ -151,7 +150,7 @@ class CounterfactualDataset:
         require_integer("n", n, 1)
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
-        family = Family(_listed(vary), _listed(keep), digit is None)
+        family = Family(_listed(vary), _listed(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
@@ -159,7 +158,7 @@ class CounterfactualDataset:
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
         pool = None if pool is None else rows
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
-        source = draw_sources(causal_model, family, digit or 0, base, rng, rows)
+        source = draw_sources(causal_model, family, digit, base, rng, rows)
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
             where = "at every digit" if digit is None else f"at digit {digit}"
@@ -239,18 +238,23 @@ def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -
 
 
 def draw_sources(
-    causal_model: CausalModel, family: Family, t: int, base: Array, rng: np.random.Generator, pool: Array | None = None
+    causal_model: CausalModel,
+    family: Family,
+    t: int | None,
+    base: Array,
+    rng: np.random.Generator,
+    pool: Array | None = None,
 ) -> Array:
-    """A source (n,) for each base (n,), uniform over those in its family at digit t; -1 where there is none.
+    """A source (n,) for each base (n,), uniform over those in its family at digit t, or at all; -1 where there is none.
 
-    All are in the pool, ascending rows (M,); None for all. t does not count for a family that holds everywhere.
+    All are in the pool, ascending rows (M,); None for all.
     """
     causal_model.require([name for name in (*family.vary, *family.keep) if name != causal_model.output])
     pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
 
     def labelled(name: str) -> Array:
         values = causal_model.table[name][pool]
-        return _label(values if values.ndim == 1 or family.everywhere else values[:, t])
+        return _label(values if values.ndim == 1 or t is None else values[:, t])
 
     kept = _label(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
     differing = np.stack([labelled(name) for name in family.vary] or [np.arange(len(pool))])

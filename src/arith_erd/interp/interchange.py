@@ -251,9 +251,9 @@ def patching_effects(
     before = model.run(bases).argmax(-1)
     runs = {site: model.resume_from(site, bases) for site in sites}
     drawn = {
-        (name, t): draw_sources(causal_model, family, t or 0, base, rng)
+        (name, t): draw_sources(causal_model, family, t, base, rng)
         for name, family in families.items()
-        for t in ([None] if family.everywhere else range(task.width))
+        for t in (range(task.width) if family.vary else [None])
     }
     for (name, t), found in drawn.items():
         if not (found >= 0).any():

@@ -31,7 +31,7 @@ from ..errors import UserError
 from ..system import lock
 from ..system.files import remove_partial_files, write_atomically
 from ..system.machine import commit
-from .epochs import KEEP_NOTHING, MetricRow, WeightSchedule, read_metrics
+from .epochs import MetricRow, kept_epochs, read_metrics
 
 FINISHED = "finished"
 
@@ -65,10 +65,10 @@ class Run:
         """The epochs after which the weights of a replica were kept, ascending."""
         return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
 
-    def missing_epochs(self, keep: WeightSchedule, seeds: Sequence[int], last: int) -> list[int]:
+    def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
         """The epochs up to ``last`` that ``keep`` asks for, and after which the weights of some seed were not kept."""
         there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
-        return [epoch for epoch in keep.until(last) if epoch not in there]
+        return [epoch for epoch in kept_epochs(keep, last) if epoch not in there]
 
     def drop_kept_after(self, epoch: int) -> None:
         """Remove weights that were kept after later epochs: the run resumes from an earlier one."""
@@ -96,11 +96,11 @@ class Run:
         except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
 
-    def skip_message(self, keep: WeightSchedule = KEEP_NOTHING, sources: Mapping[str, str] | None = None) -> str:
+    def skip_message(self, keep: str = "none", sources: Mapping[str, str] | None = None) -> str:
         """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
-        if keep != KEEP_NOTHING and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+        if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
         return line
 

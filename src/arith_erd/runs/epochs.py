@@ -9,13 +9,11 @@ each token of the answer: its accuracy given the right tokens before it. Where e
 import csv
 import math
 import os
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, bad_value
+from ..errors import UserError
 from ..system.files import naming, write_atomically
 
 INTEGERS = ("epoch", "seed")
@@ -81,39 +79,14 @@ def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | No
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
 
-A_DECADE = 8  # epochs that ``log`` keeps between 10 and 100, between 100 and 1000, and so on
+def kept_epochs(keep: str, last: int) -> Sequence[int]:
+    """The epochs whose weights a run of ``last`` epochs keeps, ascending; ``log`` keeps eight of each decade.
 
-
-@dataclass(frozen=True)
-class WeightSchedule:
-    """The epochs whose weights are kept.
-
-    >>> [list(WeightSchedule.read("keep", text).until(10)) for text in ("none", "every:4", "log")]
+    >>> [list(kept_epochs(keep, 10)) for keep in ("none", "every:4", "log")]
     [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
     """
-
-    rule: str
-    step: int = 1
-
-    @classmethod
-    def read(cls, key: str, value: object) -> "WeightSchedule":
-        """The rule that a text names; a `UserError` with the key for any other."""
-        if value in ("none", "all", "log"):
-            return cls(str(value))
-        if isinstance(value, str) and (match := re.fullmatch(r"every:([1-9]\d{0,8})", value, re.ASCII)):
-            return cls("every", int(match[1]))
-        raise bad_value(key, value, "none, all, log, or every:K with K from 1, as every:10")
-
-    def __contains__(self, epoch: int) -> bool:
-        return epoch in self.until(epoch)
-
-    def until(self, last: int) -> Sequence[int]:
-        """The epochs that a run of ``last`` epochs keeps, ascending. No list is as long as the run may be."""
-        if self.rule == "log":
-            steps = range(round(A_DECADE * math.log10(max(last, 1))) + 1)
-            kept = sorted({round(10 ** (step / A_DECADE)) for step in steps})
-            return [epoch for epoch in kept if epoch <= last]
-        return range(0) if self.rule == "none" else range(self.step, last + 1, self.step)
-
-
-KEEP_NOTHING = WeightSchedule("none")
+    if keep == "log":
+        steps = range(round(8 * math.log10(max(last, 1))) + 1)
+        return sorted({epoch for step in steps if (epoch := round(10 ** (step / 8))) <= last})
+    step = {"none": last + 1, "all": 1}.get(keep) or int(keep.removeprefix("every:"))
+    return range(step, last + 1, step)

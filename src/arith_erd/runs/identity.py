@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 from ..errors import bad_value
@@ -42,16 +41,13 @@ def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def settings(config: Mapping[str, Any], *, added: bool = False) -> dict[str, Any]:
-    """A configuration by dotted key; a list is one value. Keys of `ADDED` at their first values are all in it, or none.
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted key, without keys of `ADDED` at their first values; a list is one value.
 
-    >>> config = {"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]}
-    >>> settings(config)
+    >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
-    >>> settings(config, added=True)["task.interleaved"]
-    False
     """
-    return dict(leaves(_with_added(config) if added else without_added(config)))
+    return dict(leaves(without_added(config)))
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -73,20 +69,6 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if value != first:
             kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
     return kept
-
-
-def _with_added(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration as this version would have written it: runs made before a key of `ADDED` get its first value."""
-    filled = deepcopy(dict(config))
-    net = filled.get("model", {}).get("net", {})
-    for key, first in (ADDED | {"model.net.positions": DEFAULT_POSITIONS.get(net.get("_target_"))}).items():
-        *path, last = key.split(".")
-        node = filled
-        for part in path:
-            node = node.setdefault(part, {})
-        if key != "model.net.positions" or first:
-            node.setdefault(last, deepcopy(first))
-    return filled
 
 
 def short_hash(value: Any, digits: int = 8) -> str:

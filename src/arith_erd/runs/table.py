@@ -17,7 +17,7 @@ from ..stats import Estimate, Mean
 from ..system import lock
 from .directory import FINISHED, Run
 from .epochs import METRICS
-from .identity import identity, settings
+from .identity import ADDED, DEFAULT_POSITIONS, identity, leaves
 from .replicas import read_contents
 
 TableRow = dict[str, Any]
@@ -108,8 +108,10 @@ def _rows(run: Run) -> list[TableRow]:
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         contents = read_contents(run)
         who = identity(contents.config)
-        known = settings({key: contents.config[key] for key in who if key != "trainer"}, added=True)
-        shown = {k: value for k, value in (settings(who) | known).items() if "." in k and not k.endswith("_target_")}
+        known = dict(leaves({**contents.config, "trainer": who["trainer"]}))
+        positions = {"model.net.positions": DEFAULT_POSITIONS.get(known["model.net._target_"])}
+        known = dict(leaves(ADDED)) | positions | {key: x for key, x in known.items() if key.split(".")[0] in who}
+        shown = {k: value for k, value in known.items() if "." in k and not k.endswith("_target_")}
         # As texts, to group by.
         shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
         last = contents.metrics.drop_duplicates("seed", keep="last").set_index("seed")[RESULTS].to_dict("index")

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import KEEP_NOTHING, METRICS, MetricRow, Run, WeightSchedule
+from ..runs import METRICS, MetricRow, Run, kept_epochs
 from ..runs.epochs import SLICES, append_rows, begin_rows
 from .checkpoint import position
 from .summary import save_weights
@@ -24,9 +24,7 @@ class MetricsWriter(L.Callback):
     Where a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
     """
 
-    def __init__(
-        self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: WeightSchedule = KEEP_NOTHING
-    ) -> None:
+    def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: str = "none") -> None:
         self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
         self.started: float | None = None  # when the epoch began, for `time.perf_counter`; None before training
         self.spent = 0.0  # seconds, on this epoch before an interruption
@@ -78,7 +76,7 @@ class MetricsWriter(L.Callback):
         for _epoch, seed, name, value, accuracy in pl_module.slices:
             of_seed[seed][f"val_seq_acc/{name}={value}"] = accuracy
         self.logger.log([*of_seed.values()])
-        if epoch in self.keep:
+        if epoch in kept_epochs(self.keep, epoch):
             save_weights(self.run, pl_module.pack, epoch)
 
 

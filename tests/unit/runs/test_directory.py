@@ -6,7 +6,7 @@ import pytest
 
 from arith_erd.config import build
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Run, WeightSchedule, epochs_to
+from arith_erd.runs import METRICS, Run, epochs_to, kept_epochs
 from arith_erd.runs.epochs import append_rows
 from tests.rows import write_metrics
 
@@ -88,8 +88,7 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     ],
 )
 def test_rules_keep_these_of_32_epochs(rule, kept):
-    keep = WeightSchedule.read("checkpoint.keep", rule)
-    assert list(keep.until(32)) == [epoch for epoch in range(1, 33) if epoch in keep] == kept
+    assert list(kept_epochs(rule, 32)) == kept
 
 
 def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
@@ -148,6 +147,6 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights(seed, epoch).touch()
-    assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message(WeightSchedule("all"))
+    assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message("all")
     assert "overwrite" not in run.skip_message()
-    assert "overwrite" not in run.skip_message(WeightSchedule("every", 4))
+    assert "overwrite" not in run.skip_message("every:4")
