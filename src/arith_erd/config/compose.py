@@ -78,6 +78,8 @@ def checked_job(
     for key, _, value in (override.partition("=") for override in overrides):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
+        if key == "epochs" and value[:1] != "{":
+            raise bad_value(key, value, f"a length for each task; for this run trainer.max_epochs={value}")
         inside = inside or "." in key or key.startswith(("+", "~"))
     defaults: Mapping[str, Any] = {}
     if inside:

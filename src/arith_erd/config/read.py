@@ -44,9 +44,6 @@ def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
     for key in config:
         if key not in known:
             raise no_such_key(str(key), known)
-    if isinstance(config.get("epochs"), int):
-        accepted = f"a length for each task; for this run trainer.max_epochs={config['epochs']}"
-        raise bad_value("epochs", config["epochs"], accepted)
     given = {**config, **ours, "resolved": dict(config)}
     try:
         return TypeAdapter(kind).validate_python(given)

@@ -21,6 +21,7 @@ and at all positions together, by all of its tokens.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -281,8 +282,11 @@ def patching_effects(
 
 def _own_token(causal_model: CausalModel, place: int, bases: Examples, others: Examples) -> Array:
     """Digits (n, width) of the answers with one token of the prompt taken from the source."""
-    name = causal_model.task.prompt_names[place]  # which a task of a user's own may define
-    for root in causal_model.roots:
-        if name == f"{root[0]}{name[1:]}":
-            return causal_model.interchange(bases, others, root, int(name[1:]))
-    return causal_model.answers(causal_model.values(bases))  # an operator
+    task = causal_model.task
+    operand, digit = task.prompt_places[place]
+    if type(task).examples is not Task.examples:  # another prompt, whose names say what its tokens are
+        named = re.fullmatch(r"(\w)(\d+)", task.prompt_names[place])
+        operand, digit = (task.operand_names.index(named[1]), int(named[2])) if named else (0, -1)
+    if digit < 0:  # an operator
+        return causal_model.answers(causal_model.values(bases))
+    return causal_model.interchange(bases, others, causal_model.roots[operand], digit)

@@ -77,12 +77,16 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
     Args:
         function: network -> ``sum`` or ``carries``; or a number, larger where the network computes by the sum. Then a
             threshold is fixed on the networks of one half, and counts on the other half.
+
+    Raises:
+        UserError: for what is no function, networks of another kind, or a method that gives something else.
     """
-    return with_verdicts(
-        pd.DataFrame(
-            [score_row(function, one, one.load()) for one in (zoo() if networks is None else networks)], columns=COLUMNS
-        )
-    )
+    if not callable(function):
+        raise UserError(f"score_method: received {function!r}; expected a function of a network")
+    networks = zoo() if networks is None else networks
+    if wrong := [one for one in networks if not isinstance(one, LabelledNetwork)]:
+        raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks of zoo()")
+    return with_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
 
 
 def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any]:
@@ -152,10 +156,12 @@ def _trained(run: Run) -> Iterator[LabelledNetwork]:
     sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
+    if run.config()["data"].get("examples") is not None:  # right on the examples drawn is not right on all
+        return
     followed = _interchange_accuracies(run, [*places])
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and followed.get(seed, 1.0) >= MIN_INTERCHANGE_ACCURACY:
+        if right and followed.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
             yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
 
 

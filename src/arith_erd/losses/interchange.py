@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from ..bits import ZERO, Array, reorder
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
+from ..interp.counterfactuals import require_distinct
 from ..interp.hooked import Hooked
 from ..interp.hooks import caching
 from ..interp.interventions import Replace
@@ -60,6 +61,8 @@ class InterchangeTraining(CrossEntropy):
         super().__init__(label_smoothing)
         if not isinstance(variables, Mapping) or not variables:
             raise bad_value("model.loss.variables", variables, f"a variable at least, as {{carry: {EXAMPLE}}}")
+        if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
+            raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
         self.variables = {name: _place(name, at) for name, at in variables.items()}
         for (one, (site, dims)), (other, (place, theirs)) in combinations(self.variables.items(), 2):
             if site == place and (shared := sorted({*dims} & {*theirs})):
@@ -73,6 +76,8 @@ class InterchangeTraining(CrossEntropy):
         self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
         model, self.by_column = self.causal, []
         model.require(self.variables, "model.loss.variables")
+        mapped = [name for name, (site, _) in self.variables.items() if site != ANSWER]
+        require_distinct(model, mapped, "model.loss.variables")
         values = model.values(examples)
         columns = [np.arange(len(examples.operands))[:, None]]
         for number, name in enumerate(self.variables):
@@ -91,10 +96,20 @@ class InterchangeTraining(CrossEntropy):
         return np.concatenate(columns, axis=1).astype(float)
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        known = [site for site in layers(network.sites()) if not site.startswith("enc.")] + [ANSWER]
-        for site, _dims in self.variables.values():
-            if site not in known:
-                raise bad_value("model.loss.variables", site, f"a site of {' or '.join(known)}")
+        known = [site for site in layers(network.sites()) if not site.startswith("enc.")]
+        with caching(network.sites(), known) as found:
+            network(prompt, shift_right(completion))
+        free = {site: {*range(x.shape[2])} for site, x in found.items()}  # coordinates that no variable has
+        for name, (site, dims) in self.variables.items():
+            key = f"model.loss.variables.{name}"
+            if site not in (*known, ANSWER):
+                raise bad_value(f"{key}.site", site, " or ".join((*known, ANSWER)))
+            if dims and dims[-1] >= (size := found[site].shape[2]):
+                raise bad_value(f"{key}.dims", f"[{dims[0]}, {dims[-1]}]", f"0 to {size - 1} at {site}")
+            if dims:
+                free[site] -= {*dims}
+        if self.strict and (full := [site for site, rest in free.items() if not rest]):
+            raise bad_value("model.loss.strict", self.strict, f"coordinates of {full[0]} that no variable has, or 0")
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
@@ -160,9 +175,6 @@ def _taking(
 
     def hook(module: nn.Module, given: Any, output: Tensor) -> Tensor:
         x = output.movedim(position_axis(module), 1)  # (B, T, F); the answer's positions are the last
-        if max(dims, default=0) >= x.shape[2]:
-            accepted = f"0 to {x.shape[2] - 1} at {site}"
-            raise bad_value("model.loss.variables", f"dims to {max(dims)}", accepted)
         positions = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)
         examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
         at = positions == examples if by_column else (positions >= 0).expand(x.shape[0], -1)  # (B, T)

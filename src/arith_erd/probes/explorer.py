@@ -14,7 +14,7 @@ from ..interp.loading import load_references
 from ..models.references import written_for
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import headline, seeds_text, subplots, tidy
-from .probe import Natural, Positive, Probe, listed
+from .probe import Positive, Probe, listed
 
 
 class Explorer(Probe):
@@ -26,7 +26,7 @@ class Explorer(Probe):
     columns = ("seed", "network", "bits", "right")
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Natural) -> None:
+    def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Positive) -> None:
         task = models[0].task
         extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
         extra = [one for one in extra if one.name not in {model.name for model in models}]

@@ -81,9 +81,7 @@ class ProbeResult:
 def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
     models = getattr(probe, "models", ())
     for task in {model.task for model in models}:
-        if not task.has_token_names:
-            wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
-            raise UserError(f"task={task.name}: has tokens without names; expected {wanted}")
+        task.require_token_names()
         if task.min_bits is not None:
             lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
             raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")

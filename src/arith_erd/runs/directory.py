@@ -4,6 +4,7 @@
 ``config.yaml``                   the resolved configuration
 ``metrics.csv``                   a row per epoch and seed (`epochs.METRICS`)
 ``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
+``slices.csv``                    the accuracy of each kind of example, where examples are drawn from a larger table
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
 ``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
 ``last.ckpt``                     for resuming only

@@ -193,12 +193,29 @@ class Task(ABC):
         places = (*(digit for _, digit in self.prompt_places), -1, *in_answer[:-1])
         return Layout(places, self.min_bits is not None)
 
-    @property
-    def has_token_names(self) -> bool:
-        """Whether names and places are those of the tokens: not if a subclass overrides only `examples`."""
+    def require_token_names(self) -> None:
+        """Refuse, with a `UserError`, a task whose names are not those of its tokens."""
         own = type(self)
         overridden = own.examples is not Task.examples or own.completion is not Task.completion
-        return not overridden or (own.prompt_names, own.answer_names) != (Task.prompt_names, Task.answer_names)
+        if overridden and (own.prompt_names, own.answer_names) == (Task.prompt_names, Task.answer_names):
+            wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
+            raise UserError(f"task={self.name}: has tokens without names; expected {wanted}")
+        one = self.examples(*[0] * self.num_operands)
+        self.require_lengths(one)
+        for what, names in (("prompt_names", self.prompt_names), ("answer_names", self.answer_names)):
+            if len({*names}) < len(names):
+                raise UserError(
+                    f"task={self.name}: {what} {', '.join(names)}; expected a name of its own for each token"
+                )
+
+    def require_lengths(self, examples: Examples) -> None:
+        """Refuse, with a `UserError`, examples that have more or fewer tokens than the task has names for them."""
+        tokens = examples.prompt.shape[1], examples.completion.shape[1]
+        for what, names, number in zip(
+            ("prompt_names", "answer_names"), (self.prompt_names, self.answer_names), tokens, strict=True
+        ):
+            if len(names) != number:
+                raise UserError(f"task={self.name}: {len(names)} {what} for {number} tokens; expected one for each")
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The given operands, each (N,) or a number, or the whole table: all ``size`` rows, the first operand slowest.

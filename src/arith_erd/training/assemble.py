@@ -25,6 +25,8 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     """The pack of a job's seeds, still on the CPU; a `UserError` if the network or its recipe cannot train one."""
     configure_matmul()
     data = data or table_data(job)
+    if job.trainer.compile is True and not data.loss.compiles:
+        raise bad_value("trainer.compile", "true", "auto or false, since a pack with this loss is not compiled")
     compile = data.loss.compiles and wants_compile(job, device, data.steps_per_epoch)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs

@@ -19,7 +19,7 @@ from .summary import save_weights
 
 
 class MetricsWriter(L.Callback):
-    """After every epoch: rows of ``tokens.csv`` and ``metrics.csv``, the logger, and the weights of epochs in ``keep``.
+    """After every epoch: rows of metrics, tokens and slices, the logger, and the weights of epochs in ``keep``.
 
     Where a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
     """

@@ -1,4 +1,4 @@
-"""The whole table as tensors on the device: no files, no workers, batches by index."""
+"""The examples of a task as tensors on the device: no files, no workers, batches by index."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -73,6 +73,7 @@ class TableData(L.LightningDataModule):
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.loss = loss or CrossEntropy()
         examples = task.examples() if drawn is None else task.sample(drawn)
+        task.require_lengths(examples)
         self.size = len(examples)
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)

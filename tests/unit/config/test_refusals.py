@@ -84,7 +84,7 @@ NAMING = (
     ("loss={a:1}", "loss={...}"),
     ("scheduler={_target_:x.Y}", "scheduler={...}"),
     ("data={x:1}", "data.batch_size"),
-    ("epochs=3", "trainer.max_epochs=3"),
+    ("epochs=3 trainer.stop_at=0.5", "trainer.max_epochs=3"),
     *((f"split._target_={target}", target) for target in ("arith_erd.models.Transformer", "torch.optim.Adam")),
     *((f"split._target_={target}", target) for target in ("arith_erd.nowhere.Add", "torch.os.system")),
 )

@@ -141,11 +141,20 @@ def test_report_tries_interchanges_on_held_out_examples():
             r"^model\.loss\.variables\.xor=3 to 5: expected coordinates .* that carry does not have; both have 3",
         ),
         ({"carry": {"site": "answer"}}, "the number of the right answer"),
+        ({"train": {"site": "dec.1", "dims": [0, 3]}}, "=train: expected another name than train and val"),
+        (
+            {"carry": {"site": "dec.1", "dims": [0, 7]}},
+            r"^model\.loss\.strict=1.0: expected coordinates of dec.1 that no",
+        ),
+        (
+            {"sum": {"site": "dec.1", "dims": [0, 1]}, "sum_mod": {"site": "dec.1", "dims": [2, 3]}},
+            r"^model\.loss\.variables=sum_mod: it predicts the same as another variable",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
-        pack, given = made(Transformer, (0,), variables)
+        pack, given = made(Transformer, (0,), variables, strict=1.0)
         pack.begin_loss(*(x[0] for x in given[:2]))
         pack.dry_run(*given, loss=True)
 

@@ -78,5 +78,12 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
             ae.probe(probe, task=Add(20), **options)
     with pytest.raises(UserError, match=r"^task=add: has operands of 1 to 3 bits; expected one length"):
         ae.probe("logit_lens", hooked(Add(3, min_bits=1)), pairs=8)
+    for names, said in (
+        (["q", "r"], "2 prompt_names for 5 tokens; expected one for each"),
+        (["q"] * 5, "prompt_names q, q, q, q, q; expected a name of its own for each token"),
+    ):
+        task = type("Named", (Add,), {"prompt_names": names})(2)
+        with pytest.raises(UserError, match=f"^task=add: {said}$"):
+            ae.probe("logit_lens", hooked(task), pairs=4)
     with pytest.raises(UserError, match=r"^task=add: has tokens without names; expected its class to define answer_n"):
         ae.probe("logit_lens", hooked(Unnamed(2)), pairs=4)
