@@ -4,19 +4,22 @@ import json
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
 from safetensors.torch import save_file
 
+from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models import NanoGPT
 from ..runs.identity import identity
 from ..system.files import replacing, write_atomically
-from .hooked import Hooked
-from .loading import CONFIG, WEIGHTS, short_name
 
+if TYPE_CHECKING:
+    from .hooked import Hooked
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 CARD = """\
 ---
 {metadata}---
@@ -40,7 +43,7 @@ computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j
 """
 
 
-def to_hooked_transformer(model: Hooked) -> Any:
+def to_hooked_transformer(model: "Hooked") -> Any:
     """See `Hooked.to_hooked_transformer`."""
     if type(model.network) is not NanoGPT:  # a subclass may compute anything
         raise UserError(f"to_hooked_transformer: expected a NanoGPT, received a {type(model.network).__name__}")
@@ -76,7 +79,7 @@ def to_hooked_transformer(model: Hooked) -> Any:
     return bridge
 
 
-def save_pretrained(model: Hooked, folder: Path) -> None:
+def save_pretrained(model: "Hooked", folder: Path) -> None:
     """See `Hooked.save_pretrained`."""
     if model.job is None:
         wanted = "a network of fit, load_run or load_pretrained"
@@ -93,7 +96,14 @@ def save_pretrained(model: Hooked, folder: Path) -> None:
         raise UserError(f"folder={folder}: cannot be written ({error.strerror})") from error
 
 
-def card(model: Hooked, job: Any) -> str:
+def short_name(job: Job) -> str:
+    """``add-transformer``: what `load_pretrained` calls the networks of a job."""
+    split, ablation = job.names["split"], job.ablation.name
+    named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    return "-".join(filter(None, named))
+
+
+def card(model: "Hooked", job: Job) -> str:
     """The model card, with accuracies measured now. Its only texts are names, which `runs.require_name` has checked."""
     title, names, drawn = short_name(job), job.names, job.data.examples
     examples = job.task.examples() if drawn is None else job.task.sample(drawn)  # those that the run split
@@ -121,7 +131,7 @@ def card(model: Hooked, job: Any) -> str:
     return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=about, accuracies=accuracies)
 
 
-def push_to_hub(model: Hooked, repo_id: str, private: bool) -> str:
+def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:
     """See `Hooked.push_to_hub`."""
     api = extra("huggingface_hub", "hub").HfApi()
     with tempfile.TemporaryDirectory() as folder:

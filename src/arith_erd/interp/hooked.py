@@ -18,6 +18,7 @@ from ..models.decoding import greedy, sequence_correct, shift_right
 from ..models.network import Network
 from ..splits import Split
 from ..tasks import Examples, Task
+from . import export
 from .hooks import PartialForward, batches_of, caching, intervening, logits_of, require_layout, require_ran
 from .interventions import Intervention
 from .sites import check_sites, holds_prompt, num_positions
@@ -133,9 +134,7 @@ class Hooked:
         Raises:
             UserError: for another class of network, or without the extra ``lens``.
         """
-        from .export import to_hooked_transformer  # which imports this module
-
-        return to_hooked_transformer(self)
+        return export.to_hooked_transformer(self)
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
@@ -145,9 +144,7 @@ class Hooked:
         Raises:
             UserError: if the network is not of a run, or the folder cannot be written.
         """
-        from .export import save_pretrained
-
-        save_pretrained(self, Path(folder))
+        export.save_pretrained(self, Path(folder))
 
     def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
         """Upload what `save_pretrained` writes to ``USER/NAME`` on the Hugging Face Hub, and return its address.
@@ -155,9 +152,7 @@ class Hooked:
         Raises:
             UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
         """
-        from .export import push_to_hub
-
-        return push_to_hub(self, repo_id, private)
+        return export.push_to_hub(self, repo_id, private)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""

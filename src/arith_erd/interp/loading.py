@@ -25,10 +25,10 @@ from ..models.weights import checked_state, filled, initialise, load_tensors, re
 from ..runs import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task
+from .export import CONFIG, WEIGHTS, download, short_name
 from .hooked import Hooked
 
 PRETRAINED = Path(__file__).parents[3] / "results" / "runs"
-CONFIG, WEIGHTS = "config.json", "model.safetensors"  # of `Hooked.save_pretrained`
 Epochs = Literal["all"] | tuple[int, ...]
 
 
@@ -86,8 +86,6 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     if os.path.isfile(os.path.join(name, CONFIG)):
         return _load_saved(Path(name), Path(name).name, seed)
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
-        from .export import download  # which imports this module
-
         return _load_saved(download(str(name)), Path(name).name, seed)
     folder, seed = folder or PRETRAINED, seed or 0
     known = pretrained(folder)
@@ -125,13 +123,6 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
         kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `report.publish` may have left some out
         runs[short_name(job)] |= dict.fromkeys(kept, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
-
-
-def short_name(job: Job) -> str:
-    """``add-transformer``: what `load_pretrained` calls the networks of a job."""
-    split, ablation = job.names["split"], job.ablation.name
-    named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
-    return "-".join(filter(None, named))
 
 
 def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
