@@ -8,6 +8,7 @@ of the same network. ``card-evidence.csv`` beside it has patches, doses and subs
 
 import sys
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -38,10 +39,10 @@ def markdown(*lines: Iterable[object]) -> str:
 # Cards of probe=mechanism
 
 NAMES = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
-# Measured after the two post-hoc algorithms had been written; only what `counting` and distances need is kept.
+# Measured after the two post-hoc algorithms had been written; only what `range` and distances need is kept.
 LATER = {
     "later_transformer": "trained without VS_v, Transformer",
-    "later_nanogpt": "the same, nanoGPTs",
+    "later_nanogpt": "trained without VS_v, nanoGPTs",
     "later_five_bits": "nanoGPTs of five bits",
 }
 CONTROLS = {
@@ -49,33 +50,20 @@ CONTROLS = {
 }
 BITS = range(2, 8)
 LINES = {
-    "remainder": "random prefixes: agreement with `remainder`",
-    "local_carry": "... with `prefix_carry`",
-    "prompt_only": "... with a network that ignores the prefix",
-    "remainder_over_local_carry": "... with `remainder`, where it and `prefix_carry` differ",
-    "local_remainder": "... with `local_remainder`",
-    "graded_carry": "... with `graded_carry`",
-    "ties": "... ties, left out of the lines above",
-    "remainder_of_all": "all random prefixes, a tie counts one half: agreement with `remainder`",
-    "prompt_only_of_all": "... with a network that ignores the prefix",
-    "mean_ablation": "mean ablation of r_(t-1): answers that change",
-    "carry": "carry inverted: answers that follow minus random",
-    "value": "sum shifted: answers that follow minus others",
+    "remainder": "after random prefixes: answers that `remainder` predicts",
+    "local_carry": "... `prefix_carry`",
+    "prompt_only": "... an algorithm that ignores the prefix, as `erd`",
+    "local_remainder": "... `local_remainder`, found afterwards",
+    "graded_carry": "... `graded_carry`, found afterwards",
+    "remainder_over_local_carry": "... `remainder`, only where it and `prefix_carry` differ",
+    "mean_ablation": "mean ablation of the last answer token: answers that change",
+    "carry": "carry inverted: answers that follow, minus those that follow a random direction",
+    "value": "sum shifted: answers that follow, minus those that follow other directions",
 }
 PAIRS = {
-    f"`{first}` or `{second}`": f"{first}_over_{second}"
-    for first, second in (
-        ("local_remainder", "graded_carry"),
-        ("local_remainder", "remainder"),
-        ("graded_carry", "local_carry"),
-    )
-}
-COUNTING = {
-    ("flips", "1"): "flips once",
-    ("flips", "2"): "twice",
-    ("flips", "3"): "three times",
-    ("flips", "any", "random"): "at all, in random directions",
-    ("beyond_range", "carry"): "carry set to 2 or -1: answers that change",
+    "`local_remainder`, not `graded_carry`": "local_remainder_over_graded_carry",
+    "`local_remainder`, not `remainder`": "local_remainder_over_remainder",
+    "`graded_carry`, not `prefix_carry`": "graded_carry_over_local_carry",
 }
 ATTENTIONS = {
     f"dec.{n}.{site}": f"{n}, {kind}"
@@ -83,9 +71,9 @@ ATTENTIONS = {
     for site, kind in (("resid_mid", "self"), ("resid_mid_cross", "cross"))
 }
 AT_PROMPT = {
-    ("position_wise_resampling", ""): "all of them, each from another run with the same token there",
-    ("resample_ablation", ""): "one of them, from another run with the same token there",
-    ("interchange", "token"): "one of them, from a run with the other token there: bit i of the answer",
+    ("position_wise_resampling", ""): "all positions, each from another run with the same token there",
+    ("resample_ablation", ""): "one position, from another run with the same token there",
+    ("interchange", "token"): "one position, from a run with the other token there: bit i of the answer",
 }
 CHANGED = 0.5  # smallest share of patched answers that change, that counts as an effect
 
@@ -131,11 +119,8 @@ def of_cards(rows: pd.DataFrame) -> Facts:
         "remainder_agreement": span(of_bits(rows, "authors", "remainder_of_all"), ".0%"),
         "inverted_token": span(flips, ".0%"),
         "ablation_prefix_carry": span(of_bits(rows, "prefix_carry", "mean_ablation", range(1, 8)), ".0%"),
-        "verdict_none": str(len(ours) - len(undecided)),
-        "verdict_all": str(len(ours)),
         "verdict_undecided_seeds": ", ".join(map(str, undecided["seed"])),
         "prefix_carry_nanogpt": span(of_bits(rows, "nanogpt", "local_carry"), ".0%"),
-        "graded_agreement_nanogpt": span(of_bits(rows, "nanogpt", "graded_carry"), ".0%"),
         "graded_near": str((of(rows, "nanogpt", "distance", "graded_carry") <= 1).sum()),
     }
     for name in NAMES:
@@ -211,54 +196,43 @@ def subspaces(rows: pd.DataFrame) -> Facts:
 def tables_of_cards(rows: pd.DataFrame) -> Facts:
     """The tables of the appendix."""
     signature = rows[rows["test"] == "signature"]
-    found = {f"bits_{network}": by_bit(signature, network) for network in NAMES}
+    found = {"signature": responses(signature)}
 
-    in_range = [["answers that the first one gives, where it and the second differ", *PAIRS]]
+    in_range = [["answers after random prefixes, where the two differ", *PAIRS]]
     for network, label in (NAMES | LATER | CONTROLS).items():
-        in_range.append([label, *(span(of_bits(rows, network, pair, BITS[:-1])) for pair in PAIRS.values())])
+        in_range.append([label, *(span(of_bits(rows, network, pair, BITS[:-1]), ".0%") for pair in PAIRS.values())])
 
-    counting = [["bits of columns with total 0, as 0 to 4 carries are added", *COUNTING.values()]]
-    for network in (*NAMES, *LATER, "local_remainder", "graded_carry"):
-        label = (NAMES | LATER | CONTROLS)[network]
-        counting.append([label, *(span(of(rows, network, *what)) for what in COUNTING)])
+    at_prompt = [["what the decoder reads in place of the encoder's output", NAMES["authors"], NAMES["transformer"],
+                  "control, `lookahead_carry`"]]  # fmt: skip
+    for what, label in AT_PROMPT.items():
+        ends = (of(rows, name, *what).groupby("seed").max() for name in ("authors", "transformer", "lookahead_carry"))
+        at_prompt.append([label, *(span(end, ".1%") for end in ends)])
 
-    at_prompt = [["Patched positions of the prompt, at the site where most answers change", "answers that change"]]
-    for network in ("authors", "transformer"):
-        for what, label in AT_PROMPT.items():
-            ends = of(rows, network, *what).groupby("seed").max()
-            at_prompt.append([f"{NAMES[network]}: {label}", span(ends, ".1%")])
-    control = of(rows, "lookahead_carry", "position_wise_resampling").max()
-    label = f"control, `lookahead_carry`, whose encoder mixes positions: {AT_PROMPT['position_wise_resampling', '']}"
-    at_prompt.append([label, span([control], ".1%")])
-
-    layers = [["after layer", "authors: carry", "xor", "neither", "ours: carry", "xor", "neither",
+    layers = [["after cross-attention of layer", "authors: carry", "xor", "neither", "ours: carry", "xor", "neither",
                "control, `erd`: carry", "xor", "neither"]]  # fmt: skip
-    for site, label in ATTENTIONS.items():
+    for n in range(1, 7):
         means = [
-            of(rows, network, "interchange", what, site=site).groupby("seed").mean()
+            of(rows, network, "interchange", what, site=f"dec.{n}.resid_mid_cross").groupby("seed").mean()
             for network in ("authors", "transformer", "erd")
             for what in ("carry", "xor", "neither")
         ]
-        layers.append([f"{label}-attention", *map(span, means)])
+        layers.append([str(n), *(span(mean, ".0%") for mean in means)])
 
     sites = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
     patched = rows[(rows["test"] == "interchange") & rows["network"].isin(["authors", "transformer"])]
     for (network, seed), of_network in patched.groupby(["network", "seed"]):
         label = NAMES["authors"] if network == "authors" else f"our Transformer, seed {seed}"
         sites.append([label, *(first_site(of_network, t) for t in range(1, 8))])
-    parts = {"range": in_range, "counting": counting, "prompt": at_prompt, "layers": layers, "sites": sites}
+    parts = {"range": in_range, "prompt": at_prompt, "layers": layers, "sites": sites}
     return found | {name: markdown(*lines) for name, lines in parts.items()}
 
 
-def by_bit(signature: pd.DataFrame, network: str) -> str:
-    """The signature, bit by bit; of several seeds the range. What was not measured in all seeds is left out."""
-    number = signature.loc[signature["network"] == network, "seed"].nunique()
-    head = NAMES[network] + (f", {number} seeds" if number > 1 else "")
-    lines = [[head, *(f"bit {t}" for t in BITS)]]
+def responses(signature: pd.DataFrame) -> str:
+    """The signature of trained networks and of the post-hoc algorithms: the range over bits 2 to 6 and seeds."""
+    shown = NAMES | {name: CONTROLS[name] for name in ("local_remainder", "graded_carry")}
+    lines = [["bits 2 to 6", *shown.values()]]
     for component, label in LINES.items():
-        form = ".2f" if component in ("carry", "value") else ".3f"
-        if of(signature, network, "signature", component).index.nunique() == number:
-            lines.append([label, *(span(of_bits(signature, network, component, [t]), form) for t in BITS)])
+        lines.append([label, *(span(of_bits(signature, name, component, BITS[:-1]), ".0%") for name in shown)])
     return markdown(*lines)
 
 
@@ -276,7 +250,6 @@ def studies() -> Facts:
     assert (epochs["sum_followed"].dropna() == 0).all()
     learned = table[table["reaches_95"].notna()]
     known = pd.read_csv(RESULTS / "mechanism-calibration-fresh.csv")
-    sizes = known.groupby("network").size()
     return {
         "small_networks": str(len(table)),
         "small_learned": str(len(learned)),
@@ -284,13 +257,8 @@ def studies() -> Facts:
         "small_followed": str((learned["carry_followed"] < learned["reaches_95"]).sum()),
         "small_followed_all": str((learned["carry_followed_all"] < learned["reaches_95"]).sum()),
         "small_held": str((learned["carry_held"] < learned["reaches_95"]).sum()),
-        "calibration_references": str(sizes["erd"]),
-        "calibration_decoys": str(sizes["erd_decoy"]),
-        "calibration_post_hoc": str(sizes["local_remainder"]),
-        "calibration_untrained": str(sizes["NanoGPT"]),
         "verdicts": str(len(known)),
         "verdicts_right": str((known["verdict"] == known["expected"]).sum()),
-        "candidate_distance": f"{known.loc[known['expected'] != 'none', 'distance'].max():.2f}",
         "running_sum_untrained": span(running_sums()[:, :, "untrained"]),
         "running_sum_inputs": span(running_sums()[:, :, "inputs"]),
     }
@@ -313,6 +281,7 @@ CLAUSES = {
     "subtraction and threshold": {"agreement", "equal_c", "more_c"},
     "place value": {"slopes"},
 }
+MODELS = {"transformer": "Transformer", "nanogpt": "nanoGPT"}
 PREDICTED = {"transformer": TRANSFORMER, "nanogpt": GRADED}
 
 
@@ -395,23 +364,46 @@ def place_values(transformers: pd.DataFrame, control: pd.DataFrame) -> Facts:
     }
 
 
-def zoo() -> Facts:
+HELD = {
+    "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
+    "carry+prefix+xor PrefixCarry": "carries, from the last token", "carry+prefix+xor PromptOnly": "carries, no prefix",
+    "prefix+sum PromptOnly": "sum, no prefix",
+}  # fmt: skip
+
+
+def of_known_variables() -> pd.DataFrame:
     """Networks trained to compute by known variables, and the same recipe without."""
     table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
+    return table.assign(accepted=(table["accuracy"] == 1) & (table["least_interchange"] >= ACCEPTED))
+
+
+def zoo() -> Facts:
+    table = of_known_variables()
     found = {}
-    for (network, bits, name), by in table.groupby(["network", "bits", "trained_by"]):
-        key = f"zoo{'' if bits == 5 else bits}_{network}_{name.replace('+', '_').replace(' ', '_')}"
-        right = by[by["accuracy"] == 1]
-        accepted = right[right["least_interchange"] >= ACCEPTED]
-        found[f"{key}_accepted"] = f"{len(accepted)} of {len(by)}"
-        found[f"{key}_others"] = span(accepted["others"].dropna(), ".1%")
-        measures = ("swap_own", "graded_agreement", "graded_range")
-        found |= {f"{key}_{column}": span(right[column], ".0%") for column in measures}
-        found[f"{key}_vectors"] = span(by["vectors"].dropna(), ".0%")
-    others = table.query("network == 'transformer' and bits == 5 and trained_by == 'sum' and accuracy < 1")
+    for name in ("sum", "carry+xor"):
+        by = table[(table["bits"] == 5) & (table["trained_by"] == name)].set_index("network")
+        key = name.replace("+", "_")
+        accepted = by.loc["nanogpt"].query("accepted")
+        found[f"zoo_nanogpt_{key}_others"] = span(accepted["others"], ".1%")
+        found[f"zoo_transformer_{key}_vectors"] = span(by.loc["transformer", "vectors"], ".0%")
     (missed,) = table.query("bits == 7 and trained_by == 'none' and accuracy < 1").itertuples()
-    found |= {"zoo7_none_missed": f"{missed.accuracy:.2%}", "zoo7_none_missed_range": f"{missed.graded_range:.0%}"}
-    return found | {"zoo_transformer_sum_others": span(others["accuracy"], ".1%")}
+    right, flips = missed.accuracy, missed.graded_range
+    return found | {"zoo7_none_missed": f"{right:.2%}", "zoo7_none_missed_range": f"{flips:.0%}"}
+
+
+def zoo_table() -> list[list[str]]:
+    """Of each kind, how many learned it, and the measures of those that answer every pair."""
+    measures = {name: CRITERIA[name][0] for name in ("swap_own", "graded_agreement", "graded_range", "vectors")}
+    lines = [["network", "bits", "holds", "every pair right", "accepted", *measures.values()]]
+    table = of_known_variables()
+    for (network, bits), kind in product((("transformer", 5), ("nanogpt", 5), ("nanogpt", 7)), HELD):
+        by = table.query("network == @network and bits == @bits and trained_by == @kind")
+        if by.empty:
+            continue
+        right, accepted = by[by["accuracy"] == 1], "" if kind == "none" else f"{by['accepted'].sum()} of {len(by)}"
+        cells = [span((by if name == "vectors" else right)[name].dropna(), ".0%") for name in measures]
+        lines.append([MODELS[network], str(bits), HELD[kind], f"{len(right)} of {len(by)}", accepted, *cells])
+    return lines
 
 
 def running_sums() -> pd.Series:
@@ -440,6 +432,7 @@ def sentence_tables() -> Facts:
         direction = (TRANSFORMER | GRADED)[name][2]
         criteria.append([clauses.get(name, "the rival rule"), label, f"{direction} {bound}", *cells])
     parts = {"one_sentence": networks, "criteria": criteria, "heads": heads(), "multiplication": multiplication()}
+    parts["zoo"] = zoo_table()
     return {name: markdown(*lines) for name, lines in parts.items()}
 
 
@@ -470,8 +463,17 @@ def heads() -> list[list[str]]:
 
 def multiplication() -> list[list[str]]:
     """The same tests on networks that multiply."""
-    lines = [["network", "agreement, by bit", "threshold, by bit", "swap own", "swap earlier", "encoder table", "running sum"]]
-    names, sums = {"transformer": "Transformer", "nanogpt": "nanoGPT"}, running_sums()
+    head = (
+        "network",
+        "agreement, by bit",
+        "threshold, by bit",
+        "swap own",
+        "swap earlier",
+        "encoder table",
+        "running sum",
+    )
+    lines = [[*head]]
+    sums = running_sums()
     rows = pd.read_csv(RESULTS / "multiplication.csv")
     for (network, seed), of_network in rows.groupby(["network", "seed"], sort=False):
         last = last_layer(of_network)
@@ -485,7 +487,7 @@ def multiplication() -> list[list[str]]:
                 ("vectors", ".0%"),
             )
         ]
-        lines.append([f"{names[network]}, seed {seed}", *cells, span(sums[network, seed, "trained"])])
+        lines.append([f"{MODELS[network]}, seed {seed}", *cells, span(sums[network, seed, "trained"])])
     return lines
 
 

@@ -45,10 +45,6 @@ def joined(values: Iterable[object]) -> str:
     return f"{', '.join(first)} and {last}"
 
 
-def between(values: Iterable[float]) -> str:
-    return span(values, ".1%", "between {} and {}")
-
-
 def share(accuracy: float) -> str:
     return "100%" if accuracy == 1 else f"{accuracy:.1%}"
 
@@ -121,7 +117,6 @@ def learning() -> Facts:
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
         "nanogpt_epochs": joined(reached),
         "prompt_plain": joined(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
-        "nanogpt_last": str(reached[-1]),
         "older_epochs": joined(once),
         "older_last": str(once[-1]),
         "pooled": f"{pooled:.2f}",
@@ -131,29 +126,27 @@ def learning() -> Facts:
 
 
 def multiplication() -> Facts:
-    found: Facts = {"mul_errors": joined(claims().loc["mul-mae", "values"].split())}
+    found: Facts = {"mul_errors": span(map(float, claims().loc["mul-mae", "values"].split()), ".1f")}
     for model, form in (("transformer", ".1%"), ("nanogpt", ".2%")):
         runs = curves(f"mul-random-{model}-none")
         found |= {
-            f"mul_{model}_epochs": joined(map(first_95, runs)),
-            f"mul_{model}_ends": joined(f"{curve.loc[250, 'val_seq_acc']:{form}}" for curve in runs),
+            f"mul_{model}_epochs": span((float(first_95(curve)) for curve in runs), ".0f"),
+            f"mul_{model}_ends": span((curve.loc[250, "val_seq_acc"] for curve in runs), form),
             f"mul_{model}_lead": f"{math.ceil(1000 * max(lead(curve).max() for curve in runs)) / 10}",
-            f"mul_{model}_late": between(pd.concat([curve.loc[201:, "val_seq_acc"] for curve in runs])),
+            f"mul_{model}_late": span(pd.concat([curve.loc[201:, "val_seq_acc"] for curve in runs]), ".1%"),
         }
         for region in ("vs_t", "vs_v"):
             (curve,) = curves(f"mul-{region}-{model}-none")
             late, key = curve.loc[201:], f"mul_{region}_{model}"
             found |= {
                 f"{key}_end": f"{curve.loc[250, 'val_seq_acc']:{form if region == 'vs_t' else '.1%'}}",
-                f"{key}_late": between(late["val_seq_acc"]),
-                f"{key}_late_trained": between(late["train_seq_acc"]),
-                f"{key}_least": f"{math.floor(1000 * late['val_seq_acc'].min()) / 10}",
-                f"{key}_least_trained": f"{late['train_seq_acc'].min():.1%}",
-                f"{key}_epoch": first_95(curve),
+                f"{key}_late": span(late["val_seq_acc"], ".1%"),
+                f"{key}_late_trained": span(late["train_seq_acc"], ".1%"),
             }
     wrong = pd.read_csv(RESULTS / "errors-mul-vs_v.csv").query("subset == 'validation' and by == 'token'")
     shares = (wrong["wrong"] / wrong["examples"]).set_axis(wrong["name"].str.removeprefix("r").astype(int))
     return found | {
+        "mul_vs_v_nanogpt_epoch": first_95(curves("mul-vs_v-nanogpt-none")[0]),
         "mul_vs_v_bit": str(shares.idxmax()),
         "mul_vs_v_bit_wrong": f"{shares.max():.1%}",
         "mul_vs_v_others_wrong": f"{shares.nlargest(2).iloc[1]:.1%}",
@@ -170,12 +163,11 @@ def regions() -> Facts:
     late = {"square": [curve.loc[50] for curve in small_square], "ball": [curve.loc[50] for curve in small_ball]}
     found = {
         "ball_below": f"{math.ceil(1000 * max(lead(curve).max() for curve in ball)) / 10}",
-        "square_lowest": joined(share(curve.loc[41:, "val_seq_acc"].min()) for curve in square),
-        "square_ends": joined(share(curve.loc[50, "val_seq_acc"]) for curve in square),
-        "square_mean": f"{np.mean([curve.loc[50, 'val_seq_acc'] for curve in square]):.1%}",
-        "gap_epochs": joined(gaps),
-        "gap_trained": joined(share(row["train_seq_acc"]) for row in apart),
-        "gap_held_out": joined(share(row["val_seq_acc"]) for row in apart),
+        "square_lowest": span((curve.loc[41:, "val_seq_acc"].min() for curve in square), ".1%"),
+        "square_ends": span((curve.loc[50, "val_seq_acc"] for curve in square), ".1%"),
+        "gap_epochs": span(gaps, ".0f"),
+        "gap_trained": span((row["train_seq_acc"] for row in apart), ".1%"),
+        "gap_held_out": span((row["val_seq_acc"] for row in apart), ".1%"),
         "square_nanogpt_ends": joined(share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] == 1),
         "square_nanogpt_mean": f"{np.mean([row['val_seq_acc'] for row in late['square']]):.0%}",
     }
@@ -197,12 +189,12 @@ def random_answers() -> Facts:
 
 def ablations() -> Facts:
     table = claims()
-    *others, second, last = sorted(map(int, table.loc["table3-add-no_feed_forward", "values"].split()))
+    *others, last = sorted(map(int, table.loc["table3-add-no_feed_forward", "values"].split()))
     paper = {name: float(table.loc[f"table3-add-{name}", "paper"]) for name in ("squeezed_encoder", "none")}
     authors = pd.read_csv(RESULTS / "authors-epochs.csv").query("what == 'add d_model=32' and seed == 23")
     return {
         "no_feed_forward_last": str(last),
-        "no_feed_forward_others": joined([*others, second]),
+        "no_feed_forward_others": span(others, ".0f"),
         "paper_squeezing": f"{paper['squeezed_encoder'] / paper['none']:.1f}",
         "authors_narrow": str(authors.loc[authors["val_seq_acc"] >= LEARNT, "epoch"].min()),
     }
@@ -271,8 +263,8 @@ def erasure() -> Facts:
         "guessing_error": f"{value['probe_error_after'].mean():.1f}",
         "without_value": span(value["seq_acc_after"], ".1%"),
         "without_random": span(value["control_signs_mean"], ".1%"),
-        "without_carries": joined(f"{x:.1%}" for x in carries["seq_acc_after"]),
-        "without_random_carries": joined(f"{x:.1%}" for x in carries["control_signs_mean"]),
+        "without_carries": span(carries["seq_acc_after"], ".1%"),
+        "without_random_carries": span(carries["control_signs_mean"], ".1%"),
         "right_before": f"{right['nothing erased']:,}",
         "right_after_2": f"{two:,}",
         "share_after_2": f"{two / pairs:.0%}",
@@ -284,24 +276,13 @@ def erasure() -> Facts:
     }
 
 
-def learning_order() -> Facts:
-    """The order in which bits of a sum are learnt: epochs, and Kendall's tau with place over the seeds."""
-    found: Facts = {}
-    for order, table in pd.read_csv(RESULTS / "learning-order.csv").groupby("order"):
-        taus = [kendalltau(rows["bit"], rows["epoch"]).statistic for _, rows in table.groupby("seed")]
-        low, high = bootstrap((taus,), np.mean, rng=np.random.default_rng(0)).confidence_interval
-        found[f"order_tau_{order}"] = f"{np.mean(taus):.2f} [{low:.2f}, {high:.2f}]"
-        found[f"order_epochs_{order}"] = joined(f"{epoch:g}" for epoch in table.groupby("bit")["epoch"].median())
-    return found
-
-
 def of_methods() -> Facts:
     return methods.facts(methods.published(RESULTS / "methods.csv"))
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
     of_claims, learning, multiplication, regions, ablations, random_answers, not_run, distances, erasure,
-    learning_order, mechanism_numbers.facts, of_methods,
+    mechanism_numbers.facts, of_methods,
 )  # fmt: skip
 
 
@@ -327,6 +308,18 @@ def erasures() -> str:
     rows = probe("amnesic").query("site == 'dec.3'").replace({"method": "_", "concept": "_"}, " ", regex=True)
     lines = ([f"{x:.1%}" if isinstance(x, float) else x for x in row] for row in rows[[*ERASED]].values)
     return markdown(ERASED.values(), *lines)
+
+
+def learning_order() -> str:
+    """The median epoch at which each bit of a sum is learnt, and Kendall's tau of epoch and place over the seeds."""
+    lines = [["written first", *(f"bit {t}" for t in range(6)), "Kendall's tau"]]
+    for order, table in pd.read_csv(RESULTS / "learning-order.csv").groupby("order", sort=False):
+        taus = [kendalltau(rows["bit"], rows["epoch"]).statistic for _, rows in table.groupby("seed")]
+        low, high = bootstrap((taus,), np.mean, rng=np.random.default_rng(0)).confidence_interval
+        epochs = (f"{epoch:g}" for epoch in table.groupby("bit")["epoch"].median())
+        first = {"reverse": "the lowest bit", "plain": "the highest bit"}[str(order)]
+        lines.append([first, *epochs, f"{np.mean(taus):.2f} [{low:.2f}, {high:.2f}]"])
+    return markdown(*lines)
 
 
 def positions(file: str) -> str:
@@ -364,6 +357,7 @@ def baselines() -> str:
 def tables() -> Facts:
     """Every generated table of the pages, by the name of its marks."""
     found = {"amnesic": erasures(), "lengths": lengths(), "baselines": baselines()}
+    found |= {"learning_order": learning_order()}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     scored = methods.table(methods.published(RESULTS / "methods.csv"))
     return verdicts() | found | mechanism_numbers.tables() | {"methods": scored}
