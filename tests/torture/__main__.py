@@ -1,75 +1,208 @@
 """Send signals to training at random moments and see that nothing is lost: ``python -m tests.torture --sigkill 200``.
 
-The runs are new ones, ones that overwrite an old one, and ones that continue a shorter one, in turns. Moments are drawn
-evenly from the time that a run lasts; every fourth SIGKILL waits for the next save from there. One run in ten is
-``python train.py`` in a process of its own, the others are forks of this one.
+The runs are new ones, ones that overwrite an old one, and ones that continue a shorter one, in turns. The signal comes
+at a moment drawn evenly from the time that a run lasts, or just before a write (a flush to the disk, a rename).
+One run in ten is ``python train.py`` in a process of its own, the others are forks of this one, which spares them the
+import of torch. Then the same command has to give the bits of a run that nobody disturbed.
 
-One line for each run that got a signal, and one for each figure; the exit status is 1 if one was missed.
+One line for each run that got a signal, and one for each signal; the exit status is 1 if anything was lost.
 """
 
 import argparse
+import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from .victims import KINDS, Victims
+import torch
+from matplotlib.figure import Figure
 
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+from arith_erd.config.compose import compose
+from arith_erd.runs import Run
+from arith_erd.system.files import PARTIAL
+from arith_erd.system.signals import signals_caught
+from arith_erd.training import run_pack
+from arith_erd.training.__main__ import main as train
+from tests.behaviour.interruption import assert_same
+from tests.tiny import FOUR_EPOCHS, TINY
+
+SIGNALS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGHUP: 5}
+"""And how many runs get one by default."""
+KINDS = ("new", "overwriting", "continuing")
+PLACES = ("at a moment", "before a write", "in its own process")
+SETTINGS = (*TINY, *FOUR_EPOCHS, "data.batch_size=12", "checkpoint.keep=all")
+TRAIN = Path(__file__).parents[2] / "train.py"
+WRITES = ((os, "fsync"), (os, "rmdir"), (Path, "rename"), (Path, "replace"))
+MOST_WRITES = 100
+"""That a run makes, about."""
 SECONDS = 5
 """From a signal to the end of the process, at most."""
 
 
+def at_a_moment(number: int, seconds: float) -> None:
+    """Send this process a signal in so many seconds."""
+    threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
+
+
+def before_a_write(number: int, left: int) -> None:
+    """Send this process a signal just before its n-th write from here."""
+
+    def counted(write: Callable[..., Any]) -> Callable[..., Any]:
+        def writing(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), number)
+            return write(*arguments, **options)
+
+        return writing
+
+    for owner, name in WRITES:
+        setattr(owner, name, counted(getattr(owner, name)))
+
+
+class Victims:
+    """Runs that get signals, each in a folder of its own; a log of what they say is in ``folder`` too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+        self.shorter, self.lasts_fresh = self.undisturbed("shorter", self.fresh, "trainer.max_epochs=2")
+        self.whole, self.lasts = self.undisturbed("whole", self.forked)
+        self.old = Run(shutil.copytree(self.whole.path, folder / "old"))  # a finished run that differs from a new one
+        shutil.copyfile(self.whole.weights(1), self.old.weights(0))
+
+    def undisturbed(self, name: str, start: Callable[[list[str]], int], *more: str) -> tuple[Run, float]:
+        """A run that gets no signal, and how long it takes."""
+        words, started = [*SETTINGS, *more, f"runs_dir={self.folder / name}"], time.monotonic()
+        if status := start(words):
+            raise SystemExit(f"{(self.folder / 'log.txt').read_text()}an undisturbed run ended with {status}")
+        return compose("train", words).run, time.monotonic() - started
+
+    def prepared(self, kind: str) -> tuple[list[str], Run]:
+        """The command of a new run, of one that overwrites an old one, or of one that continues a shorter one."""
+        self.count += 1
+        home = self.folder / str(self.count)
+        run = Run(home / self.whole.name)
+        if kind == "overwriting":
+            shutil.copytree(self.old.path, run.path)
+        if kind == "continuing":
+            shutil.copytree(self.shorter.path, home / self.shorter.name)
+        return [*SETTINGS, *["overwrite=true"] * (kind == "overwriting"), f"runs_dir={home}"], run
+
+    def fresh(self, words: list[str], number: int = 0, moment: float | None = None) -> int:
+        """The exit status of ``python train.py``, negative for a signal."""
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with (self.folder / "log.txt").open("a") as log:
+            child = subprocess.Popen([sys.executable, str(TRAIN), *words], stdout=log, stderr=log, env=environment)
+        try:
+            return child.wait(moment)
+        except subprocess.TimeoutExpired:
+            child.send_signal(number)
+            return child.wait()
+
+    def forked(self, words: list[str], strike: Callable[..., None] | None = None, *arguments: float) -> int:
+        """The same in a child of this process, which calls ``strike`` first."""
+        sys.stdout.flush()
+        if child := os.fork():
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = 1
+        try:
+            log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            sys.argv = [str(TRAIN), *words]
+            run_pack.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
+            with signals_caught():
+                if strike is not None:
+                    strike(*arguments)
+                train()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+
+    def tortured(self, number: signal.Signals, kind: str, place: str, draw: random.Random) -> str:
+        """Send a signal to a run, and start it again; what is wrong then."""
+        status, own_process = 0, place == PLACES[2]
+        while status == 0:  # it had finished before the signal, so another takes its place
+            words, run = self.prepared(kind)
+            moment = draw.uniform(0, self.lasts_fresh if own_process else self.lasts)
+            started = time.monotonic()
+            if own_process:
+                status = self.fresh(words, number, moment)
+            elif place == PLACES[1]:
+                status = self.forked(words, before_a_write, number, draw.randint(1, MOST_WRITES))
+            else:
+                status = self.forked(words, at_a_moment, number, moment)
+        if place != PLACES[1] and time.monotonic() - started - moment > SECONDS:
+            return "ended late"
+        expected = -number if number == signal.SIGKILL else 128 + number
+        early = own_process and status == -number  # before Python has set up the program's handlers
+        if status != expected and not early:
+            return f"ended with {status}"
+        weights = [one.weights(0) for one in (run, run.backup)]
+        old = self.old.weights(0).read_bytes()
+        if kind == "overwriting" and not run.finished and old not in [x.read_bytes() for x in weights if x.is_file()]:
+            return "lost the old run"
+        status = self.forked(words)
+        return f"resumed with {status}" if status else self.differs(run)
+
+    def differs(self, run: Run) -> str:
+        """How a run that was started again differs from the one that nobody disturbed, bit for bit."""
+        if run.backup.path.exists() or [*run.path.parent.rglob(f"{PARTIAL}*")]:
+            return "left files behind"
+        mine, theirs = (
+            {path.relative_to(one.path): path.read_bytes() for path in one.path.rglob("*.safetensors")}
+            for one in (run, self.whole)
+        )
+        try:
+            assert mine == theirs
+            assert_same(run, self.whole)
+        except AssertionError:
+            return "other weights or rows"
+        return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.partition("\n")[0])
-    for number, default in zip(SIGNALS, (20, 10, 5), strict=True):
+    for number, default in SIGNALS.items():
         name = number.name
         parser.add_argument(f"--{name.lower()}", type=int, default=default, help=f"runs that get a {name} ({default})")
-    parser.add_argument("--fresh", type=int, default=10, help="one run in so many is a process of its own (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
     options = parser.parse_args()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and then by the runs too
+    torch.set_num_threads(1)  # a child of a process with threads of torch's would wait for them for ever
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
-    victims, reached = Victims(folder), []
+    victims, lost = Victims(folder), 0
     for number in SIGNALS:
-        if wanted := getattr(options, number.name.lower()):
-            moments = random.Random(f"{options.seed} {number.name}")
-            reached += tortured(victims, number, wanted, options.fresh, moments)
-    if not all(reached):
-        print(f"missed: {reached.count(False)}; the runs are in {folder}")
+        wanted, draw = getattr(options, number.name.lower()), random.Random(f"{options.seed} {number.name}")
+        good = 0
+        for n in range(wanted):
+            kind = KINDS[n % len(KINDS)]
+            place = PLACES[2 if n % 10 == 9 else n % 2]
+            wrong = victims.tortured(number, kind, place, draw)
+            good += not wrong
+            print(f"  {number.name} {n + 1}: {kind} run, {place}: {wrong or 'the same bits'}", flush=True)
+        print(f"{good} of {wanted}  {number.name}: resumed to the same, bit for bit", flush=True)
+        lost += wanted - good
+    if lost:
+        print(f"missed: {lost}; the runs are in {folder}")
         return 1
     shutil.rmtree(folder)
     return 0
-
-
-def tortured(
-    victims: Victims, number: signal.Signals, wanted: int, fresh: int, moments: random.Random
-) -> Iterator[bool]:
-    """Send one signal to so many runs."""
-    good, in_saves, slowest, began = 0, 0, 0.0, time.monotonic()
-    for n in range(wanted):
-        kind, own_process, started = KINDS[n % len(KINDS)], n % fresh == fresh - 1, time.monotonic()
-        if own_process:
-            outcome = victims.fresh(number, kind, moments)
-        else:
-            outcome = victims.forked(number, kind, moments, in_save=number == signal.SIGKILL and n // 3 % 4 == 0)
-        wrong = outcome.wrong or ("ended late" if outcome.seconds > SECONDS else "")
-        good += not wrong
-        in_saves += outcome.while_saving
-        slowest = max(slowest, outcome.seconds)
-        where = " in its own process" if own_process else ", inside a save" if outcome.while_saving else ""
-        took = time.monotonic() - started
-        print(f"  {number.name} {n + 1}: {kind} run{where}: {wrong or 'the same bits'} ({took:.1f} s)", flush=True)
-    each = (time.monotonic() - began) / wanted
-    figure = f"{good} of {wanted}  {number.name}: resumed to the same, bit for bit"
-    print(f"{figure}; {in_saves} inside a save, the slowest ended after {slowest:.2f} s, {each:.1f} s each", flush=True)
-    yield good == wanted
-    if number == signal.SIGKILL:
-        yield in_saves >= wanted // 8
 
 
 if __name__ == "__main__":
