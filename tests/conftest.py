@@ -33,12 +33,6 @@ settings.register_profile("tests", deadline=None, derandomize=True)
 settings.load_profile("tests")
 
 
-@pytest.fixture(scope="session")
-def tiny() -> tuple[str, ...]:
-    """Overrides for ``train.py``: 3 bits, one layer, two epochs."""
-    return TINY
-
-
 @pytest.fixture
 def runs_dir(tmp_path: Path) -> Path:
     """Where this test's runs go; not made yet."""

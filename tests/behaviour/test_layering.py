@@ -4,7 +4,6 @@ That `--help` and configuration errors load neither torch nor Lightning is in ``
 """
 
 import ast
-import re
 from functools import cache
 from pathlib import Path
 
@@ -38,15 +37,14 @@ ONLY_IN = {
 }
 
 
-@pytest.fixture
-def source(root) -> Path:
-    return root / "src" / PACKAGE
+SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
+MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 @cache
-def imports(path: Path, source: Path) -> set[str]:
+def imports(path: Path) -> set[str]:
     """Every module that a file names in an import, at the top or inside a function, in full."""
-    folder = [PACKAGE, *path.relative_to(source).parent.parts]
+    folder = [PACKAGE, *path.relative_to(SOURCE).parent.parts]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -60,54 +58,38 @@ def imports(path: Path, source: Path) -> set[str]:
     return found
 
 
-def package_of(path: Path, source: Path) -> str:
-    return path.relative_to(source).with_suffix("").parts[0]
+def package_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
-def modules(source: Path) -> list[Path]:
-    return sorted(source.rglob("*.py"))
+def users_of(library: str) -> list[Path]:
+    return [path for path in MODULES if library in {name.split(".")[0] for name in imports(path)}]
 
 
-def users_of(library: str, source: Path) -> list[Path]:
-    return [path for path in modules(source) if library in {name.split(".")[0] for name in imports(path, source)}]
-
-
-def test_every_package_is_in_a_layer(source):
-    assert {package_of(path, source) for path in modules(source)} <= set(LAYER)
-
-
-def test_imports_go_to_lower_layers_only(source):
+def test_imports_go_to_lower_layers_only():
+    assert {package_of(path) for path in MODULES} <= set(LAYER)
     wrong = [
-        f"{path.relative_to(source)} imports {name}"
-        for path in modules(source)
-        for name in imports(path, source)
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in MODULES
+        for name in imports(path)
         if name.startswith(f"{PACKAGE}.")
-        and (other := name.split(".")[1]) != package_of(path, source)
-        and LAYER.get(other, 0) >= LAYER[package_of(path, source)]
+        and (other := name.split(".")[1]) != package_of(path)
+        and LAYER.get(other, 0) >= LAYER[package_of(path)]
     ]
     assert not wrong
 
 
-def test_every_configuration_group_has_a_folder_of_its_name(source, root):
-    """A group whose files name a class of ours; the others (experiments, figures, ablations) only set keys."""
-    named = re.compile(rf"^ *_target_: {PACKAGE}\.", re.MULTILINE)  # a model names its network under `net`
-    groups = {path.parent.name for path in (root / "conf").glob("*/*.yaml") if named.search(path.read_text())}
-    assert groups == {"task", "split", "model", "loss", "logger", "probe"}
-    assert all((source / (f"{group}es" if group.endswith("s") else f"{group}s")).is_dir() for group in groups)
-
-
 @pytest.mark.parametrize("library", ONLY_IN)
-def test_library_is_imported_only_where_allowed(library, source):
-    users = {package_of(path, source) for path in users_of(library, source)}
-    assert users <= ONLY_IN[library]
+def test_library_is_imported_only_where_allowed(library):
+    assert {package_of(path) for path in users_of(library)} <= ONLY_IN[library]
 
 
-def test_packages_without_torch_load_none(cli, source):
+def test_packages_without_torch_load_none(cli):
     """Nor Lightning, nor W&B; and only `config`, `launch` and the report, which reads `config`, load Hydra."""
     names = [
-        ".".join(path.relative_to(source.parent).with_suffix("").parts)
-        for path in modules(source)
-        if package_of(path, source) not in WITH_TORCH and path not in users_of("wandb", source)
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        for path in MODULES
+        if package_of(path) not in WITH_TORCH and path not in users_of("wandb")
     ]
     with_hydra = tuple(f"{PACKAGE}.{package}" for package in (*ONLY_IN["hydra"], "report"))
     names.sort(key=lambda name: name.startswith(with_hydra))  # the others first

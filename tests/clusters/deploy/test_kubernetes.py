@@ -13,12 +13,6 @@ def manifests(root: Path) -> dict[str, dict]:
     return {document["kind"]: document for document in documents}
 
 
-@pytest.fixture
-def container(manifests) -> dict:
-    (container,) = manifests["Job"]["spec"]["template"]["spec"]["containers"]
-    return container
-
-
 def test_manifests_are_valid_in_every_supported_kubernetes(manifests):
     """1.29 is the first that retries an item by itself (backoffLimitPerIndex) without being configured to."""
     validator = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
@@ -27,8 +21,9 @@ def test_manifests_are_valid_in_every_supported_kubernetes(manifests):
             validator.validate(manifest, version, strict=True)
 
 
-def test_there_is_a_pod_for_each_job_of_the_sweep(manifests, container, main):
+def test_there_is_a_pod_for_each_job_of_the_sweep(manifests, main):
     """That ``item`` selects one job: ``tests/unit/launch/test_sweep.py``."""
+    (container,) = manifests["Job"]["spec"]["template"]["spec"]["containers"]
     *arguments, item = container["args"]
     assert item == "item=$(JOB_COMPLETION_INDEX)"
     completions = manifests["Job"]["spec"]["completions"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.config.explain import PLUGINS
+from tests.tiny import TINY
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +23,14 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def test_four_runs_share_two_gpus(tiny: tuple[str, ...], folder: Path) -> None:
+def test_four_runs_share_two_gpus(folder: Path) -> None:
     pytest.importorskip("ray", reason=PLUGINS["ray_gpus"])
     program = Path(__file__).with_name("sharing.py")
     gpus = [f"hydra.launcher.ray.{key}" for key in ("init.num_gpus=2", "init.num_cpus=4", "remote.num_gpus=0.5")]
     output = folder / "output.txt"
     with output.open("w") as file:  # no pipe: Ray's own processes would hold it open for a while
         ran = subprocess.run(
-            [sys.executable, str(program), "-m", "hydra/launcher=ray_gpus", *gpus, *tiny, "seed=0,1,2,3"],
+            [sys.executable, str(program), "-m", "hydra/launcher=ray_gpus", *gpus, *TINY, "seed=0,1,2,3"],
             cwd=folder,
             env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"},
             stdin=subprocess.DEVNULL,
