@@ -28,11 +28,11 @@ def assert_same(one: Run, other: Run) -> None:
     assert one.summary()["seeds"] == other.summary()["seeds"]
 
 
-def interrupt(monkeypatch: pytest.MonkeyPatch, callback: type, epoch: int, after: bool) -> None:
-    """Make ``callback`` fail at the end of ``epoch`` (from 1), before or after it has done its work."""
+def power_cut(train: Callable[..., Run], callback: type, epoch: int, after: bool, *overrides: str) -> None:
+    """Train until the power goes off at the end of an epoch, before or after the callback has done its work."""
     original = callback.on_train_epoch_end
 
-    def failing(self, trainer, pl_module):
+    def stops(self, trainer, pl_module):
         if after:
             original(self, trainer, pl_module)
         if trainer.current_epoch + 1 == epoch:
@@ -40,13 +40,8 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, callback: type, epoch: int, after
         if not after:
             original(self, trainer, pl_module)
 
-    monkeypatch.setattr(callback, "on_train_epoch_end", failing)
-
-
-def power_cut(train: Callable[..., Run], callback: type, epoch: int, after: bool, *overrides: str) -> None:
-    """Train until the power goes off in an epoch, before or after the callback has done its work."""
     with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch, callback, epoch, after)
+        patch.setattr(callback, "on_train_epoch_end", stops)
         with pytest.raises(RuntimeError, match="the power went off"):
             train(*overrides)
 

@@ -95,26 +95,20 @@ def cut_short(path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def crafted(path, craft) -> None:
+def crafted(path, moment) -> None:
     saved = torch.load(path, weights_only=True)
-    craft(saved["optimizer_states"][0]["state"][0])
+    moments = saved["optimizer_states"][0]["state"][0]
+    moments["exp_avg"] = moment(moments["exp_avg"].shape)
     torch.save(saved, path)
 
 
-def a_short_moment(moments) -> None:
-    """A fused kernel would write behind its end."""
-    moments["exp_avg"] = torch.zeros(1)
+CRAFTS = (
+    lambda shape: torch.zeros(1),  # a fused kernel would write behind its end
+    lambda shape: torch.zeros(()).expand(shape),  # each place is the same number in memory
+)
 
 
-def a_moment_of_one_number(moments) -> None:
-    """Of the right shape, but each place is the same number in memory."""
-    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
-
-
-CRAFTS = (a_short_moment, a_moment_of_one_number)
-
-
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, craft=craft) for craft in CRAFTS)])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=one) for one in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint)
     before = interrupted.checkpoint.read_bytes()

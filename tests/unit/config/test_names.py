@@ -73,8 +73,6 @@ def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
     assert find_run(tmp_path, config).path == new.path
 
 
-# The hash
-
 CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved
 # What may change without changing the weights; `epochs` only does through trainer.max_epochs.
 HARMLESS = (

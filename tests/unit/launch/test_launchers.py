@@ -14,10 +14,10 @@ INSTALLED = {"slurm": "submitit", "ray_gpus": "ray"}
 
 
 @pytest.mark.parametrize("launcher", PLUGINS)
-def test_missing_plugin_names_the_install_command(launcher, cli):
+def test_missing_plugin_names_the_install_command(launcher, main):
     if importlib.util.find_spec(INSTALLED[launcher]):
         pytest.skip(f"{INSTALLED[launcher]} is installed")
-    result = cli("train.py", "-m", f"hydra/launcher={launcher}", "seed=0,1")
+    result = main("train.py", "-m", f"hydra/launcher={launcher}", "seed=0,1")
     assert result.returncode == 1
     assert result.stderr == f"error: hydra/launcher={launcher}: its plugin is not installed; {PLUGINS[launcher]}\n"
 
@@ -41,11 +41,11 @@ def test_wrong_option_or_no_slurm_is_one_line(arguments, said, main, tmp_path, m
     assert "Traceback" not in result.stderr
 
 
-def test_search_needs_its_sweeper(cli):
-    result = cli("train.py", "-m", "experiment=optuna_example")
+def test_search_needs_its_sweeper(main):
+    result = main("train.py", "-m", "experiment=optuna_example")
     assert result.stderr == "error: interval: expected hydra/sweeper=search, which draws values from it\n"
     if not importlib.util.find_spec("optuna"):
-        result = cli("train.py", "-m", "experiment=optuna_example", "hydra/sweeper=search")
+        result = main("train.py", "-m", "experiment=optuna_example", "hydra/sweeper=search")
         assert result.stderr == f"error: hydra/sweeper=search: its plugin is not installed; {SEARCH}\n"
 
 

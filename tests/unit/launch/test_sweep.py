@@ -20,6 +20,7 @@ from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import CheckedSweeper
 from arith_erd.runs import METRICS
 from arith_erd.stats import mean_interval
+from arith_erd.system import signals
 from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL
 from arith_erd.system.lock import InUseError
 from arith_erd.system.signals import Preempted
@@ -170,8 +171,10 @@ def test_error_of_a_launcher_is_no_refusal_of_the_configuration(command, monkeyp
 @pytest.mark.parametrize(
     ("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGINT, False)]
 )
-def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
+def test_signal_ends_the_whole_sweep(command, ran, capsys, monkeypatch, number, replaced):
     """Even if somebody's clean-up raises another exception in the place of ours."""
+    requeued = []
+    monkeypatch.setattr(signals, "requeue", requeued.append)
 
     def run(job: TrainJob) -> None:
         try:
@@ -188,6 +191,7 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, number, replaced):
     said = capsys.readouterr()
     assert table(said.out) == {"seed=0": "finished", "seed=1": "not finished", "seed=2": "not finished"}
     assert said.err == f"{number.name}: stopped\n"
+    assert requeued == [number]
 
 
 @pytest.mark.parametrize(
@@ -241,16 +245,12 @@ def test_answers_that_would_overwrite_one_another_are_refused(
 
 def test_failed_job_leaves_no_model_alive(command):
     """Its exception would hold every frame, and a model in one of them."""
-
-    class Model:
-        pass
-
     alive: list[weakref.ref] = []
 
     def job(job: TrainJob) -> None:
         gc.collect()
         assert not any(reference() for reference in alive)
-        model = Model()
+        model = {"weights"}
         alive.append(weakref.ref(model))
         raise UserError("no")
 
@@ -269,15 +269,10 @@ def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
         assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
-def paper(root: Path, *arguments: str, train: str = "echo") -> tuple[list[str], dict[str, str]]:
-    environment = os.environ | {"TRAIN": train}
-    return [str(root / "scripts" / "paper.sh"), *arguments], environment
-
-
 @pytest.mark.slow
 def test_every_run_of_the_paper_is_accepted(command, ran, root):
-    arguments, environment = paper(root, "seed=0")
-    lines = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    script, echo = [root / "scripts" / "paper.sh", "seed=0"], os.environ | {"TRAIN": "echo"}
+    lines = subprocess.run(script, env=echo, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) > 10
     for line in lines:
         assert command(lambda job: None, "-m", *shlex.split(line)) == 0
@@ -285,18 +280,13 @@ def test_every_run_of_the_paper_is_accepted(command, ran, root):
 
 
 def test_script_goes_on_after_a_failed_run_and_stops_with_a_signal(root, tmp_path):
-    (tmp_path / "train").write_text(
-        f"#!/bin/sh\necho started >>{tmp_path}/log\n[ $0 = {tmp_path}/fails ] && exit 1\nexec sleep 60\n"
-    )
-    (tmp_path / "train").chmod(0o755)
-    (tmp_path / "fails").symlink_to(tmp_path / "train")
-    log = tmp_path / "log"
-    arguments, environment = paper(root, train=str(tmp_path / "fails"))
-    subprocess.run(arguments, env=environment, check=True)
-    assert log.read_text().count("started") > 10
-    log.unlink()
-    arguments, environment = paper(root, train=str(tmp_path / "train"))
-    ended = subprocess.run(["timeout", "1", *arguments], env=environment, check=False)
-    assert ended.returncode == 124
-    time.sleep(0.5)
-    assert log.read_text() == "started\n"
+    train, log = tmp_path / "train", tmp_path / "log"
+    for does, seconds, status in (("exit 1", 60, 0), ("exec sleep 60", 1, 124)):
+        log.write_text("")
+        train.write_text(f"#!/bin/sh\necho started >>{log}\n{does}\n")
+        train.chmod(0o755)
+        script = ["timeout", str(seconds), root / "scripts" / "paper.sh"]
+        assert subprocess.run(script, env=os.environ | {"TRAIN": str(train)}, check=False).returncode == status
+        time.sleep(0.5)
+        started = log.read_text().count("started")
+        assert started == 1 if status else started > 10

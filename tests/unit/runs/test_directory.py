@@ -10,8 +10,6 @@ from arith_erd.runs import METRICS, Run, epochs_to, kept_epochs
 from arith_erd.runs.epochs import append_rows
 from tests.rows import write_metrics
 
-# Files
-
 
 def row(epoch: int, seed: int, **values: float):
     return dict.fromkeys(METRICS, 0.5) | {"epoch": epoch, "seed": seed} | values

@@ -4,11 +4,10 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import pytest
 
-from arith_erd.system import cli_errors, signals
+from arith_erd.system import signals
 from arith_erd.system.signals import Preempted, deferred, raise_pending, signals_caught
 from tests.behaviour.interruption import Listener
 
@@ -38,57 +37,14 @@ def test_exit_status_names_the_signal(number, status):
     assert (stop.value.code, stop.value.signal) == (status, number)
 
 
-@pytest.fixture
-def stopped():
-    """``stopped(work)`` does some work that a signal is to end."""
-
-    def run(work: Callable[[], None]) -> None:
-        with pytest.raises(Preempted), signals_caught():
-            work()
-
-    return run
-
-
-def test_current_step_finishes_first(stopped):
+def test_current_step_finishes_first():
     done = []
-
-    def work():
-        with deferred():
-            send(signal.SIGTERM)
-            done.append("the step")
-            raise_pending()
-            done.append("another")
-
-    stopped(work)
+    with pytest.raises(Preempted), signals_caught(), deferred():
+        send(signal.SIGTERM)
+        done.append("the step")
+        raise_pending()
+        done.append("another")
     assert done == ["the step"]
-
-
-def test_job_code_cannot_catch_the_interrupt(stopped):
-    def work():
-        with contextlib.suppress(Exception):
-            send(signal.SIGTERM)
-        pytest.fail("went on")
-
-    stopped(work)
-
-
-def test_exception_that_takes_the_place_of_the_interrupt_is_a_stop(monkeypatch, capsys):
-    """Hydra's clean-up raises one when a signal strikes while it composes."""
-    requeued = []
-    monkeypatch.setattr(signals, "requeue", requeued.append)
-
-    @cli_errors.program()
-    def work():
-        try:
-            send(signal.SIGTERM)
-        finally:
-            raise ValueError("half-made")
-
-    with pytest.raises(Preempted) as stop:
-        work()
-    assert stop.value.code == 143
-    assert requeued == [signal.SIGTERM]
-    assert capsys.readouterr().err == "SIGTERM: stopped\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
@@ -115,10 +71,7 @@ def listener(handlers_as_before, monkeypatch):
         signal.signal(number, handler)
 
 
-each_other = pytest.mark.parametrize("other", signals.OTHERS)
-
-
-@each_other
+@pytest.mark.parametrize("other", signals.OTHERS)
 @pytest.mark.parametrize("installed", ["before", "within", "alone"])
 def test_third_party_handler_runs_between_steps_and_training_continues(listener, other, installed):
     """Installed before our signals are caught or while they are; or nobody catches them, as in a script of Python."""
@@ -141,15 +94,12 @@ def test_third_party_handler_runs_between_steps_and_training_continues(listener,
 
 
 @pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
-def test_own_signal_handled_after_a_third_party_handler(listener, stopped, ours):
-    def work():
-        with deferred():
-            send(signal.SIGUSR2)
-            send(ours)
-            raise_pending()
-            pytest.fail("went on")
-
-    stopped(work)
+def test_own_signal_handled_after_a_third_party_handler(listener, ours):
+    with pytest.raises(Preempted), signals_caught(), deferred():
+        send(signal.SIGUSR2)
+        send(ours)
+        raise_pending()
+        pytest.fail("went on")
     assert listener.heard == [signal.SIGUSR2]
 
 
@@ -160,14 +110,10 @@ def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
             send(signal.SIGTERM)  # too late: this is the end, and with that status
         raise error
 
-    def work():
-        with signals_caught(), deferred():
-            send(signal.SIGUSR2)
-            raise_pending()
-
     listener.work = ends
-    with pytest.raises(type(error)) as raised:
-        work()
+    with pytest.raises(type(error)) as raised, signals_caught(), deferred():
+        send(signal.SIGUSR2)
+        raise_pending()
     assert raised.value is error
 
 

@@ -59,32 +59,23 @@ def test_memory_counted_on_meta_is_what_a_step_on_the_cpu_keeps():
     assert replica_bytes(job) - 3 * 4 * 701_381 == pytest.approx(kept, rel=0.1)
 
 
-@pytest.mark.slow
-def test_network_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: MACHINE)
-    huge = ["model.net.d_model=4096", "model.net.num_layers=99", "trainer.accelerator=cpu", f"runs_dir={runs_dir}"]
-    with pytest.raises(UserError, match=r"^seed=0: a replica .*\(at least .* GiB, and there are 16\); expected a "):
-        train(compose("train", huge))
+def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, monkeypatch):
+    job = compose("train", [*TINY, "seed=0-9", f"runs_dir={runs_dir}"])
+    for bytes_, said in (
+        (replica_bytes(job) // 2, r"10 replicas .*\(at least .* GiB, and there are "),
+        (9 * replica_bytes(job), r"10 replicas .* too large .*smaller pack\.max_replicas"),
+    ):
+        monkeypatch.setattr(memory, "available_bytes", lambda device, free=bytes_: free)
+        with pytest.raises(UserError, match=f"^seed=0-9: {said}"):
+            train(job)
     assert not runs_dir.exists()
-
-
-def test_pack_that_does_not_fit_is_refused(monkeypatch):
-    job = compose("train", [*TINY, "seed=0-9"])
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * replica_bytes(job))
-    with pytest.raises(UserError, match=r"^seed=0-9: 10 replicas .* too large .*smaller pack\.max_replicas"):
-        require_room(job, CPU)
     require_room(compose("train", [*TINY, "seed=0-8"]), CPU)
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA"), MemoryError(), None])
 def test_allocation_that_fails_is_one_line(error):
-    job = compose("train", TINY)
-
-    def allocate() -> None:
-        with memory_errors_explained(job, CPU):
-            if error is not None:
-                raise error
-            torch.empty(2**52)
-
-    with pytest.raises(UserError, match=r"^seed=0: .*out of memory.* smaller data\.batch"):
-        allocate()
+    said = r"^seed=0: .*out of memory.* smaller data\.batch"
+    with pytest.raises(UserError, match=said), memory_errors_explained(compose("train", TINY), CPU):
+        if error is not None:
+            raise error
+        torch.empty(2**52)

@@ -19,8 +19,6 @@ from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
-# Same run, same bits
-
 
 @pytest.mark.parametrize("model", ["transformer", "nanogpt"])
 def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_in, tmp_path, model):
@@ -30,9 +28,6 @@ def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_i
         np.random.seed(seed)
         runs.append(train_in(tmp_path / str(seed), f"model={model}", "seed=0-1"))
     assert_same(*runs)
-
-
-# What is shown
 
 
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
