@@ -93,8 +93,3 @@ class Browser:
             details = result["exceptionDetails"]
             raise ValueError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
-
-    def look(self, width: int) -> None:
-        """Set the window's width."""
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **metrics)
