@@ -1,7 +1,6 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 from pathlib import Path
@@ -11,16 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from matplotlib.figure import Figure
 
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.names import run_name
 from arith_erd.plots.sheet import Sheet
-from arith_erd.report import figures as report_figures
-from arith_erd.report.__main__ import build
-from arith_erd.report.claims import Result
-from arith_erd.report.collect import Collection
-from arith_erd.report.paper import Paper, PaperFigure
 from arith_erd.runs import METRICS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
@@ -134,43 +127,7 @@ class Synthetic:
         return self.probe(self.root, f"discontinuity-{task}", rows, options)
 
 
-@pytest.fixture(scope="session")
-def synthetic_in() -> type[Synthetic]:
-    """``synthetic_in(folder)``: a folder of runs to fill."""
-    return Synthetic
-
-
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Synthetic:
     """An empty folder of runs: ``synthetic.run("task=mul", seeds="0-4")``."""
     return Synthetic(tmp_path / "runs")
-
-
-@dataclass(frozen=True)
-class Report:
-    """What ``python -m arith_erd.report`` made of a folder."""
-
-    found: Collection
-    results: list[Result]
-    figures: dict[str, Figure | None]
-    out: Path
-
-
-@pytest.fixture(scope="session")
-def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """The report of ``results/`` and of what lacks there, and its figures as Matplotlib has them. For reading only."""
-    out, made = tmp_path_factory.mktemp("report"), Synthetic(tmp_path_factory.mktemp("made") / "runs")
-    made.run("task=random_output", seeds="0-2", epochs=1000, every=10, reach=None, final=0.004, train_final=0.3)
-    made.run("task.prompt_order=plain", "task.completion_order=plain", epochs=150, reach=110.0)
-    made.run("task.prompt_order=plain", epochs=150, reach=41.0)
-    figures = {}
-
-    def kept(paper: Paper, found: Collection, results: Sequence[Result]) -> Iterator[tuple[PaperFigure, Figure | None]]:
-        for about, figure in report_figures.paper_figures(paper, found, results):
-            figures[about.name] = figure
-            yield about, figure
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arith_erd.report.__main__.paper_figures", kept)
-        found, results = build([root / "results" / "runs", made.root], out, named=Path("runs"))
-    return Report(found, results, figures, out)

@@ -12,8 +12,6 @@ from arith_erd.report.measures import Metrics
 from arith_erd.report.paper import MINI, PAPER, load_paper
 from arith_erd.runs import METRICS, settings
 
-CLAIMS = {claim.id: claim for claim in load_paper().claims}
-
 
 @pytest.mark.parametrize("file", [PAPER, MINI], ids=lambda file: file.stem)
 def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(file: Path) -> None:
@@ -28,14 +26,6 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
             assert (claim.measure.epoch is None) != (claim.measure.until is None), claim.id
         assert claim.figure in {figure.name for figure in paper.figures} | {""}, claim.id
         assert claim.same_as in counted | {""}, claim.id
-
-
-def test_claims_are_also_read_as_they_were_judged_before() -> None:
-    assert all(claim.before.old and not claim.old for claim in CLAIMS.values())
-    loss = CLAIMS["fig3-add-vs_v-loss"]
-    assert (loss.compare, loss.before.compare) == ("prediction", "mean")
-    assert (len(loss.measure.arms), len(loss.before.measure.arms)) == (1, 2)
-    assert CLAIMS["fig1-mul"].before.measure == CLAIMS["fig1-mul"].measure.model_copy(update={"tail": ""})
 
 
 @pytest.mark.parametrize(("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0)])

@@ -5,58 +5,49 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
-from unittest import mock
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from arith_erd.errors import UserError
 from arith_erd.plots.sheet import Sheet
 from arith_erd.report.__main__ import build
 from tests.cards import seed_card, table, whole
+from tests.values import put
 
 TEXTS = [
-    *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", '"><svg onload=alert(1)>', "{{ 7 * 7 }}{% raise %}"),
-    *("](javascript:alert(1))", "![x](javascript:alert(1))"),
-    *(r"\bad{", "$x^{$", "$", "\ud800", "\x1b[2J", "a|b\n| **c** |", "%s {x} {0}", "x" * 3000, "数", ""),
+    *('"><script>alert(1)</script>{{ 7 * 7 }}{% raise %}', r"![x](javascript:alert(1))$x^{$\bad{%s {0}"),
+    *("a|b\n| **c** |\ud800\x1b[2J", "x" * 3000, ""),
 ]
-PLACES = ("run", "device", "version", "note", "column", "setting", "stack", "level", "probe", "concept", "method",
-          "folder", "header", "cell", "verdict", "stage")  # fmt: skip
 
 
 def rewrite(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     change(pd.read_csv(path)).to_csv(path, index=False, errors="surrogatepass")
 
 
-def spoken(synthetic, texts: dict[str, str]) -> None:
+def spoken(synthetic, text: str) -> None:
     """Put a text into every place in which a run or a probe can say something of itself."""
-    root, run = synthetic.root, synthetic.run(seeds="0", epochs=2)
-    summary = run.summary() | {"device": texts["device"], "versions": {"torch": texts["version"]}}
-    summary["seeds"][0] |= {"note": texts["note"], texts["column"]: texts["note"]}
+    root, run, name = synthetic.root, synthetic.run(seeds="0", epochs=2), "n" + re.sub("[/\ud800]", "_", text)[:60]
+    summary = run.summary() | {"device": text, "versions": {"torch": text}}
+    summary["seeds"][0] |= {"note": text, text: text}
     run.finish(summary)
-    config = run.config()
-    config["model"]["optimizer"]["lr"] = texts["setting"].encode(errors="replace").decode()
+    config = put(run.config(), "model.optimizer.lr", text.encode(errors="replace").decode())
     (run.path / "config.yaml").write_text(json.dumps(config))  # which is YAML too
     path = synthetic.correlations(root, (0,), "distance_correlation-add")
-    rewrite(path, lambda rows: rows.assign(stack=texts["stack"], level=texts["level"]))
-    sheet = json.loads(path.with_name("probe.json").read_text()) | {"name": texts["probe"]}
+    rewrite(path, lambda rows: rows.assign(stack=text, level=text))
+    sheet = json.loads(path.with_name("probe.json").read_text()) | {"name": text}
     path.with_name("probe.json").write_text(json.dumps(sheet))
     path = synthetic.erasures(root, (0,), "amnesic-add")
-    rewrite(path, lambda rows: rows.assign(concept=texts["concept"], method=texts["method"]))
+    rewrite(path, lambda rows: rows.assign(concept=text, method=text))
     path = synthetic.probe(root, "mechanism-add", table(0))
-    rewrite(path, lambda rows: rows.assign(site=texts["stage"]))
-    said = json.loads(re.sub(r'(?<=[\[ ])"[^"]*"(?!:)', lambda _: json.dumps(texts["verdict"]), whole(seed_card())))
-    said["expected"] = {texts["verdict"]: {"carry": [0.5]}}
-    path.with_name("card.json").write_text(json.dumps(said))
-    folder, name = ("n" + re.sub("[/\ud800]", "_", texts[place])[:60] for place in ("folder", "run"))
-    mine = run.path / "probes" / folder
+    rewrite(path, lambda rows: rows.assign(site=text))
+    said = json.loads(re.sub(r'(?<=[\[ ])"[^"]*"(?!:)', lambda _: json.dumps(text), whole(seed_card())))
+    path.with_name("card.json").write_text(json.dumps(said | {"expected": {text: {"carry": [0.5]}}}))
+    mine = run.path / "probes" / name
     mine.mkdir(parents=True)
-    rows = pd.DataFrame({"seed": [0], texts["header"]: [texts["cell"]], "x": 0.5})
+    rows = pd.DataFrame({"seed": [0], text: [text], "x": 0.5})
     rows.to_csv(mine / "rows.csv", index=False, errors="surrogatepass")
     (mine / "probe.json").write_text(Sheet.of("mine", rows, {}).to_json())
     run.path.rename(root / name)
@@ -72,16 +63,16 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.acting += [tag] if tag in ("script", "iframe", "object", "form") else []
-        self.acting += [key for key, value in attrs if key.startswith("on") or "javascript:" in (value or "")]
+        self.acting += [key for key, _ in attrs if key.startswith("on")]
+        self.acting += [key for key, value in attrs if key in ("href", "src") and "javascript:" in (value or "")]
 
 
 @pytest.mark.slow
-@settings(max_examples=4, database=None)
-@given(texts=st.fixed_dictionaries({place: st.sampled_from(TEXTS) for place in PLACES}))
-def test_whatever_is_said_stays_text(synthetic_in, tmp_path_factory, texts: dict[str, str]) -> None:
+@pytest.mark.parametrize("text", TEXTS)
+def test_whatever_is_said_stays_text(synthetic, tmp_path: Path, text: str) -> None:
     """Nothing of a run acts in the page or in Markdown."""
-    synthetic, report = synthetic_in(tmp_path_factory.mktemp("said") / "runs"), tmp_path_factory.mktemp("report")
-    spoken(synthetic, texts)
+    report = tmp_path / "report"
+    spoken(synthetic, text)
     build(synthetic.root, report)
     page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
     assert Page(page).acting == ["script"]  # its own
@@ -89,15 +80,14 @@ def test_whatever_is_said_stays_text(synthetic_in, tmp_path_factory, texts: dict
 
 
 @pytest.mark.slow
-def test_reports_made_at_once_are_whole_and_follow_no_link(synthetic, tmp_path: Path) -> None:
+def test_report_follows_no_link(synthetic, tmp_path: Path) -> None:
     synthetic.run(seeds="0", epochs=2)
     runs, out, victim = synthetic.root, tmp_path / "report", tmp_path / "victim"
     victim.write_text("precious")
     (out / "figures").mkdir(parents=True)
     for name in ("claims.md", "index.html", "figures/fig1.png"):
         (out / name).symlink_to(victim)
-    with mock.patch("arith_erd.report.page._curves", return_value=[]), ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: build(runs, out), range(3)))
+    build(runs, out)
     assert victim.read_text() == "precious"
     assert sorted(os.listdir(out)) == ["claims.csv", "claims.md", "figures", "index.html", "runs.csv"]
     assert not (out / "claims.md").is_symlink()

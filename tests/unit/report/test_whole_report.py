@@ -1,37 +1,52 @@
-"""The report of ``results/``: files, claims, and every figure of the paper, light enough to commit."""
+"""``results/``: every number follows from the rows there, and its report has every claim and figure of the paper."""
 
+from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate, missing
-from arith_erd.report.collect import Collection, collect
+from arith_erd.report.collect import collect
 from arith_erd.report.figures import DRAW, curves, paper_figures
 from arith_erd.report.page import markdown
-from arith_erd.report.paper import load_paper
-from arith_erd.report.tables import claims_table, ours_text
+from arith_erd.report.paper import MINI, PAPER, PaperFigure, load_paper
+from arith_erd.report.publish import WEIGHTS, copy_runs
+from arith_erd.report.tables import claims_table, ours_text, replicas_table
+from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
 PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appendixD", "figE7", "figE8")
 
 
-def draw(found: Collection, *names: str) -> dict[str, Figure | None]:
-    """Figures by name; all of them if none is named."""
-    paper = load_paper()
-    figures = tuple(about for about in paper.figures if not names or about.name in names)
-    chosen = paper.model_copy(update={"figures": figures})
-    return {about.name: figure for about, figure in paper_figures(chosen, found, evaluate(paper, found))}
-
-
 @pytest.fixture(scope="module")
-def drawn(whole_report) -> dict[str, Figure | None]:
-    return whole_report.figures
+def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The report of ``results/`` and of what lacks there, and its figures as Matplotlib has them. For reading only."""
+    out, made = tmp_path_factory.mktemp("report"), Synthetic(tmp_path_factory.mktemp("made") / "runs")
+    made.run("task=random_output", seeds="0-2", epochs=1000, every=10, reach=None, final=0.004, train_final=0.3)
+    made.run("task.prompt_order=plain", "task.completion_order=plain", epochs=150, reach=110.0)
+    made.run("task.prompt_order=plain", epochs=150, reach=41.0)
+    figures: dict[str, Figure | None] = {}
+
+    def kept(*given: Any) -> Iterator[tuple[PaperFigure, Figure | None]]:
+        for about, figure in paper_figures(*given):
+            figures[about.name] = figure
+            yield about, figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arith_erd.report.__main__.paper_figures", kept)
+        found, results = build([root / "results" / "runs", made.root], out, named=Path("runs"))
+    return SimpleNamespace(found=found, results=results, figures=figures, out=out)
 
 
-def test_every_figure_is_there_and_its_files_are_light(whole_report, drawn) -> None:
+def test_every_figure_is_there_and_its_files_are_light(whole_report) -> None:
+    drawn = whole_report.figures
     assert tuple(drawn) == PAPERS
     assert all(figure is not None for figure in drawn.values())
     assert all((about.curves is None) == (about.name in DRAW) for about in load_paper().figures)
@@ -39,7 +54,8 @@ def test_every_figure_is_there_and_its_files_are_light(whole_report, drawn) -> N
         assert 5_000 < file.stat().st_size < 300_000, file.name
 
 
-def test_the_papers_numbers_are_marked(drawn) -> None:
+def test_the_papers_numbers_are_marked(whole_report) -> None:
+    drawn = whole_report.figures
     for ax, numbers in zip(drawn["fig3"].axes, ((1.0, 1.0, 0.937), (0.989, 0.975, 0.943)), strict=True):
         assert [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "D"] == list(numbers)
     never = {text.get_text() for ax in drawn["table3"].axes for text in ax.texts}
@@ -51,7 +67,10 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
     synthetic.run("split=vs_v", seeds="0")
-    figures = draw(collect(synthetic.root, load_paper().setup), "fig1", "fig3")
+    paper = load_paper()
+    paper = paper.model_copy(update={"figures": [about for about in paper.figures if about.name in ("fig1", "fig3")]})
+    found = collect(synthetic.root, paper.setup)
+    figures = {about.name: figure for about, figure in paper_figures(paper, found, evaluate(paper, found))}
     line = next(line for line in figures["fig1"].axes[0].lines if line.get_label() == "validation")
     assert line.get_ydata()[-1] == pytest.approx(0.98)
     (panel,) = figures["fig3"].axes  # of multiplication there are no runs
@@ -103,3 +122,33 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
     lines = [line for line in markdown(verdicts, paper, RUNS).splitlines() if line.startswith("| ")]
     assert all(line.count(" | ") == 6 for line in lines)
+
+
+@pytest.mark.parametrize(("folder", "file"), [pytest.param(".", PAPER, marks=pytest.mark.slow), ("mini", MINI)])
+def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str, file: Path) -> None:
+    """``python -P -m arith_erd.report.publish`` writes them anew; sums may differ in the last digit on another CPU."""
+    paper, results = load_paper(file), root / "results" / folder
+    found = collect([path for name in ("runs", "older") if (path := results / name).is_dir()], paper.setup)
+    assert found.problems == {}
+    verdicts = evaluate(paper, found)
+    ours = pd.read_csv(StringIO(claims_table(verdicts, found, paper, RUNS).to_csv(index=False)))
+    pd.testing.assert_frame_equal(ours, pd.read_csv(results / "claims.csv"), rtol=1e-12)
+    assert markdown(verdicts, paper, RUNS) == (results / "claims.md").read_text()
+    assert replicas_table(found).to_csv(index=False, float_format="%.9g") == (results / "runs.csv").read_text()
+    assert found.replicas["device"].str.contains("thread|NVIDIA").all()  # the number of threads is on record
+
+
+def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(synthetic, tmp_path: Path) -> None:
+    run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
+    synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
+    synthetic.correlations(run.path, range(3))
+    for seed in (0, 1):
+        run.weights(seed).parent.mkdir(exist_ok=True)
+        run.weights(seed).write_bytes(b"0" * 100)
+    assert copy_runs(synthetic.root, results, WEIGHTS) == [run.name]
+    kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
+    files = ("config.yaml", "metrics.csv", "summary.json", "weights/seed=0.safetensors")
+    probe = [f"probes/distance_correlation/{name}" for name in ("rows.csv", "probe.json")]
+    assert kept == {f"{run.name}/{name}" for name in (*files, *probe)}
+    assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
+    assert collect(results / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
