@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache, partial
 from pathlib import Path
@@ -83,6 +83,24 @@ def _default() -> dict[str, Any]:
 def config() -> dict[str, Any]:
     """The default training configuration, resolved; each test has its own."""
     return deepcopy(_default())
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """``package("mine", parts="...")`` writes a package of these modules, which Python finds and nobody trusts yet."""
+    made: list[str] = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("arith_erd.config.build._trusted", set())
+
+    def write(name: str, **modules: str) -> None:
+        made.append(name)
+        (tmp_path / name).mkdir()
+        for module, text in ({"__init__": ""} | modules).items():
+            (tmp_path / name / f"{module}.py").write_text(text)
+
+    yield write
+    for module in [module for module in sys.modules if module.split(".")[0] in made]:
+        del sys.modules[module]
 
 
 @pytest.fixture(scope="session")

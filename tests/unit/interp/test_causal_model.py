@@ -5,6 +5,7 @@ import pytest
 
 from arith_erd.bits import to_digits
 from arith_erd.errors import UserError
+from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import (
     CounterfactualDataset,
@@ -14,6 +15,8 @@ from arith_erd.interp.counterfactuals import (
     families,
     operand_pools,
 )
+from arith_erd.mechanism.place_value import ColumnSums
+from arith_erd.mechanism.prefixes import Sample, predicted_bits
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
@@ -68,21 +71,21 @@ def total(a, b):
     return a + b
 
 
+def changes_its_argument(a, b):
+    a += b
+    return a
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        (
-            {"sum": lambda a, b: a + b + (a == 3)},
-            r"^causal model of add: sum, taken as the answer, is 4 for a=3, b=0",
-        ),
+        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum, taken as the answer, is 4 for a=3, b=0"),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands$"),
         ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"a circle: "),
-        (
-            {"sum": lambda a, b: (a + b) / 1},
-            r"^variable sum: gives float64 of shape \(64,\); expected integers",
-        ),
+        ({"sum": lambda a, b: (a + b) / 1}, r"^variable sum: gives float64 of shape \(64,\); expected integers"),
         ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: gives int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
+        ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
         ({}, r"output=: expected one of"),
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected other names than the operands"),
     ],
@@ -158,15 +161,6 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
     assert [len(pool) for pool in pools] == [64, 16, 16]
 
 
-def test_variable_that_would_change_its_argument_is_refused() -> None:
-    def grows(a, b):
-        a += b
-        return a
-
-    with pytest.raises(UserError, match=r"^variable s: ValueError: output array is read-only"):
-        CausalModel(Add(3), {"s": grows})
-
-
 def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> None:
     adder = CausalModel(Add(3))
     pool = np.random.default_rng(1).permutation(64)[:48]
@@ -175,3 +169,26 @@ def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> Non
     assert np.isin([data.base, data.source], pool).all()
     with pytest.raises(UserError, match=r"^pool=1 \.\. 600: expected rows from 0 to 63"):
         CounterfactualDataset.sample(adder, pool=[1, 600])
+
+
+EXPECTED = {"PromptOnly": "prompt_only", "PrefixCarry": "local_carry", "LocalRemainder": "local_remainder"}
+
+
+@pytest.mark.parametrize(("name", "hypothesis"), EXPECTED.items())
+def test_answers_after_any_prefix_are_those_of_the_hypotheses_of_the_card(name, hypothesis):
+    task, rng = Add(4), np.random.default_rng(0)
+    sample = Sample.without_replacement(CausalModel(task), 256, rng)
+    model = getattr(algorithms, name)(task)
+    prefix = rng.integers(0, 32, len(sample))
+    digits = model.answers(model.values(sample.examples, {"prefix": prefix}))
+    for t in range(1, task.width):
+        expected = predicted_bits(ColumnSums(task), sample, (prefix[:, None] >> np.arange(t)) & 1)[hypothesis]
+        clear = expected >= 0
+        assert (digits[:, t] == expected)[clear].all()
+        assert name == "PromptOnly" or (digits[:, t] != sample.values["answer"][:, t]).any()
+
+
+def test_other_tasks_are_refused():
+    for task in (Mul(3), Add(2, base=3), Add(3, completion_order="plain")):
+        with pytest.raises(UserError, match=r"^task=.*: expected add in base 2"):
+            algorithms.PrefixCarry(task)

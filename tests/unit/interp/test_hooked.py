@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -125,8 +124,8 @@ def test_an_interchange_within_a_subspace_leaves_the_rest() -> None:
         assert equal(got @ directions, source @ directions)
         rest = torch.eye(width) - directions @ directions.T
         assert equal(got @ rest, before @ rest)
-    whole, all_of_it = (Interchange("dec.2", None, space).of(other) for space in (Subspace(torch.eye(64)), None))
-    assert equal(model.run(CLEAN, [whole]), model.run(CLEAN, [all_of_it]))
+    everything = Interchange("dec.2", None, Subspace(torch.eye(64))).of(other)
+    assert equal(model.run(CLEAN, [everything]), model.run(CLEAN, [Interchange("dec.2", None).of(other)]))
 
 
 def test_gradients_reach_a_value_and_no_weight() -> None:
@@ -142,35 +141,22 @@ def test_gradients_reach_a_value_and_no_weight() -> None:
     assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
 
 
-class Ordered(Transformer):
-    """The layers of its decoder run in another order than that of their names, or twice."""
-
-    def __init__(self, order: Sequence[int]) -> None:
-        super().__init__(**SIZE)
-        self.order = order
-
-    def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
-        x, length = self.positions(self.answer_embedding(answer_in), answer_in), answer_in.shape[-1]
-        for i in self.order:
-            x = self.decoder[i](x, memory, self.causal_mask[:length, :length])
-        return self.head(x)
+def in_order(*order: int) -> Hooked:
+    """A network that runs the layers of its decoder in another order than that of their names, or twice."""
+    torch.manual_seed(0)
+    network = Transformer(**SIZE)
+    sites = network.sites()
+    network.decoder = nn.ModuleList(network.decoder[i] for i in order)
+    return Hooked(network, sites, task=TASK)
 
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 0, 1, 0)])
 def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Sequence[int]) -> None:
-    torch.manual_seed(0)
-    model = Hooked(Ordered(order), task=TASK)
+    model = in_order(*order)
     _, other = model.run_with_cache(OTHER, ["dec.2"])
     patch = [Interchange("dec.2", 1).of(other)]
     assert not equal(model.run(CLEAN, patch), model.run(CLEAN))
     assert equal(model.resume_from("dec.2", CLEAN)(patch), model.run(CLEAN, patch))
-
-
-def test_a_site_that_runs_twice_is_refused() -> None:
-    model = Hooked(Ordered((0, 1, 0, 2)), task=TASK)
-    for call in (lambda: model.run_with_cache(CLEAN, "dec.1"), lambda: model.run(CLEAN, Replace("dec.1", 0, ZEROS))):
-        with pytest.raises(UserError, match=r"^site dec\.1: ran twice in this forward pass"):
-            call()
 
 
 class Plain(nn.Module):
@@ -245,15 +231,16 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
         model.run(CLEAN, Erase("decoder.0", None, leace(torch.randn(9, 6), torch.arange(9) % 2)))
 
 
-def test_a_submodule_that_does_not_run_is_refused() -> None:
+def test_a_site_that_does_not_run_or_runs_twice_is_refused() -> None:
     network = Own()
-    model = Hooked(network, {"spare": network.spare}, task=TASK)
-    for call in (
-        lambda: model.run(CLEAN, Replace("spare", None, torch.zeros(6))),
-        lambda: model.run_with_cache(CLEAN, "spare"),
+    for model, site, said in (
+        (Hooked(network, {"spare": network.spare}, task=TASK), "spare", "did not run"),
+        (in_order(0, 1, 0, 2), "dec.1", "ran twice"),
     ):
-        with pytest.raises(UserError, match=r"^site spare: did not run in this forward pass"):
-            call()
+        with pytest.raises(UserError, match=rf"^site {site}: {said} in this forward pass"):
+            model.run_with_cache(CLEAN, site)
+        with pytest.raises(UserError, match=rf"^site {site}: {said} in this forward pass"):
+            model.run(CLEAN, Replace(site, 0, torch.zeros(6 if site == "spare" else 16)))
 
 
 def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_examples_is_refused() -> None:
@@ -270,12 +257,6 @@ def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_exam
     for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
         with pytest.raises(UserError, match="does not"):
             model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
-
-
-def test_no_examples_are_refused() -> None:
-    model = hooked("nanogpt")
-    with pytest.raises(UserError, match=r"received no examples; expected one or more"):
-        model.accuracy(TASK.examples([], []))
 
 
 def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
@@ -303,24 +284,20 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
 
 
-class Both(Ordered):
-    def forward(self, *given: Tensor) -> Any:
-        return super().forward(*given), None
-
-
 def test_what_does_not_fit_is_one_line() -> None:
-    model, both = hooked("transformer"), Hooked(Both((0, 1, 2)), task=TASK)
+    model, both = hooked("transformer"), hooked("transformer")
+    both.network.register_forward_hook(lambda module, given, output: (output, None))
     x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
     foreign, two = Add(4).examples([1], [2]), Subspace(torch.eye(16)[:, :2])
     for call, message in (
         (lambda: model.run(foreign), r"^Transformer: examples with 9 tokens .*; expected those of Add\(bits=3\)"),
+        (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
-        (lambda: model.predict([1, 2, 3], [4, 5]), r"^add: operands of shapes \(3,\), \(2,\)"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Subspace\(rank 2 of 16\): does not fit"),
         (lambda: Subspace(torch.ones(16, 2)), r"^Subspace: directions \(16, 2\): expected orthonormal columns"),
-        (lambda: both.run(CLEAN), r"^Both: gives a tuple; expected logits"),
+        (lambda: both.run(CLEAN), r"^Transformer: gives a tuple; expected logits"),
         (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contain NaN"),
         (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
     ):

@@ -93,13 +93,6 @@ def test_bad_options_are_refused_before_any_forward(options, message, monkeypatc
         Amnesic([model(network)], **{"site": "dec.1"} | options)
 
 
-def test_embeddings_that_are_not_finite():
-    network = Reader(Add(3))
-    network.noise[3, 1, 2] = torch.nan
-    with pytest.raises(UserError, match=r"site dec\.1: its activations contain NaN or infinity"):
-        list(Amnesic([model(network, seed=5)], "dec.1").rows())
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="../shared/official is absent: the authors' weights are not ours")
 def test_authors_weights_keep_answering_after_inlp_of_the_value():

@@ -34,17 +34,6 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
     assert (shares.isna() | ((shares >= 0) & (shares <= 1))).all(axis=None)
 
 
-def test_subspaces_in_a_network_of_two_directions() -> None:
-    task = Add(4)
-    model = Hooked(InDirections(task), task=task, untrained=lambda: InDirections(task))
-    rows = measured(Subspaces([model], "dec.1", 2, ["carry", "xor"], **SMALL))
-    chosen = rows[rows["chosen"] == 1].set_index("variable")
-    assert chosen["rank"].to_dict() == {"carry": 1, "xor": 1}
-    assert (chosen["iia"] == 1).all()
-    assert chosen["iia_untrained"].notna().all()
-    assert rows.loc[rows["chosen"] == 0, "iia_untrained"].isna().all()
-
-
 @pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
 def test_subspaces_are_sought_in_the_middle_of_the_decoder(num_layers: int, middle: str) -> None:
     task = Add(2)

@@ -1,5 +1,7 @@
-"""Every probe of trained networks can be asked over the epochs that a run kept, with one mechanism."""
+"""Probes over the epochs that a run kept; where a result goes, and what it says about the weights that were asked."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,15 @@ import arith_erd as ae
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
+from arith_erd.models.references import DECOYS, OTHERS, REFERENCES
+from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.probes.probe import Probe
 from arith_erd.probes.run_probe import run_job
+from arith_erd.report.collect import collect
+from arith_erd.report.paper import load_paper
 from arith_erd.runs import Run
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
@@ -61,21 +67,13 @@ def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) 
     assert course.draw(name).axes
 
 
-def test_rows_gain_the_epoch_and_the_figure_is_their_course(whole: Run, tmp_path: Path) -> None:
-    options = [f"probe.{key}={value}" for key, value in SMALL["amnesic"].items()]
-    run_job(compose("probe", ["probe=amnesic", *options, f"run={whole.path}", "epoch=[0,4]", f"out={tmp_path}"]))
-    rows = pd.read_csv(tmp_path / "rows.csv")
-    assert list(rows.columns[:2]) == ["epoch", "seed"]
-    assert set(rows["epoch"]) == {0, 4}
-    assert set(rows["seed"]) == {0, 1}
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-
-
 def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
     run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
     rows = pd.read_csv(whole.probe("logit_lens-epochs") / "rows.csv")
+    assert list(rows.columns[:2]) == ["epoch", "seed"]
     assert sorted(set(rows["epoch"])) == [1, 2, 3, 4]
+    assert (whole.probe("logit_lens-epochs") / "figure.png").stat().st_size > 10_000
     for epoch, own in ((2, 2), (4, None)):
         found = rows[(rows["epoch"] == epoch) & (rows["seed"] == 1)].drop(columns="epoch").reset_index(drop=True)
         itself = pd.DataFrame(LogitLens([load_run(whole.path, 1, own)]).rows())
@@ -96,17 +94,9 @@ def test_course_of_errors_is_one_less_accuracy_and_zero_where_there_are_none(who
     assert set(probe.epoch_curves(pd.DataFrame(columns=list(probe.columns))).table["value"]) == {0}
 
 
-@pytest.mark.parametrize(
-    ("epoch", "said"),
-    [
-        ("[1,9]", r"epoch=9: .* has weights of epoch 1-4 and 0"),
-        ("later", r"^epoch=later: expected all, or distinct epochs"),
-        ("[]", r"^epoch=\[\]: expected all, or distinct epochs"),
-    ],
-)
-def test_epochs_that_are_not_there_are_refused(epoch: str, said: str, whole: Run, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said):
-        run_job(compose("probe", ["probe=errors", f"run={whole.path}", f"epoch={epoch}", f"out={tmp_path}/out"]))
+def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"epoch=9: .* has weights of epoch 1-4 and 0"):
+        run_job(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
 
 
@@ -128,3 +118,51 @@ def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypat
     with pytest.raises(ZeroDivisionError):
         run_job(compose("probe", ["probe=logit_lens", "probe.pairs=8", f"run={whole.path}", f"out={tmp_path}"]))
     assert len(pd.read_csv(tmp_path / "rows.csv"))
+
+
+def question(*overrides: str) -> dict[str, str]:
+    """The folder of a result for given weights, and whose weights its description names."""
+    job = compose("probe", ["probe=errors", *overrides])
+    groups = [] if job.reference is not None else ["task"]
+    return {"folder": run_probe._folder_name(job, groups), **run_probe._weights(job, None)}
+
+
+@pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
+def test_results_for_other_references_do_not_overwrite_each_other(other):
+    first, second = (question("reference=erd", "seed=0", *more)["folder"] for more in ([], [other]))
+    assert first != second
+
+
+@pytest.mark.parametrize("probe", ["dataset", "errors"])
+def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
+    run_probe.run_job(compose("probe", [f"probe={probe}", "reference=list"]))
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == [*REFERENCES, *OTHERS, *DECOYS]
+
+
+def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):
+    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+    for options in ([], ["probe.pairs=16"], ["probe.pairs=2048"]):
+        run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
+    assert sorted(path.name for path in run.probe("").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
+
+
+def test_weights_of_others_are_named():
+    assert question("reference=erd", "seed=0-2").items() >= {"reference": "erd", "seeds": "0-2"}.items()
+    own = question("checkpoint=mine.safetensors", "model=nanogpt", "task=add")
+    assert own.items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
+
+
+def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
+    """Not even when the run has finished."""
+    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+    run.summary_file.rename(tmp_path / "summary.json")
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
+    assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
+    weights = json.loads((run.probe("errors") / "probe.json").read_text())["settings"]["weights"]
+    assert weights == {"unfinished": "after epoch 4 of 4"}
+    (tmp_path / "summary.json").rename(run.summary_file)
+    departs = collect(tmp_path, load_paper().setup).probes["errors"]["departs"]
+    assert departs.str.contains("unfinished").all()
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
+    assert "weights" not in json.loads((run.probe("errors") / "probe.json").read_text())["settings"]

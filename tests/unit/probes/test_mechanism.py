@@ -1,4 +1,4 @@
-"""The card of a network whose algorithm is known names it, and says where it cannot know."""
+"""The card of a network whose algorithm is known names it, and says in words what it knows and where it cannot know."""
 
 import pytest
 
@@ -12,6 +12,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.plots.sheet import tabulate
 from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
+from tests.cards import bit, seed_card, whole
 from tests.unit.probes.small import measured, untrained
 
 
@@ -62,3 +63,28 @@ def test_another_task_and_too_few_pairs_are_refused() -> None:
         Mechanism(load_references("erd", [0], Add()), pairs=8)
     with pytest.raises(UserError, match=r"^probe\.causal_model=.*: expected a causal model with the variable prefix"):
         Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
+
+
+def test_card_says_what_is_followed_and_needed() -> None:
+    card = Card.from_json(whole(seed_card()))
+    assert card.title == "mine: none"
+    assert card.summary()[1:] == [
+        "Prefix: random tokens before a bit change bits 2-3 in 25 to 50% of the answers; ablating the last one changes "
+        "no bit.",
+        "Steering: an inverted carry is followed by bits 2-3; a shifted sum is followed by no bit.",
+    ]
+    assert "seed 0: no algorithm is near" in card.notes()
+
+
+def test_what_is_not_known_is_said_in_words() -> None:
+    """A multiplication has no verdict and no carries."""
+    nothing = seed_card() | {"distance": None, "nearest": None, "distances": {}, "bits": [bit(1, None, [])]}
+    card = Card.from_json(whole(nothing, calibrated=False))
+    assert card.table()["nearest, distance"].tolist() == ["none is known"]
+    assert card.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
+
+
+@pytest.mark.parametrize("text", ["{", "{}", whole(), whole(seed_card() | {"accuracy": 1e300})])
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^card\.json: not a card \("):
+        Card.from_json(text)

@@ -1,8 +1,5 @@
 """A network and a causal model of one's own, from a folder outside the project: trained, and asked in every probe."""
 
-import sys
-from pathlib import Path
-
 import pandas as pd
 import pytest
 from lightning.pytorch.utilities.seed import isolate_rng
@@ -60,20 +57,8 @@ def narrow(task: ae.Task) -> ae.CausalModel:
 '''
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The package ``mine``, in a folder that Python finds, not yet trusted."""
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(build, "_trusted", set())
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "__init__.py").touch()
-    (tmp_path / "mine" / "parts.py").write_text(PARTS)
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
-        del sys.modules[name]
-
-
-def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(mine, train, main) -> None:
+def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(package, train, main) -> None:
+    package("mine", parts=PARTS)
     net = ("model=nanogpt", "model.net._target_=mine.parts.Net", "trust=[mine]")
     loss = ("loss=interchange", "model.loss.variables={low: {site: dec.1, dims: [0, 3]}}")
     with isolate_rng():
@@ -106,7 +91,8 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(m
         ("arith_erd.config.build.trust", r"=arith_erd\.config\.build\.trust: expected a class"),
     ],
 )
-def test_what_makes_no_causal_model_of_the_task_is_refused(mine, name: str, message: str) -> None:
+def test_what_makes_no_causal_model_of_the_task_is_refused(package, name: str, message: str) -> None:
+    package("mine", parts=PARTS)
     build.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
         build_causal_model(Add(3), name, "probe.causal_model")

@@ -28,20 +28,14 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(capsys,
     assert "…" not in text
 
 
-def standard_error(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Standard error of a terminal, or of a pipe, from now on."""
-    file = io.StringIO()
-    monkeypatch.setattr(file, "isatty", lambda: is_terminal)
-    monkeypatch.setattr(sys, "stderr", file)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "xterm")
-    return file
-
-
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "EVERY", 0.2)
-    stderr = standard_error(is_terminal, monkeypatch)
+    stderr = io.StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
     rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
 
     def slow() -> Iterator[dict[str, Any]]:

@@ -1,0 +1,61 @@
+"""Probes of a task: exact ceilings, against guessing by brute force, and changes of every input, each counted once."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arith_erd.bits import to_digits
+from arith_erd.probes.ceilings import Ceilings
+from arith_erd.probes.discontinuity import Discontinuity, change_counts
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
+from arith_erd.tasks.ceilings import ceiling
+
+
+@pytest.mark.parametrize("task", [Add(3), Mul(3), Sub(3), Add(2, base=3)])
+def test_ceiling_is_the_best_answer_to_each_visible_prompt(task) -> None:
+    examples = task.examples()
+    bags: dict[tuple, Counter] = {}
+    for prompt, answer in zip(examples.prompt.tolist(), examples.answer.tolist(), strict=True):
+        bags.setdefault(tuple(sorted(prompt)), Counter())[answer] += 1
+    best = sum(max(counts.values()) for counts in bags.values()) / len(examples)
+    constant = Counter(examples.answer.tolist()).most_common(1)[0][1] / len(examples)
+    tokens = examples.prompt, examples.completion
+    assert ceiling(*tokens, "no_positional_encoding") == pytest.approx(best)
+    assert ceiling(*tokens, "no_attention") == pytest.approx(constant)
+    assert ceiling(*tokens, "one_head") == 1.0
+
+
+@pytest.mark.parametrize(("task", "percent"), [(Add(), (2.33, 0.78)), (Mul(), (1.82, 1.56))])
+def test_rows_hold_the_ceilings_of_the_cells_that_never_learn(task, percent) -> None:
+    rows = pd.DataFrame(Ceilings(task, RandomSplit()).rows()).set_index(["subset", "ablation"])["ceiling"]
+    names = ["no_positional_encoding", "no_attention"]
+    assert (100 * rows["all"][names]).round(2).tolist() == [*percent]
+    assert rows["validation"]["none"] == 1.0
+
+
+TASKS = [Add(3), Mul(2), RandomOutput(3), Sub(2, base=3), Mul(1, base=10), Add3(2), ModAdd(3, modulus=5)]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}{task.base}")
+def test_counts_compare_all_rows(task: Task) -> None:
+    examples = task.examples()
+    inputs = examples.prompt.tolist()
+    answers = to_digits(examples.answer, task.width, task.base).tolist()
+    counts = np.zeros((task.num_operands * task.bits + 1, task.width + 1), dtype=int)
+    for x, p in zip(inputs, answers, strict=True):
+        for y, q in zip(inputs, answers, strict=True):
+            counts[sum(c != d for c, d in zip(x, y, strict=True)), sum(c != d for c, d in zip(p, q, strict=True))] += 1
+    np.testing.assert_array_equal(change_counts(task), counts)
+
+
+def test_papers_cell() -> None:
+    """Appendix A: at seven bits, two flipped bits change three bits of the sum in 27.9% of the cases."""
+    probe = Discontinuity(Add())
+    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
+    cell = rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]["percent"].item()
+    assert round(cell, 1) == 27.9
+    assert len(rows) == 15 * 9  # zeros included
+    np.testing.assert_allclose(rows.groupby("input_bits")["percent"].sum(), 100)
