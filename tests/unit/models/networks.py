@@ -1,7 +1,6 @@
 """Shared by the tests of networks: the paper's ablations, networks away from their initial values, random tokens."""
 
 import torch
-from torch import nn
 
 from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
@@ -41,7 +40,3 @@ def tokens(count: int = 12, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     prompt = torch.randint(VOCAB_SIZE, (count, P), generator=generator)
     completion = torch.randint(ZERO, VOCAB_SIZE, (count, M), generator=generator)
     return prompt, completion
-
-
-def count(network: nn.Module) -> int:
-    return sum(p.numel() for p in network.parameters())

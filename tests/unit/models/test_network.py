@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.tasks import Add, Mul
-from tests.unit.models.networks import BASELINES, VARIANTS, M, P, count, make, tokens
+from tests.unit.models.networks import BASELINES, VARIANTS, M, P, make, tokens
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,8 @@ from tests.unit.models.networks import BASELINES, VARIANTS, M, P, count, make, t
     ],
 )
 def test_number_of_parameters(network, task, options, parameters):
-    assert count(network(task.prompt_length, task.width, **options)) == parameters
+    made = network(task.prompt_length, task.width, **options)
+    assert sum(parameter.numel() for parameter in made.parameters()) == parameters
 
 
 @pytest.mark.parametrize(("network", "options"), [*VARIANTS, *((baseline, {}) for baseline in BASELINES)])
