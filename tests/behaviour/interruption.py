@@ -1,8 +1,6 @@
 """Shared by tests of interrupted runs: a simulated power cut, a third-party signal handler, bitwise comparison."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -44,21 +42,6 @@ def power_cut(train: Callable[..., Run], callback: type, epoch: int, after: bool
         patch.setattr(callback, "on_train_epoch_end", stops)
         with pytest.raises(RuntimeError, match="the power went off"):
             train(*overrides)
-
-
-@contextmanager
-def failing(owner: object, method: str, error: OSError, of: Callable[[Path], bool]) -> Iterator[None]:
-    """Within the block a method raises an error for some paths, its first argument."""
-    original = getattr(owner, method)
-
-    def fails(path, *arguments, **options):
-        if of(Path(str(path))):
-            raise error
-        return original(path, *arguments, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, method, fails)
-        yield
 
 
 class Listener:

@@ -23,7 +23,7 @@ def test_importing_loads_neither_torch_nor_hydra():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_another_name_is_no_attribute():  # that the public ones are there is in test_doctests.py
+def test_another_name_is_no_attribute():  # the public ones: test_docs.py
     with pytest.raises(AttributeError, match="no attribute 'Moon'"):
         ae.Moon  # noqa: B018
 
@@ -48,12 +48,7 @@ def test_fit_is_the_run_of_the_command_line(tmp_path, capsys):
 class Largest(ae.Task):
     """``max(a, b)``: a task that the package does not know."""
 
-    name = "largest"
-    operator = "m"
-
-    @property
-    def width(self) -> int:
-        return self.bits
+    name, operator, width = "largest", "m", 3
 
     def answer(self, a, b):
         return np.maximum(a, b)
@@ -64,6 +59,11 @@ class Narrow(ae.NanoGPT):
 
     def __init__(self, prompt_length: int, answer_length: int, vocab_size: int = 5) -> None:
         super().__init__(prompt_length, answer_length, d_model=8, num_heads=2, num_layers=1, vocab_size=vocab_size)
+
+
+class Forgetful(ae.Add):
+    def __init__(self, wide: int) -> None:
+        super().__init__(bits=wide)
 
 
 class Odd:
@@ -80,12 +80,6 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     assert model.predict([3], [5]).shape == (1,)
 
 
-def test_nothing_is_kept_without_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ae.fit(ae.Add(bits=2), Narrow, epochs=1)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("override", "argument"),
     [
@@ -99,34 +93,10 @@ def test_overrides_of_what_an_argument_says_are_refused(override, argument):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
 
-def test_what_is_no_task_split_or_class_of_networks_is_refused():
-    for task, model, split, said in (
-        (ae.Add, ae.NanoGPT, None, "fit: task: received <class"),
-        (ae.Add(bits=3), "nanogpt", None, "fit: model: received 'nanogpt'"),
-        (ae.Add(bits=3), ae.NanoGPT, lambda examples: examples.a > 4, "fit: split: received a function"),
-    ):
-        with pytest.raises(UserError, match=said):
-            ae.fit(task, model, split=split)
-
-
 def test_a_task_whose_examples_are_drawn_is_trained(tmp_path):
     tiny = ["data.examples=64", "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
     (model,) = ae.fit(ae.Add(bits=20), ae.NanoGPT, seeds=3, epochs=1, overrides=tiny, out=tmp_path)
     assert (model.seed, model.task.bits) == (3, 20)
-
-
-def test_refusals_are_those_of_the_command_line():
-    with pytest.raises(UserError, match=r"trainer\.max_epochs=0"):
-        ae.fit(ae.Add(bits=3), epochs=0)
-    with pytest.raises(UserError, match=r"did you mean data\.batch_size"):
-        ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"])
-
-    class Forgetful(ae.Add):
-        def __init__(self, wide: int) -> None:
-            super().__init__(bits=wide)
-
-    with pytest.raises(UserError, match="task=Forgetful: expected an attribute wide"):
-        ae.fit(Forgetful(3))
 
 
 @pytest.mark.parametrize("task", [ae.Add(bits=4), ae.Mul(bits=3, prompt_order="plain")])
@@ -152,14 +122,16 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
     assert answer.figure().axes
 
 
-def test_asking_a_probe_gives_rows_and_a_figure(tmp_path):
-    model = ae.Hooked(Narrow(7, 4), task=ae.Add(bits=3))
+def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (model,) = ae.fit(ae.Add(bits=3), Narrow, epochs=1)
     answer = ae.probe("logit_lens", model, pairs=16)
     assert set(answer.rows["site"]) == {"dec.1.resid_pre", "dec.1"}
     assert answer.figure().axes
     assert len(answer.table())
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
     assert ae.probe(LogitLens, model, pairs=16).rows.equals(answer.rows)
+    assert list(tmp_path.iterdir()) == []  # nothing is kept without a folder
     assert answer.save(tmp_path / "lens") == ["rows.csv", "probe.json", "figure.png"]
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
@@ -174,6 +146,12 @@ def test_asking_a_probe_gives_rows_and_a_figure(tmp_path):
         (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks one by one"),
         (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
+        (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
+        (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
+        (lambda: ae.fit(Forgetful(3)), "task=Forgetful: expected an attribute wide"),
+        (lambda: ae.fit(ae.Add), "fit: task: received <class"),
+        (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
+        (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received a function"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), "4 digits in base 2"),
     ):
         with pytest.raises(UserError, match=said):

@@ -1,4 +1,4 @@
-"""A replica of a pack is the same network, run and update as its seed alone."""
+"""A replica of a pack is the same network, run and update as its seed alone; what is compiled, and where it runs."""
 
 import math
 from functools import partial
@@ -6,15 +6,21 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from arith_erd.config.compose import compose
 from arith_erd.losses import CrossEntropyAndValue
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
-from arith_erd.training.module import LitPack
+from arith_erd.training.compiling import AddBiasLater, wants_compile
+from arith_erd.training.data import EvaluationBatches, TrainBatches
+from arith_erd.training.module import LitPack, accuracies
 from arith_erd.training.pack import Pack
 
 TASK = Add(3)
@@ -183,3 +189,97 @@ def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch
     assert graphs
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "device", "steps", "compiles"),
+    [
+        (["trainer.compile=true"], CPU, 1, True),
+        (["trainer.compile=false"], CUDA, 1, False),
+        (["trainer.max_epochs=1", "seed=0-4"], CUDA, 1, True),
+        (["trainer.max_epochs=16"], CPU, 96, False),  # 19e12 operations
+        (["trainer.max_epochs=17"], CPU, 96, True),
+        (["trainer.max_epochs=9", "seed=0-1"], CPU, 96, True),
+        (["model.net.d_model=16", "seed=0-99"], CPU, 96, False),  # one graph, which takes minutes
+    ],
+)
+def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
+    monkeypatch.setattr("arith_erd.training.compiling._has_compiler", lambda: True)
+    assert wants_compile(compose("train", overrides), device, steps) is compiles
+
+
+def test_auto_does_not_compile_without_a_compiler(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    assert not wants_compile(compose("train", []), CPU, 96)
+
+
+def products(graph: torch.fx.GraphModule) -> int:
+    """With a bias in them."""
+    return sum(node.target == torch.ops.aten.addmm.default for node in graph.graph.nodes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "bias", "left"),
+    [
+        (torch.float32, {}, (5,), 0),
+        (torch.float32, {}, (30, 1), 0),
+        (torch.float32, {"beta": 2.0}, (5,), 1),
+        (torch.bfloat16, {}, (5,), 1),  # rounded twice, a sum would be a quarter less exact
+    ],
+)
+def test_bias_is_added_after_the_product_where_that_gives_the_same_sum(dtype, scale, bias, left):
+    given = [torch.randn(*size, dtype=dtype) for size in (bias, (30, 8), (8, 5))]
+    graph = make_fx(lambda *given: torch.addmm(*given, **scale))(*given)
+    expected = graph(*given)
+    assert products(graph) == 1
+    AddBiasLater()(graph.graph)
+    graph.graph.lint()
+    graph.recompile()
+    assert products(graph) == left
+    torch.testing.assert_close(graph(*given), expected)
+
+
+class OnTheCPU(TorchDispatchMode):
+    """Counts the operators that read or make a tensor on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
+        if any(x.device.type == "cpu" for x in tensors):
+            self.found.add(function.name())
+        return result
+
+
+@pytest.mark.parametrize(("network", "seeds"), [(Transformer, (0, 1, 2)), (NanoGPT, (0,))])
+def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
+    """With the ``meta`` device in the place of a GPU; but for the order of the examples, which is drawn on the CPU."""
+    build = partial(network, TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=1)
+    module = LitPack(Pack(build, seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")
+    optimizer = module.configure_optimizers()
+    examples = TASK.examples()
+    table = tuple(torch.from_numpy(tokens).to("meta") for tokens in (examples.prompt, examples.completion))
+    monkeypatch.setattr(LitPack, "global_step", 5)
+    batches = list(TrainBatches(table, seeds, batch_size=20, step=lambda: 0))
+    with OnTheCPU() as off:
+        module.on_train_epoch_start()
+        for index, batch in enumerate(batches):
+            loss = module.training_step(batch, index)
+            optimizer.zero_grad()
+            loss.backward()
+            module.configure_gradient_clipping(optimizer)
+        with torch.no_grad():
+            for batch in EvaluationBatches(*table, 64):
+                module.validation_step(batch, 0, 1)
+            accuracy = accuracies(module.of_validation.compute().movedim(0, 1), table[1])
+    assert off.found == set()
+    assert loss.device.type == accuracy.device.type == "meta"
+    with OnTheCPU() as off:
+        torch.ones(1)
+    assert off.found  # else it watches nothing

@@ -1,4 +1,4 @@
-"""Whole runs, of three-bit operands and one layer."""
+"""Whole runs, of three-bit operands and one layer; and what an accuracy is."""
 
 import math
 from functools import partial
@@ -8,14 +8,17 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from arith_erd.bits import PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.decoding import greedy
 from arith_erd.runs import Run
 from arith_erd.stats import stuck
 from arith_erd.training.checkpoint import ResumePoint
-from arith_erd.training.module import LitPack
+from arith_erd.training.module import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -83,23 +86,18 @@ def test_summary_equals_decoding_everything(trained_pack):
             assert (stuck(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
-def accuracies(monkeypatch: pytest.MonkeyPatch, by_seed: dict[int, list[float]]) -> None:
-    """Report these validation accuracies, one an epoch."""
-    original = LitPack.on_validation_epoch_end
-
-    def reporting(self):
-        original(self)
-        for row in self.rows:
-            row["val_seq_acc"] = by_seed[row["seed"]][row["epoch"] - 1]
-
-    monkeypatch.setattr(LitPack, "on_validation_epoch_end", reporting)
-
-
 def test_each_replica_of_a_pack_stops_where_it_stops_alone_and_is_not_trained_further(
     train, train_in, tmp_path, monkeypatch
 ):
     """Up to rounding: weights, rows and summary. An interruption after the first has stopped changes no bit."""
-    accuracies(monkeypatch, {0: [0.97, 0.5, 0.5, 0.5], 1: [0.2, 0.3, 0.96, 0.5]})
+    accuracies, original = ([0.97, 0.5, 0.5, 0.5], [0.2, 0.3, 0.96, 0.5]), LitPack.on_validation_epoch_end
+
+    def reporting(self):
+        original(self)
+        for row in self.rows:
+            row["val_seq_acc"] = accuracies[row["seed"]][row["epoch"] - 1]
+
+    monkeypatch.setattr(LitPack, "on_validation_epoch_end", reporting)
     options = (*LEARNS, "trainer.max_epochs=4", "trainer.stop_at=0.95")
     pack = train(*options, "seed=0-1")
     assert pack.summary()["epochs"] == 3
@@ -161,3 +159,22 @@ def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, 
         UserError, match=r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
     ):
         train(*overrides, "trainer.accelerator=gpu")
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
+def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int, seed: int) -> None:
+    """Of predictions (R, N, m) and completions (N, m), in which unused tokens, perhaps a whole column, do not count."""
+    random = np.random.default_rng(seed)
+    predicted = random.integers(3, 5, size=(replicas, size, length))
+    completion = random.integers(3, 5, size=(size, length))
+    completion[:, 1:][random.random((size, length - 1)) < 0.3] = PAD
+    used, right = completion != PAD, predicted == completion
+    found = accuracies(torch.from_numpy(predicted), torch.from_numpy(completion)).numpy()
+    for own, hits in zip(found, right, strict=True):
+        columns = [hits[used[:, t], t] for t in range(length)]
+        expected = [
+            hits[used].mean(),
+            (hits | ~used).all(axis=1).mean(),
+            *(c.mean() if c.size else np.nan for c in columns),
+        ]
+        assert own == pytest.approx(expected, nan_ok=True)
