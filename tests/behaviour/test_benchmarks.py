@@ -1,9 +1,10 @@
-"""The benchmarks run at toy sizes. Whether their numbers are right is not tested."""
+"""Benchmarks run at toy sizes; the pages' numbers and our own claims about mechanisms are those in ``results/``."""
 
 import runpy
 import sys
 
 import pytest
+import yaml
 
 from tests.tiny import NETWORK
 
@@ -42,3 +43,23 @@ def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path)
         line.rsplit(",", 1)[0] for line in whole.splitlines()
     ]
     assert out.with_suffix(".png").is_file()
+
+
+def test_making_the_numbers_anew_changes_no_page(cli) -> None:
+    result = cli("benchmarks/page_numbers.py", "--check", timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_own_claims_are_those_of_the_cards(root, monkeypatch) -> None:
+    """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    rows = runpy.run_path(str(root / "benchmarks" / "mechanism_numbers.py"))["cards"]()
+    for claim in yaml.safe_load((root / "results" / "found.yaml").read_text())["claims"]:
+        card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
+        card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]
+        if claim["test"] == "signature":
+            measured = card.loc[card["position"].astype(int) >= claim.get("from_bit", 0), "value"]
+        else:
+            answers = card["site"].str.endswith(".resid_mid_cross") | (card["position"] == "all")
+            measured = card[answers].groupby("site", sort=False)["value"].mean()
+        assert claim["value"] == pytest.approx([*measured], abs=0.006), claim["id"]

@@ -1,12 +1,17 @@
-"""The programs as people run them, without a terminal.
+"""The programs as people run them, without a terminal, and from a built wheel without the repository.
 
 What is refused before anything is loaded runs within the process of the tests (`main`); that torch is not loaded then,
 and whatever trains, is seen in a process of its own (`cli`, `light`).
 """
 
 import csv
+import os
 import re
+import shutil
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -174,3 +179,28 @@ def test_experiment_sets_its_own_sweep(main, folder):
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "add"), ("1", "mul")]
     result = main("train.py", "-m", "experiment=fig1", "task=mul", "seed=4-0", cwd=folder)  # what is typed wins
     assert re.findall(r"job (\d) \(.*task=(\w+).*\): seed=4-0", result.stderr) == [("0", "mul")]
+
+
+@pytest.mark.slow
+def test_wheel_brings_every_configuration_and_programs_find_them(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77", reason="the build backend")
+    source, installed = tmp_path / "source", tmp_path / "installed"  # setuptools leaves build/ behind
+    source.mkdir()
+    for name in ("src", "conf", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        (source / name).symlink_to(root / name)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", f"-w{tmp_path}", source]
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    shutil.unpack_archive(wheel, installed, "zip")
+    wanted, found = (
+        {path.relative_to(conf) for path in conf.rglob("*.yaml")}
+        for conf in (root / "conf", installed / "arith_erd/conf")
+    )
+    assert found == wanted
+    for program in ("training", "probes"):
+        command = [sys.executable, "-m", f"arith_erd.{program}", "task=mul", "--cfg", "job"]
+        environment = os.environ | {"PYTHONPATH": str(installed)}
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "_target_: arith_erd.tasks.Mul" in ran.stdout

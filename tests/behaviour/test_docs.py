@@ -1,5 +1,8 @@
-"""The worked examples in ``docs/extend.md`` work as printed, and the commands in the documentation are accepted."""
+"""Documentation works: the pages' worked examples, commands and links, the examples in docstrings, and the notebook."""
 
+import doctest
+import importlib
+import json
 import os
 import re
 import shlex
@@ -7,9 +10,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 
+import arith_erd
 from arith_erd.config.compose import compose
 
 ROOT = Path(__file__).parents[2]
@@ -104,3 +110,59 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     """In the repository, where pages are read too; ``make docs`` checks those of the site."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
     assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
+
+
+SOURCE = ROOT / "src" / "arith_erd"
+PATHS = [path.relative_to(SOURCE.parent) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in PATHS]
+
+
+@pytest.mark.parametrize("name", [name for name in arith_erd.__all__ if name != "__version__"])
+def test_every_public_name_is_documented(name):
+    assert len(getattr(arith_erd, name).__doc__.split()) > 5
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_a_module(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an example that trains writes to runs/
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+NOTEBOOK = ROOT / "notebooks" / "inside.ipynb"
+NUMBER = re.compile(r"\d+\.\d+|\d+(?=%)")
+NEAR = 0.05  # numbers differ in their last digits between machines, percentages by a few points
+
+
+def cells() -> list[tuple[str, str, int]]:
+    """Of each code cell: its source, and what it printed and how many pictures it drew when it was last executed."""
+    found = []
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            printed = [line for output in cell["outputs"] for line in output.get("text", [])]
+            drawn = [output for output in cell["outputs"] if "image/png" in output.get("data", {})]
+            found.append(("".join(cell["source"]), "".join(printed), len(drawn)))
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    """Fractions as they are, percentages as fractions."""
+    return [float(found[0]) / (100 if text[found.end() :].startswith("%") else 1) for found in NUMBER.finditer(text)]
+
+
+@pytest.mark.slow
+def test_notebook_runs_and_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[int] = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())) or plt.close("all"))
+    namespace: dict[str, Any] = {}
+    plt.switch_backend("agg")
+    for number, (source, printed, drawn) in enumerate(cells(), start=1):
+        exec(compile(source, f"code cell {number}", "exec"), namespace)
+        now = capsys.readouterr().out
+        assert NUMBER.sub("#", now) == NUMBER.sub("#", printed), f"code cell {number}"
+        assert numbers(now) == pytest.approx(numbers(printed), abs=NEAR), f"code cell {number}"
+        assert sum(shown) == drawn, f"code cell {number}"
+        shown.clear()

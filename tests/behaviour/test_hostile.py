@@ -90,8 +90,7 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
 def test_nor_one_that_only_prints(option, canary, main, tmp_path):
     """Hydra starts the logging that a configuration describes before it prints some of these."""
     (tmp_path / "experiment").mkdir()
-    handler = f"{{(): pathlib.Path.touch, self: {canary}}}"
-    logging = f"{{version: 1, handlers: {{f: {handler}}}, root: {{handlers: [f]}}}}"
+    logging = f"{{version: 1, handlers: {{f: {{(): pathlib.Path.touch, self: {canary}}}}}, root: {{handlers: [f]}}}}"
     text = f"# @package _global_\nhydra: {{hydra_logging: {logging}, job_logging: {logging}}}\n"
     (tmp_path / "experiment" / "theirs.yaml").write_text(text)
     refused = main("train.py", f"--config-dir={tmp_path}", "experiment=theirs", option)

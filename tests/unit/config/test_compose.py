@@ -1,18 +1,29 @@
-"""How often Hydra composes, what a composition leaves behind, what trust reaches, and how numbers are written."""
+"""What a composition leaves behind, what trust reaches, packs of a job, and that every option of conf/ can be built."""
 
+import itertools
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pandas as pd
 import pytest
+import torch
 from hydra import compose as hydra_compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 
+from arith_erd.bits import START
 from arith_erd.config import build
 from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
 from arith_erd.errors import UserError
+from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.probes.probe import Probe
+from arith_erd.seeds import parse_seeds
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add
+from tests.unit.probes.small import untrained
+from tests.values import options
 
 
 def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
@@ -63,3 +74,62 @@ def test_package_of_the_current_folder_is_found_only_if_trust_is_typed(typed, mo
 )
 def test_integer_and_equal_real_number_are_one_run(key, integer, real):
     assert len({compose("train", [f"model.{key}={value}"]).run.name for value in (integer, real)}) == 1
+
+
+@pytest.mark.parametrize("seeds", ["0", "0-18", "1,3,5,7-40"])
+@pytest.mark.parametrize("limit", [1, 5, 64, "auto"])
+def test_every_seed_is_in_one_pack_and_no_pack_is_too_large(seeds, limit):
+    job = compose("train", [f"seed='{seeds}'"])
+    packs = replace(job, pack=replace(job.pack, max_replicas=limit)).packs()
+    assert tuple(itertools.chain.from_iterable(pack.seeds for pack in packs)) == parse_seeds(seeds)
+    assert max(len(pack.seeds) for pack in packs) <= (len(job.seeds) if limit == "auto" else limit)
+    assert {pack.pack.part_of for pack in packs} == ({None} if len(packs) == 1 else {seeds})
+
+
+MODELS = options("model")
+BASELINES = {"gru", "lstm", "mlp"}  # without most of what ablations remove
+PAIRS = [
+    (m, a)
+    for m in MODELS
+    for a in options("ablation")
+    if (m, a) != ("nanogpt", "squeezed_encoder") and (m not in BASELINES or a in ("none", "d_model_16", "d_model_32"))
+]
+
+
+@pytest.mark.parametrize("name", options("task"))
+@pytest.mark.parametrize("order", ["reverse", "plain"])
+def test_every_task_builds(name, order):
+    more = ["task.modulus=8"] if name == "mod_add" else []
+    task = compose("train", [f"task={name}", "task.bits=3", f"task.prompt_order={order}", *more]).task
+    assert (task.name, task.bits, task.prompt_order, task.base) == (name, 3, order, 2)
+    assert len(task.examples()) == 8**task.num_operands
+
+
+@pytest.mark.parametrize(("model", "ablation"), PAIRS)
+def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
+    job = compose("train", [f"model={model}", f"ablation={ablation}"])
+    assert (job.model.name, job.ablation.name) == (model, ablation)
+    network = job.network()
+    set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
+    optimizer = job.model.optimizer.build(torch.optim.Optimizer, network.parameters())
+    prompt, answer_in = torch.full((2, 15), 3), torch.full((2, 8), START)
+    network(prompt, answer_in).square().mean().backward()
+    optimizer.step()
+    assert network(prompt, answer_in).shape == (2, 8, 5)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
+    full, mini = (
+        compose("train", [f"model={model}", f"scale={one}"]).resolved["model"]["net"] for one in ("full", "mini")
+    )
+    assert full.keys() == mini.keys()
+    assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)
+
+
+@pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
+def test_every_probe_builds(choice):
+    job, model = compose("probe", [choice, "task.bits=3"]), untrained(Add(3), num_layers=6)
+    model.split = RandomSplit()
+    things = {"task": job.task, "split": job.split, "models": [model]}
+    assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)

@@ -1,5 +1,9 @@
-"""A file is written whole or not at all."""
+"""A file is written whole or not at all, and two processes never train one run."""
 
+import os
+import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,6 +11,7 @@ import pytest
 
 from arith_erd.errors import UserError
 from arith_erd.system.files import replacing, require_writable, write_atomically
+from arith_erd.system.lock import holding
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -55,3 +60,34 @@ def test_folder_that_cannot_be_created_is_refused_and_a_check_makes_none(inside,
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"^out=.*file.*: cannot be written .*; expected a folder"):
         require_writable("out", f"{tmp_path}/file{inside}")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from arith_erd.system.lock import holding
+with holding(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_second_process_names_the_holder_until_that_dies(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        named = rf"^.*run: in use by process {process.pid} on {socket.gethostname()}; "
+        with pytest.raises(UserError, match=named), holding(tmp_path / "run"):
+            pytest.fail("held twice")
+        process.kill()
+    with holding(tmp_path / "run"):
+        assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+
+
+def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
+    def unsupported(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with holding(tmp_path / "run"):
+        assert "cannot be locked here (Operation not supported)" in capsys.readouterr().out

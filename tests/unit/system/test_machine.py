@@ -1,9 +1,16 @@
-"""What a summary says about the code that trained."""
+"""What a run may use of a machine, and what its summary says about the code that trained."""
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from arith_erd.system.machine import commit
+import pytest
+import torch
+from lightning.fabric.accelerators import cuda
+
+from arith_erd.system import machine
+from arith_erd.system.machine import CHOSEN, SPINS, commit, configure_matmul, configure_threads
 
 
 def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
@@ -29,3 +36,57 @@ def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
     (tmp_path / "conf" / "task" / "new.yaml").unlink()
     write("src/package/code.py", "changed = True")
     assert commit(package) == f"{clean}-dirty"
+
+
+@pytest.fixture
+def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And there are eight processors."""
+    for name in (*CHOSEN, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")  # so that it is as before after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+
+
+@pytest.mark.parametrize(("usable", "threads"), [(8, None), (3, "3"), (1, "1")])
+def test_there_are_as_many_threads_as_processors_that_may_be_used(
+    no_threads_chosen: None, monkeypatch: pytest.MonkeyPatch, usable: int, threads: str | None
+) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda: usable)
+    configure_threads()
+    assert os.environ.get("OMP_NUM_THREADS") == threads
+    assert os.environ["GOMP_SPINCOUNT"] == SPINS
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_threads_that_the_user_has_set_are_kept(
+    no_threads_chosen: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    own = {name: "7", "OMP_NUM_THREADS": "5"}
+    for key, value in own.items():
+        monkeypatch.setenv(key, value)
+    configure_threads()
+    assert {key: os.environ[key] for key in (*CHOSEN, "OMP_NUM_THREADS") if key in os.environ} == own
+
+
+@pytest.fixture
+def matmul_precision() -> Iterator[None]:
+    """As before after the test."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(("cpu", "exact", "quick"), [("AMD EPYC", True, 1), ("AMD EPYC", False, 0), ("Intel", True, 0)])
+def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(
+    matmul_precision: None, monkeypatch: pytest.MonkeyPatch, cpu: str, exact: bool, quick: bool
+) -> None:
+    monkeypatch.setattr(machine, "cpu_name", lambda: cpu)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "equal", lambda *_: exact)
+        configure_matmul()
+    assert (torch.backends.mkldnn.matmul.fp32_precision == "bf16") == quick
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    monkeypatch.setattr(cuda, "_is_ampere_or_later", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cuda._check_cuda_matmul_precision(torch.device("cuda"))  # Lightning asks, and torch may refuse to answer

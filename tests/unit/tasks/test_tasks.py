@@ -1,4 +1,4 @@
-"""Every token is what Python's own arithmetic says, in every base, order and number of operands."""
+"""Every token is what Python's own arithmetic and the token's name say, in every base, order, length and format."""
 
 import itertools
 import math
@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.bits import ORDERS, render, to_digits
+from arith_erd import bits
+from arith_erd.bits import OPERATOR, ORDERS, PAD, ZERO, render, to_digits
 from arith_erd.errors import UserError
-from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
+from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, RandomOutput, Sub, Task
 
 
 class Square(Task):
@@ -141,9 +142,22 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
         (lambda: Add(3).examples([1, 2, 3], [5, 6]), r"add: operands of shapes \(3,\), \(2,\); expected one"),
         (lambda: Add(3).concepts([100], [2]), r"a=\[100\]: expected integers from 0 to 7"),
         (lambda: Add(3).examples(3, -1), r"b=\[-1\]: expected integers from 0 to 7"),
+        *(
+            (
+                lambda x=x: Add(2, min_bits=1).examples([1, 2, 0], 1, length=x),
+                r"length=\[?.*: expected 1 to 2, enough",
+            )
+            for x in (0, 3, 1.5, [1, 2, 3], 1)
+        ),
+        (lambda: Add(4, min_bits=5), r"task\.min_bits=5: expected an integer from 1 to 4"),
+        (lambda: Add(4, interleaved=1), r"task\.interleaved=1: expected true or false"),
+        (lambda: Add(4, "reverse", "plain", min_bits=2), r".*min_bits=2: expected null, unless the answer begins with"),
+        (lambda: AddScratchpad(4, min_bits=2), ".*unless the answer begins with its lowest digit"),
+        (lambda: ModAdd(10, modulus=1024), r"task\.modulus=1024: expected an integer from 2 to 1023$"),
+        (lambda: ModAdd(21, modulus=997), r"task\.bits=21: expected an integer from 2 to 20$"),
     ],
 )
-def test_sizes_and_operands_that_a_task_does_not_have_are_refused(make, message):
+def test_sizes_operands_and_formats_that_a_task_does_not_have_are_refused(make, message):
     with pytest.raises(UserError, match=f"^{message}"):
         make()
 
@@ -184,10 +198,6 @@ def test_modulus_alone_limits_the_table_of_modular_addition():
     task = ModAdd(10, modulus=997)
     assert task.size == 997**2
     assert rows(task, task.examples([996], [2])) == [("0010011111+0100000000", "1000000000")]
-    with pytest.raises(UserError, match=r"^task\.modulus=1024: expected an integer from 2 to 1023$"):
-        ModAdd(10, modulus=1024)
-    with pytest.raises(UserError, match=r"^task\.bits=21: expected an integer from 2 to 20$"):
-        ModAdd(21, modulus=997)
 
 
 @pytest.mark.parametrize("task", [Mul(4), Mul(2, base=10)], ids=["binary", "decimal"])
@@ -199,3 +209,101 @@ def test_column_sums_leave_the_digits_of_the_product(task):
     variables = task.variables()
     columns = variables["column_sum"](task.examples().operands)
     assert (sums == columns + variables["carry"](columns)).all()
+
+
+FORMATS = [
+    Add(3),
+    Add(3, "plain", "plain"),
+    Add(2, base=10),
+    Add3(2),
+    Add(3, interleaved=True),
+    Mul(3, "plain", interleaved=True),
+    AddScratchpad(3),
+    AddScratchpad(3, completion_order="plain"),
+    Add(4, min_bits=1),
+    Sub(4, min_bits=2, interleaved=True),
+]
+
+
+def digit(number, place, base):
+    return int(number) // base**place % base
+
+
+@pytest.mark.parametrize("task", FORMATS, ids=lambda task: f"{task.name} {' '.join(task.prompt_names)}")
+def test_each_token_is_the_digit_that_its_name_says(task):
+    examples = task.sample(40)
+    assert (task.prompt_length, task.answer_length) == (examples.prompt.shape[1], examples.completion.shape[1])
+    for operands, answer, length, prompt, completion in zip(
+        examples.operands, examples.answer, examples.length, examples.prompt, examples.completion, strict=True
+    ):
+        for name, token in zip(task.prompt_names, prompt, strict=True):
+            if name.startswith(task.operator):
+                assert token == OPERATOR
+            else:
+                number = operands["abc".index(name[0])]
+                shown = ZERO + digit(number, int(name[1:]), task.base) if int(name[1:]) < length else PAD
+                assert token == shown
+        results = [(int(n[1:]), t) for n, t in zip(task.answer_names, completion, strict=True) if n[0] == "r"]
+        assert all(t in (PAD, ZERO + digit(answer, place, task.base)) for place, t in results)
+        assert sum(t != PAD for _, t in results) == task.width - (task.bits - length)
+    np.testing.assert_array_equal(task.decode(examples.completion), examples.answer)
+    names = task.answer_names
+    assert [names[i] for i in task.answer_positions] == [f"r{i}" for i in range(task.width)]
+
+
+def test_interleaved_operands_alternate():
+    assert Add(2, interleaved=True).prompt_names == ["a0", "b0", "a1", "b1"]
+    assert Add3(2, "plain", interleaved=True).prompt_names == ["a1", "b1", "c1", "a0", "b0", "c0"]
+
+
+def test_scratchpad_has_the_carries_first():
+    task = AddScratchpad(3)
+    assert task.answer_names == ["c1", "c2", "c3", "r0", "r1", "r2", "r3"]
+    examples = task.examples()
+    carry = examples.completion[:, :3] - ZERO
+    both = [(examples.a >> t) + (examples.b >> t) for t in range(4)]
+    digits = np.stack([(examples.answer >> t) & 1 for t in range(4)], axis=1)
+    xor = np.stack([x & 1 for x in both], axis=1)
+    np.testing.assert_array_equal(carry, (digits ^ xor)[:, 1:])  # what enters a bit is what its own sum lacks
+
+
+def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that_there_are():
+    examples = Add(14, min_bits=1).sample(14000)
+    assert len({(n, *pair) for n, pair in zip(examples.length, map(tuple, examples.operands), strict=True)}) == len(
+        examples
+    )
+    counts = dict(zip(*np.unique(examples.length, return_counts=True), strict=True))
+    assert counts == {n: min(4**n, 1000) for n in range(1, 15)}
+    assert all((examples.operands < 2 ** examples.length[:, None]).all(axis=1))
+    np.testing.assert_array_equal(Add(14, min_bits=1).sample(14000).operands, examples.operands)
+    assert not np.array_equal(Add(14, min_bits=1).sample(14000, seed=1).operands, examples.operands)
+
+
+def test_table_that_is_too_large_to_list_gives_a_sample():
+    assert Add(9).enumerable
+    assert not Add(10).enumerable
+    assert len(Add(9).examples()) == 2**18
+    examples = Add(31).examples()
+    assert len(examples) == 4096
+    assert examples.answer.max() > 2**31
+    np.testing.assert_array_equal(Add(31).decode(examples.completion), examples.a + examples.b)
+
+
+@pytest.mark.parametrize("token", [bits.PAD, bits.START, bits.OPERATOR])
+def test_token_that_is_not_a_digit_decodes_as_zero(token):
+    assert Add(2).decode([[bits.ONE, token, bits.ONE]]).tolist() == [0b101]
+    assert Add(2, completion_order="plain").decode([[bits.ONE, bits.ONE, token]]).tolist() == [0b110]
+
+
+@st.composite
+def numbers_in_a_base(draw):
+    base, width = draw(st.integers(2, 16)), draw(st.integers(1, 12))
+    return base, width, draw(st.lists(st.integers(0, base**width - 1), max_size=8))
+
+
+@given(numbers_in_a_base())
+def test_digits_least_significant_first(case):
+    base, width, numbers = case
+    expected = [[int(c, 16) for c in reversed(np.base_repr(x, base).zfill(width))] for x in numbers]
+    assert bits.to_digits(numbers, width, base).tolist() == expected
+    assert bits.from_digits(bits.to_digits(numbers, width, base), base).tolist() == numbers
