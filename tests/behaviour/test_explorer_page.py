@@ -21,7 +21,6 @@ from tests.explorer import unpacked
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
-Rounded = tuple[Hooked, dict[str, torch.Tensor]]  # with the page's weights and tensors
 READY = "document.body?.dataset.ready !== undefined"
 
 
@@ -70,9 +69,10 @@ ACTIONS = (  # as the page's address writes them; a decoder-only network has no 
 )
 
 
-def in_python(rounded: Rounded, action: str, prompt: torch.Tensor, source: list[torch.Tensor]) -> list[Intervention]:
-    """The same intervention by the public classes."""
-    model, known = rounded
+def in_python(
+    model: Hooked, known: dict[str, torch.Tensor], action: str, prompt: torch.Tensor, source: list[torch.Tensor]
+) -> list[Intervention]:
+    """The same intervention by the public classes; ``known`` are the page's tensors."""
     task = model.task
     kind, *rest = action.split(":")
     encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
@@ -125,7 +125,7 @@ def test_interventions_equal_those_in_python(
         examples, other = (task.examples(*([x] for x in case[name])) for name in ("pair", "other"))
         prompt, read = torch.as_tensor(examples.prompt), torch.tensor([ours["read"]])
         source = [torch.as_tensor(other.prompt), shift_right(torch.tensor([ours["source"]]))]
-        interventions = in_python((model, known), case["do"], prompt, source)
+        interventions = in_python(model, known, case["do"], prompt, source)
         logits = model.run([prompt, shift_right(read)], interventions)[0]
         np.testing.assert_allclose(np.reshape(ours["logits"], (task.width, -1)), logits, atol=1e-3, err_msg=case["do"])
         assert ours["tokens"] == logits.argmax(-1).tolist()

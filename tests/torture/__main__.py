@@ -35,17 +35,14 @@ from arith_erd.training.__main__ import main as train
 from tests.behaviour.interruption import assert_same
 from tests.tiny import FOUR_EPOCHS, TINY
 
-SIGNALS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGHUP: 5}
-"""And how many runs get one by default."""
+SIGNALS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGHUP: 5}  # and how many runs get one by default
 KINDS = ("new", "overwriting", "continuing")
 PLACES = ("at a moment", "before a write", "in its own process")
 SETTINGS = (*TINY, *FOUR_EPOCHS, "data.batch_size=12", "checkpoint.keep=all")
 TRAIN = Path(__file__).parents[2] / "train.py"
 WRITES = ((os, "fsync"), (os, "rmdir"), (Path, "rename"), (Path, "replace"))
-MOST_WRITES = 100
-"""That a run makes, about."""
-SECONDS = 5
-"""From a signal to the end of the process, at most."""
+MOST_WRITES = 100  # that a run makes, about
+SECONDS = 5  # from a signal to the end of the process, at most
 
 
 def at_a_moment(number: int, seconds: float) -> None:

@@ -48,8 +48,7 @@ def fresh_probe(x: Tensor, z: Tensor) -> np.ndarray:
     return LinearRegression().fit(coordinates, z).predict(coordinates)
 
 
-KINDS = ("number", "numbers", "bits")
-RANK = {"number": 1, "numbers": 2, "bits": 2}
+KINDS = {"number": 1, "numbers": 2, "bits": 2}  # and their ranks
 
 
 def fitted(x: Tensor, z: Tensor) -> dict[str, Eraser]:
@@ -68,7 +67,7 @@ def test_no_fresh_linear_probe_beats_the_mean_after_erasure(erase, kind):
     np.testing.assert_allclose(
         fresh_probe(erased, z), np.broadcast_to(mean, z.shape), atol=1e-5 * float(z.double().std())
     )
-    assert eraser.rank == RANK[kind]
+    assert eraser.rank == KINDS[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
