@@ -133,12 +133,12 @@ def test_seed_alone_is_the_seed_in_a_pack_and_a_power_cut_changes_nothing(train_
 
 def test_loss_leaves_unused_tokens_out():
     examples = Add(4, min_bits=2).examples([1, 5], [2, 6], length=[2, 4])
-    completion = torch.as_tensor(examples.completion)[None]  # (1, 2, 5), the first of 3 digits
-    logits = torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+    completion = torch.as_tensor(examples.completion)  # (2, 5), the first of 3 digits
+    logits = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
     loss = CrossEntropy()
     loss.padded = True
-    each = torch.nn.functional.cross_entropy(logits[0].movedim(-1, 1), completion[0], reduction="none")
-    torch.testing.assert_close(loss(logits, completion)[0], torch.cat([each[0, :3], each[1]]).mean())
+    each = torch.nn.functional.cross_entropy(logits.movedim(-1, 1), completion, reduction="none")
+    torch.testing.assert_close(loss.of_logits(logits, completion), torch.cat([each[0, :3], each[1]]).mean())
 
 
 def test_options_that_do_not_fit_are_one_line(train):
