@@ -34,6 +34,12 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
     assert (shares.isna() | ((shares >= 0) & (shares <= 1))).all(axis=None)
 
 
+def test_requested_variable_without_pairs_of_its_own_is_named() -> None:
+    probe = Interchange([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], sample=4)
+    assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
+    assert probe.notes()[0] == "no pairs differ in sum alone: no other variable acts on the answer beside it"
+
+
 @pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
 def test_subspaces_are_sought_in_the_middle_of_the_decoder(num_layers: int, middle: str) -> None:
     task = Add(2)
