@@ -83,10 +83,9 @@ class LitPack(L.LightningModule):
         self.rows = []
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        prompt, completion = batch[:2]  # (R, B, P), (R, B, m)
-        targets = {"targets": batch[2]} if len(batch) > 2 else {}  # (R, B, k)
+        prompt, completion, *targets = batch  # (R, B, P), (R, B, m), perhaps (R, B, k)
         try:
-            losses = self.pack.losses(prompt, completion, step=self.global_step, **targets)  # (R,)
+            losses = self.pack.losses(prompt, completion, self.global_step, *targets)  # (R,)
         except Exception as error:
             kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
             if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:

@@ -107,14 +107,14 @@ class Pack(nn.Module):
         keys = self._keys(step or 0)
         return self._evaluate(self._stacks(), keys, prompt, answer_in)
 
-    def losses(self, prompt: Tensor, completion: Tensor, step: int, targets: Tensor | None = None) -> Tensor:
+    def losses(self, prompt: Tensor, completion: Tensor, step: int, *targets: Tensor) -> Tensor:
         """The losses (R,) of an optimizer step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
         self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
-            return self._train(self._stacks(), keys, prompt, completion, targets)
+            return self._train(self._stacks(), keys, prompt, completion, *targets)
 
     def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
         """Logits (R, B, m, V) or losses (R,) of the first step, by vmap and not compiled, whatever training will do."""
@@ -163,15 +163,15 @@ class Pack(nn.Module):
     def _logits(self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor) -> Tensor:
         return self._each(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
 
-    def _losses(self, parameters: dict[str, Tensor], keys: Keys, *batch: Tensor | None) -> Tensor:
+    def _losses(self, parameters: dict[str, Tensor], keys: Keys, *batch: Tensor) -> Tensor:
         return self._each(self.loss, parameters, keys, *batch)
 
     def _each(
-        self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor | None
+        self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor
     ) -> Tensor:
         """The results (R, ...) of a function of a network and of its part of a batch, in the mode of the skeleton."""
 
-        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own: Tensor | None) -> Tensor:
+        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own: Tensor) -> Tensor:
             (skeleton,) = self._skeleton
             constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
             before = self._swap(weights | constants | dict(zip(self._key_names, own_keys, strict=True)))
@@ -180,15 +180,14 @@ class Pack(nn.Module):
             finally:
                 self._swap(before)
 
-        stacked = [x is not None and x.dim() == 3 for x in batch]
         if not self._in_turn:
-            in_dims = (0, 0, *(0 if stack else None for stack in stacked))
-            return vmap(of_replica, in_dims)(parameters, keys, *batch)  # type: ignore[arg-type]  # None: not a stack
+            in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in batch))
+            return vmap(of_replica, in_dims)(parameters, keys, *batch)  # None: not a stack
         number = len(self.seeds)
         # Without a copy of every gradient if there is one replica only.
         single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
         weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
-        each = (x.unbind() if stack else [x] * number for x, stack in zip(batch, stacked, strict=True))
+        each = (x.unbind() if x.dim() == 3 else [x] * number for x in batch)
         own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
         return torch.stack([of_replica(*one) for one in zip(weights, own_keys, *each, strict=True)])
 
