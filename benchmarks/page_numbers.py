@@ -33,6 +33,7 @@ PAGES = ("README.md", "docs/paper/article.md", *(f"docs/found/{name}.md" for nam
 MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
 LEARNT = 0.95
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
+PLAIN = "add-random-transformer-none-prompt_plain-completion_plain-ep60"
 SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [interval]"}
 SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in README, with their headings
 ERASED = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
@@ -117,6 +118,7 @@ def learning() -> Facts:
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
         "nanogpt_epochs": joined(reached),
         "prompt_plain": joined(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
+        "plain_ends": span((curve.loc[60, "val_seq_acc"] for curve in curves(PLAIN)), ".1%"),
         "older_epochs": joined(once),
         "older_last": str(once[-1]),
         "pooled": f"{pooled:.2f}",
@@ -207,14 +209,14 @@ def not_run() -> Facts:
     epochs = {
         "multiplication": 250 * 2 * 2 * 2,
         "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
-        "never": 2 * 100 * 3,
+        "never": 2 * 100,
         "random": 3 * 4000,
-        "orders": 5 * 2 * 150 + 5 * 3 * 1500,
+        "orders": 3 * 2 * 150 + 5 * 3 * 1500,
     }
     hours = {name: number * seconds / 2 / 3600 for name, number in epochs.items()}
     found = {"epoch_seconds": f"{seconds:.1f}", "days_to_run": f"{sum(hours.values()) / 24:.0f}"}
     for name, number in epochs.items():
-        found |= {f"{name}_epochs": f"{number:,}", f"{name}_hours": f"{hours[name]:.0f}"}
+        found |= {f"{name}_epochs": f"{number:,}", f"{name}_hours": f"{hours[name]:.{int(hours[name] < 1)}f}"}
     return found
 
 

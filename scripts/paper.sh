@@ -49,6 +49,8 @@ train task=add split=vs_v $(seeds 5 9)
 # Table 3, addition: three more seeds where five leave the verdict open. 1.1 hours.
 train task=add $(seeds 5 7)
 train task=add ablation=d_model_32,no_feed_forward $until_95 $(seeds 5 7)
+# Figure C.6, addition: plain order, until it is much later than reverse order. The next line continues it. 0.9 hours.
+train task=add task.completion_order=plain task.prompt_order=plain trainer.max_epochs=60 $(seeds 0 2)
 # Figure C.6, addition: the order of the bits. 4.1 hours.
 train task=add task.completion_order=reverse,plain task.prompt_order=reverse,plain trainer.max_epochs=150 $(seeds 0 4)
 # Figure E.8, addition: nanoGPT sometimes leaves a bit unlearnt. How often? 3.3 hours.
