@@ -25,6 +25,7 @@ from .loss import CrossEntropy
 
 ANSWER = "answer"
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
+LARGEST = 2**31  # bytes of the table of answers after each value of a variable
 
 
 class InterchangeTraining(CrossEntropy):
@@ -91,7 +92,10 @@ class InterchangeTraining(CrossEntropy):
             self.by_column.append(by_column)
             shown = reorder(value, task.completion_order) if by_column else np.repeat(value[:, None], task.width, 1)
             columns.append(shown)
-            table = torch.from_numpy(_labels(model, examples, value, name)).to(torch.int8)
+            if (size := len(examples) * (int(value.max()) + 1) * task.width) > LARGEST:
+                accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
+                raise bad_value("model.loss.variables", name, accepted)
+            table = torch.from_numpy(_labels(model, examples, value, name))
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
         return np.concatenate(columns, axis=1).astype(float)
 
@@ -213,5 +217,5 @@ def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> 
                 fixed = value.copy()
                 fixed[:, column] = new
                 digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
-        tables.append(reorder(digits, order) + ZERO)
+        tables.append((reorder(digits, order) + ZERO).astype(np.int8))
     return np.stack(tables, axis=1)

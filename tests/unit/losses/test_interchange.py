@@ -13,7 +13,7 @@ from arith_erd.interp.loading import load_pretrained
 from arith_erd.losses import InterchangeTraining
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.decoding import shift_right
-from arith_erd.tasks import Add
+from arith_erd.tasks import Add, Mul
 from arith_erd.training.pack import Pack
 
 TASK = Add(3)
@@ -107,6 +107,12 @@ def test_a_column_is_exchanged_at_one_position():
     moved = (interchanged != plain).any(-1)
     moved[examples, examples % 4] = False
     assert not moved.any()
+
+
+def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_answers_are_computed():
+    task = Mul(7)
+    with pytest.raises(UserError, match=r"=product: expected a variable with fewer values; .* 3.4 GiB"):
+        InterchangeTraining({"product": {"site": "dec.1", "dims": [0, 3]}}).targets(task, task.examples())
 
 
 def test_report_tries_interchanges_on_held_out_examples():
