@@ -52,7 +52,7 @@ class Run:
         self.error = self.path / "error.txt"
         self.curves = self.path / "curves.png"
 
-    def probe(self, name: str) -> Path:
+    def probe_folder(self, name: str) -> Path:
         return self.path / "probes" / name
 
     # Weights

@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..loggers import Logger
 from ..runs import METRICS, MetricRow, Run, kept_epochs
 from ..runs.epochs import SLICES, append_rows, begin_rows
-from .checkpoint import position
+from .checkpoint import progress_text
 from .summary import save_weights
 
 
@@ -45,7 +45,7 @@ class MetricsWriter(L.Callback):
         self.started = time.perf_counter() - self.spent
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
-            print(f"{run.path}: resuming from {position(trainer)}")
+            print(f"{run.path}: resuming from {progress_text(trainer)}")
         begin_rows(run.metrics_file, METRICS[2:], epochs)
         begin_rows(run.tokens_file, ("split", *self.tokens), epochs)
         if trainer.datamodule.kinds:  # type: ignore[attr-defined]

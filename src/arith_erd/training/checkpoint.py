@@ -41,12 +41,12 @@ class ResumePoint(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:
-            self.after_restart = f"resumes from {position(trainer)}"
+            self.after_restart = f"resumes from {progress_text(trainer)}"
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         # Not after the last batch: Lightning would consider the epoch finished, without its validation.
         if signals.pending() and not trainer.is_last_batch:
-            self.save(trainer, position(trainer))
+            self.save(trainer, progress_text(trainer))
             signals.raise_pending()
 
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
@@ -55,7 +55,7 @@ class ResumePoint(Checkpoint):
             progress.reset()  # to the first batch, half done: there Lightning starts a validation again
             progress.increment_ready()
             progress.increment_started()
-            self.save(trainer, position(trainer))
+            self.save(trainer, progress_text(trainer))
             signals.raise_pending()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -78,7 +78,7 @@ class ResumePoint(Checkpoint):
             print(f"{self.run.path}: stopped; the same command {self.after_restart}")
 
 
-def position(trainer: L.Trainer) -> str:
+def progress_text(trainer: L.Trainer) -> str:
     """``epoch 3``, or ``epoch 3, after 41 of 96 steps``."""
     steps = int(trainer.num_training_batches)
     taken = trainer.global_step - trainer.current_epoch * steps

@@ -73,7 +73,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         own = "probe.causal_model=mine.parts.Halves"
         asked = main(*ask, own, "trust=[mine]")
         assert asked.returncode == 0, asked.stderr
-        (result,) = run.probe("").glob(f"{probe}-*/rows.csv")
+        (result,) = run.probe_folder("").glob(f"{probe}-*/rows.csv")
         rows = pd.read_csv(result)
         assert {"interchange": "iia_low" in rows, "subspaces": "variable" in rows, "dose": len(rows)}[probe]
     build._trusted.clear()
