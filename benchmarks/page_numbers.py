@@ -209,14 +209,13 @@ def not_run() -> Facts:
     epochs = {
         "multiplication": 250 * 2 * 2 * 2,
         "cuts": 5 * int(claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float).sum()),
-        "never": 2 * 100,
         "random": 3 * 4000,
         "orders": 3 * 2 * 150 + 5 * 3 * 1500,
     }
     hours = {name: number * seconds / 2 / 3600 for name, number in epochs.items()}
     found = {"epoch_seconds": f"{seconds:.1f}", "days_to_run": f"{sum(hours.values()) / 24:.0f}"}
     for name, number in epochs.items():
-        found |= {f"{name}_epochs": f"{number:,}", f"{name}_hours": f"{hours[name]:.{int(hours[name] < 1)}f}"}
+        found |= {f"{name}_epochs": f"{number:,}", f"{name}_hours": f"{hours[name]:.0f}"}
     return found
 
 
