@@ -149,14 +149,15 @@ def _reference(name: str, seed: int) -> Hooked:
 
 def _trained(run: Run) -> Iterator[LabelledNetwork]:
     """The networks of a run that are accepted."""
-    config = run.config()["model"]
+    whole = run.config()
+    config = whole["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
     algorithm = next((name for name, of in VARIABLES.items() if {*variables} == {*of}), "")
     sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
-    if run.config()["data"].get("examples") is not None:  # right on the examples drawn is not right on all
+    if whole["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
     followed = _interchange_accuracies(run, [*places])
     for entry in run.summary()["seeds"]:

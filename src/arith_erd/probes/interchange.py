@@ -49,10 +49,10 @@ class Interchange(Probe):
         self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(models, site)
         self.variables = distinguishable(self.causal_model) if variable is None else listed(variable)
-        self.asked = variable is not None
-        if self.asked:
+        if variable is not None:
             require_distinct(self.causal_model, self.variables, "probe.variable")
-        self.families = families(self.causal_model, self.variables if self.asked else None)
+        self.families = families(self.causal_model, None if variable is None else self.variables)
+        self.unpaired = [name for name in listed(variable or ()) if name not in self.families]
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 
@@ -62,9 +62,11 @@ class Interchange(Probe):
             yield from ({"seed": model.seed} | row for row in patching_effects(model, *arguments))
 
     def notes(self) -> list[str]:
-        alone = [name for name in self.variables if self.asked and name not in self.families]
         return [
-            *(f"no pairs differ in {name} alone: no other variable acts on the answer beside it" for name in alone),
+            *(
+                f"no pairs differ in {name} alone: no other variable acts on the answer beside it"
+                for name in self.unpaired
+            ),
             "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
             "probe=subspaces and probe=dose can",
         ]
