@@ -74,7 +74,8 @@ def non_default_parts(who: Mapping[str, Any]) -> list[str]:
         option = key.rpartition(".")[2]
         if option == "name" or key in UNSHOWN or (key in usual and given[key] == usual[key]):
             continue
-        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(option, given[key]))
+        label = key.split(".")[-2] if ".variables." in key else option  # of a variable: carry_dec.1
+        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(label, given[key]))
     while sum(map(len, parts)) + len(parts) > LONGEST:
         parts = [*parts[: -1 if parts[-1] != "more" else -2], "more"]
     return parts

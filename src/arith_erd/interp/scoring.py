@@ -76,7 +76,8 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
 
     Args:
         function: network -> ``sum`` or ``carries``; or a number, larger where the network computes by the sum. Then a
-            threshold is fixed on the networks of one half, and counts on the other half.
+            threshold is fixed on the networks of one half, and counts on the other half. NaN is an abstention: it
+            names no algorithm, and counts as wrong.
 
     Raises:
         UserError: for what is no function, networks of another kind, or a method that gives something else.

@@ -42,6 +42,7 @@ STEP = "torch.optim.lr_scheduler.StepLR"
         ({"split._target_": "mine.Band", "split.distance": 3, "split.kind": "near"}, "distance3-kind_near"),
         ({"model.net._target_": "mine.Net", "model.net.window": [2, 3]}, "window_2+3"),
         ({"task.prompt_order": "../x y"}, "prompt_.._x_y"),
+        ({"model.loss.variables": {"carry": {"site": "dec.1", "dims": [0, 3]}}}, "carry_dec.1-carry_0+3"),
     ],
 )
 def test_departures_of_classes_that_conf_does_not_know_are_shown(changes, shown, config):
