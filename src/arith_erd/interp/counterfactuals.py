@@ -5,7 +5,7 @@ they share a_t xor b_t and differ in the carry into t, then whatever changes bit
 rows of ``CausalModel.examples``, all combinations of operands.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,7 +41,7 @@ class Family:
         return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
 
 
-def families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
+def suggested_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
     """The families that a causal model suggests, by name: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
 
     In that of a variable all others that act together with it (`CausalModel.co_parents`) are the same. ``same sum`` are
@@ -53,6 +53,21 @@ def families(causal_model: CausalModel, variables: Sequence[str] | None = None) 
     chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
     return {family.name: family for family in (*chosen, *same, Family())}
+
+
+def own_families(
+    causal_model: CausalModel, asked: Mapping[str, Mapping[str, str | Sequence[str]]], key: str
+) -> dict[str, Family]:
+    """Families by name, of ``vary`` and ``keep``; refused are unknown variables, and a family without any pair."""
+    found, rows = {}, np.arange(causal_model.task.size)
+    for name, of in asked.items():
+        family = found[name] = Family(_listed(of.get("vary", ())), _listed(of.get("keep", ())))
+        causal_model.require([*family.vary, *family.keep], f"{key}.{name}")
+        digits = range(causal_model.task.width) if family.vary else [None]
+        rng = np.random.default_rng(0)
+        if not any((draw_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
+            raise UserError(f"{key}.{name}: no two operands differ and agree like this ({family}); keep or vary others")
+    return found
 
 
 def distinguishable(

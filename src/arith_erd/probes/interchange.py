@@ -1,13 +1,13 @@
 """Which variable does each position pass to later layers?"""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import distinguishable, families, require_distinct
+from ..interp.counterfactuals import distinguishable, own_families, require_distinct, suggested_families
 from ..interp.hooked import Hooked
 from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
@@ -20,16 +20,18 @@ COLOURS = {"enc": "Blues", "dec": "Greens"}
 class Interchange(Probe):
     """Replace the activation of a position by one from another run. Which causal variable predicts the new answer?
 
-    A row is a site, a position of it, a family of pairs (`interp.counterfactuals.families`: ``carry`` is pairs that
-    differ in the carry alone) and the ``answer`` token that is read: in the decoder the one that the position predicts,
-    in the encoder each. ``flipped`` is the share of the ``n`` answers that change. Each variable of the causal model
-    has ``iia_*`` (interchange-intervention accuracy), the share of answers that it predicts. High ``iia_carry``: the
-    position passed on only the carry into t. High ``iia_sum``: everything that determines bit t. High ``iia_none``:
-    nothing. High ``iia_token``, in the encoder: the prompt's token.
+    A row is a site, a position of it, a family of pairs (``carry``: that differ in the carry alone) and the ``answer``
+    token that is read: in the decoder the one that the position predicts, in the encoder each. ``flipped`` is the share
+    of the ``n`` answers that change. Each variable of the causal model has ``iia_*`` (interchange-intervention
+    accuracy), the share of answers that it predicts. High ``iia_carry``: the position passed on only the carry into t.
+    High ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder:
+    the prompt's token.
 
     Args:
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
         variable: of the causal model, a name or a list; None for all that predict different answers.
+        families: of pairs, by name: the variables that differ (``vary``) and those that are the same (``keep``);
+            None for one family of each variable, in which it differs alone.
         sample: number of runs that are intervened on, the same everywhere.
 
     Raises:
@@ -44,6 +46,7 @@ class Interchange(Probe):
         sample: Positive = 64,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
+        families: Mapping[str, Mapping[Literal["vary", "keep"], str | Sequence[str]]] | None = None,
     ) -> None:
         self.models, self.sample, self.seed = models, sample, seed
         self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
@@ -51,8 +54,10 @@ class Interchange(Probe):
         self.variables = distinguishable(self.causal_model) if variable is None else listed(variable)
         if variable is not None:
             require_distinct(self.causal_model, self.variables, "probe.variable")
-        self.families = families(self.causal_model, None if variable is None else self.variables)
-        self.unpaired = [name for name in listed(variable or ()) if name not in self.families]
+        suggested = suggested_families(self.causal_model, None if variable is None else self.variables)
+        own = None if families is None else own_families(self.causal_model, families, "probe.families")
+        self.families = suggested if own is None else own
+        self.unpaired = [name for name in listed(variable or ()) if own is None and name not in suggested]
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 

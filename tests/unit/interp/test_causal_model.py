@@ -12,8 +12,8 @@ from arith_erd.interp.counterfactuals import (
     Family,
     distinguishable,
     draw_sources,
-    families,
     operand_pools,
+    suggested_families,
 )
 from arith_erd.mechanism.place_value import ColumnSums
 from arith_erd.mechanism.prefixes import Sample, predicted_bits
@@ -103,15 +103,15 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_families_and_variables_that_a_model_suggests() -> None:
-    assert list(families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
-    assert families(ADD)["generate"].keep == ("xor", "propagate")
-    assert list(families(CausalModel(RandomOutput(3)))) == ["random"]
+    assert list(suggested_families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
+    assert suggested_families(ADD)["generate"].keep == ("xor", "propagate")
+    assert list(suggested_families(CausalModel(RandomOutput(3)))) == ["random"]
     assert distinguishable(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # product_mod predicts the same
 
 
 @pytest.mark.parametrize("model", [ADD, MUL], ids=["add", "mul"])
 def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) -> None:
-    for family in families(model).values():
+    for family in suggested_families(model).values():
         drawn = 0
         for t in range(model.task.width) if family.vary else [None]:
             base = np.random.default_rng(0).integers(model.task.size, size=200)

@@ -10,7 +10,7 @@ import arith_erd as ae
 from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.counterfactuals import CounterfactualDataset, families
+from arith_erd.interp.counterfactuals import CounterfactualDataset, suggested_families
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import interchange_accuracy, patching_effects
@@ -139,7 +139,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = CausalModel(task)
     found = patching_effects(
-        Hooked(InDirections(task), task=task), model, families(model), ["carry", "sum"], ["dec.1"], 30
+        Hooked(InDirections(task), task=task), model, suggested_families(model), ["carry", "sum"], ["dec.1"], 30
     )
     rows = pd.DataFrame(found)
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
@@ -155,7 +155,7 @@ def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_
     torch.manual_seed(0)
     model = Hooked(Transformer(7, 4, d_model=16, num_heads=2, num_layers=1), task=task)
     adder = CausalModel(task)
-    rows = pd.DataFrame(patching_effects(model, adder, families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
+    rows = pd.DataFrame(patching_effects(model, adder, suggested_families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
     encoder = rows[rows["site"] == "enc.1"]
     assert (set(encoder["position"]), set(encoder["answer"])) == (set(range(7)), set(range(4)))
     operator = encoder[encoder["position"] == 3]

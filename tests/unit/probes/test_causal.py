@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -86,11 +87,29 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
 ADD, RANDOM = Add(3), RandomOutput(3)
 
 
+def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
+    options = {"site": "dec.1", "variable": "carry", "sample": 8}
+    suggested = pd.DataFrame(Interchange([untrained(ADD)], **options).rows())
+    own = Interchange([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
+    asked = pd.DataFrame(own.rows())
+    assert set(asked["family"]) == {"alone"}
+    expected = suggested[suggested["family"] == "carry"].assign(family="alone").reset_index(drop=True)
+    pd.testing.assert_frame_equal(asked, expected)
+
+
 @pytest.mark.parametrize(
     ("probe", "task", "options", "message"),
     [
         (Interchange, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
+        (
+            Interchange,
+            ADD,
+            {"families": {"x": {"keep": ["carries"]}}},
+            r"probe\.families\.x=carries: expected some",
+        ),
+        (Interchange, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"probe\.families\.x: no two operands"),
+        (Interchange, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
