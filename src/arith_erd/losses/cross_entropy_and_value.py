@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..bits import Array
 from ..errors import UserError, bad_value
+from ..interp.causal_model import CausalModel
 from ..interp.hooks import caching
 from ..interp.sites import num_positions
 from ..models.decoding import shift_right
@@ -20,14 +21,15 @@ class CrossEntropyAndValue(CrossEntropy):
 
     At ``enc.*`` the head reads all prompt positions. Elsewhere it reads column t of the target from position t of the
     answer, which has not seen token t or any later one. So ``value``, a single column, is read at ``<start>``: further
-    on it could be copied from the answer. ``column_sums``, one for each token of a product, are the running sums that
-    arXiv 2510.00184 regresses.
+    on it could be copied from the answer. ``running_sum``, one for each token of a product, is what arXiv 2510.00184
+    regresses.
 
     The head is trained and resumed with the network; the final weights leave it out.
 
     Args:
         site: an entry of ``network.sites()``, such as ``dec.1``.
-        target: one of ``task.regressable()``, each column scaled to mean 0 and variance 1; ``weight``: of its error.
+        target: a concept of the task, or a variable of its causal model; each column is scaled to mean 0, variance 1.
+        weight: of the error of the head.
     """
 
     def __init__(self, site: str, target: str = "value", weight: float = 1.0, label_smoothing: float = 0.0) -> None:
@@ -40,10 +42,12 @@ class CrossEntropyAndValue(CrossEntropy):
         if task.min_bits is not None or task.answer_length != task.width:
             what = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
             raise UserError(f"model.loss: task={task.name} has {what}; expected model.loss=cross_entropy")
-        known = task.regressable()
+        known = task.concepts(examples)
+        if self.target not in known:
+            known |= CausalModel(task).values(examples)
         if self.target not in known:
             raise bad_value("model.loss.target", self.target, f"{' or '.join(known)} for task={task.name}")
-        values = known[self.target](*examples.operands.T).astype(float)
+        values = known[self.target].reshape(len(examples), -1).astype(float)
         if values.shape[1] == task.width and task.completion_order == "plain":
             values = values[:, ::-1]  # the columns of digits come least significant first, and now their tokens last
         self.columns = values.shape[1]

@@ -1,7 +1,6 @@
 """Multiplication (paper, section 3.1)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,25 +27,13 @@ class Mul(Task):
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return np.multiply(a, b, dtype=np.int64)
 
-    def column_sums(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        """The running sum of each column of long multiplication (N, width), least significant first.
-
-        Column t adds up a_i * b_j over i + j = t, and what the columns below carry into it; its remainder is digit t of
-        the product. For ``3 x 5`` at three bits: ``1 1 1 1 0 0``; for ``7 x 7``: ``1 2 4 4 3 1``.
-        """
-        steps: dict[str, Callable[..., Any]] = self.variables()
-        columns = steps["column_sum"](np.stack([a, b], axis=1))
-        return columns + steps["carry"](columns)
-
-    def regressable(self) -> dict[str, Callable[..., Array]]:
-        return super().regressable() | {"column_sums": self.column_sums}
-
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
         """The columns of long multiplication, and ``product``.
 
         ``column_sum`` adds up a_i * b_j over i + j = t; ``carry`` is what the columns below t carry into it, which may
         exceed one digit; ``running_sum`` is both together, and digit t of the product its remainder. ``product_mod`` is
-        the product mod 2^(t+1). For ``3 x 5 = 15`` at three bits: column_sum ``1 1 1 1 0 0``, carry ``0 0 0 0 0 0``.
+        the product mod 2^(t+1). The running sums of ``3 x 5`` at three bits are ``1 1 1 1 0 0``, those of ``7 x 7`` are
+        ``1 2 4 4 3 1``.
         """
         base, width = self.base, self.width
         place = base ** np.arange(width, dtype=np.int64)

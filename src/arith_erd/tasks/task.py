@@ -335,13 +335,6 @@ class Task(ABC):
             "operand_values": lambda *x: np.stack(x, axis=1),
         }
 
-    def regressable(self) -> dict[str, Callable[..., Array]]:
-        """Targets of a linear head in a loss: name -> function of the operands that returns (N, k).
-
-        All concepts; a task may add to them.
-        """
-        return self._concepts()
-
     def operand_digits(self, operands: npt.ArrayLike) -> Array:
         """Operands (N, k) -> their digits (N, k * bits), those of the first operand first."""
         digits = bit.to_digits(operands, self.bits, self.base)  # (N, k, bits)

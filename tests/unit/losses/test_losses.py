@@ -69,5 +69,5 @@ def test_column_of_a_target_is_read_where_its_token_is_not_yet_known(completion)
 
 def test_columns_follow_the_tokens_in_plain_order():
     reverse, plain = Mul(3), Mul(3, completion_order="plain")
-    loss = CrossEntropyAndValue("dec.1", "column_sums")
+    loss = CrossEntropyAndValue("dec.1", "running_sum")
     assert (loss.targets(plain, plain.examples()) == loss.targets(reverse, reverse.examples())[:, ::-1]).all()
