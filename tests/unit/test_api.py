@@ -93,10 +93,13 @@ def test_overrides_of_what_an_argument_says_are_refused(override, argument):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
 
-def test_a_task_whose_examples_are_drawn_is_trained(tmp_path):
-    tiny = ["data.examples=64", "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
-    (model,) = ae.fit(ae.Add(bits=20), ae.NanoGPT, seeds=3, epochs=1, overrides=tiny, out=tmp_path)
-    assert (model.seed, model.task.bits) == (3, 20)
+@pytest.mark.parametrize(
+    ("task", "options"), [(ae.Add(bits=20), ["data.examples=64"]), (ae.ModAdd(bits=3, modulus=5), [])]
+)
+def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path):
+    tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
+    (model,) = ae.fit(task, ae.NanoGPT, seeds=3, epochs=1, overrides=tiny, out=tmp_path)
+    assert (model.seed, str(model.task)) == (3, str(task))
 
 
 @pytest.mark.parametrize("task", [ae.Add(bits=4), ae.Mul(bits=3, prompt_order="plain")])

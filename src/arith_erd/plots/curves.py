@@ -149,6 +149,8 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
     with style.plain_text():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
+        if not means["accuracy"].any():  # matplotlib would go below zero
+            ax.set_ylim(0, 1)
         by = f" by {others[0]}" if len(others) == 1 else ""
         headline(ax, f"Final accuracy{by}", "mean over seeds, 95% interval")
         if others:

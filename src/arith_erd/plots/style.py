@@ -98,10 +98,15 @@ def diamond(ax: Axes, x: float, y: float, color: str) -> None:
 
 
 def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
+    """One legend for all axes, in as many columns as asked, or as there are labels, if the figure is wide enough."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns or len(handles)}
+    widths = [0.5 + 0.06 * len(label) for label in handles]  # inches, about, of a line and 9-point text
+    columns = min(columns or len(handles), len(handles))
+    while columns > 1 and sum(map(max, np.array_split(widths, columns))) > figure.get_figwidth():
+        columns -= 1
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
     figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
 
 

@@ -71,8 +71,9 @@ def fit(
     trust_classes(type(task), type(split), model)
     chosen = {"task": named("task", type(task)), "model": named("model", model) or "nanogpt"}
     typed = [f"{group}={name}" for group, name in chosen.items() if name]
-    sizes = {key: groups["task"].get(key) for key in ("bits", "base", "min_bits")}  # by which settings are checked
-    typed += [f"task.{key}={value}" for key, value in sizes.items() if value is not None]
+    sizes = {*groups["task"]} - {"name", "_target_"} if chosen["task"] else {"bits", "base", "min_bits"}
+    known = {key: value for key, value in groups["task"].items() if key in sizes and value is not None}
+    typed += [f"task.{key}={value}" for key, value in known.items()]  # other settings are checked beside them
     typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int) else [*seeds]))}'"]
     typed += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
     resolved = compose("train", [*typed, *overrides]).resolved
