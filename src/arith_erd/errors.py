@@ -69,6 +69,7 @@ def _accepted(error: Mapping[str, Any]) -> str:
         "string_type": "a name",
         "is_instance_of": "a list",
         "sequence_str": "a list",
+        "too_short": "at least one of them",
     }
     return words.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 

@@ -139,6 +139,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
     assert (described["name"], described["settings"]["probe"]["pairs"]) == ("logit_lens", 16)
+    moduli = [ae.Hooked(model.network, task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
@@ -149,13 +150,15 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks one by one"),
         (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
+        (lambda: ae.probe("logit_lens", *moduli), "expected networks of one task and of different seeds"),
+        (lambda: ae.probe("patching", model, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: expected an attribute wide"),
         (lambda: ae.fit(ae.Add), "fit: task: received <class"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received a function"),
-        (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), "4 digits in base 2"),
+        (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
     ):
         with pytest.raises(UserError, match=said):
             call()

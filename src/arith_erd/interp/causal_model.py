@@ -224,8 +224,8 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     if given is None:
         return CausalModel(task)
     if isinstance(given, CausalModel):
-        if task_text(given.task) != task_text(task):
-            raise bad_value(key, task_text(given.task), f"a causal model of the network's task, {task_text(task)}")
+        if repr(given.task) != repr(task):
+            raise bad_value(key, given.task, f"a causal model of the network's task, {task}")
         return given
     model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
     if not isinstance(model, CausalModel) or model.task is not task:
@@ -238,11 +238,6 @@ def _read_only(value: Array) -> Array:
     view = value.view()
     view.flags.writeable = False
     return view
-
-
-def task_text(task: Task) -> str:
-    """``add, 7 digits in base 2, reverse order``: tasks with the same text have the same variables."""
-    return f"{task.name}, {task.bits} digits in base {task.base}, {task.completion_order} order"
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from ..bits import ZERO, Array, reorder
 from ..errors import UserError
 from ..models.network import Network
 from ..tasks import Examples, Task
-from .causal_model import CausalModel, task_text
+from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, Family, draw_sources
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
@@ -107,7 +107,7 @@ def interchange_accuracy(
 
 def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
     """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
-    network, *others = map(task_text, (model.task, causal_model.task, data.causal_model.task))
+    network, *others = map(repr, (model.task, causal_model.task, data.causal_model.task))
     for what, other in zip(("causal model", "data"), others, strict=True):
         if other != network:
             raise UserError(f"{what} of {other}: expected the network's task, {network}")

@@ -24,7 +24,7 @@ from ..models.decoding import sequence_correct
 from ..plots.epoch_curves import EpochCurves
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
-from .probe import Natural, Positive, Probe, listed
+from .probe import Natural, OneOrMore, Positive, Probe, listed
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
@@ -85,9 +85,9 @@ class Amnesic(Probe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: str | Sequence[str] = "dec.3",
-        concept: str | Sequence[str] | None = None,
-        method: Method | Sequence[Method] | None = None,
+        site: OneOrMore[str] = "dec.3",
+        concept: OneOrMore[str] | None = None,
+        method: OneOrMore[Method] | None = None,
         iterations: Positive = 2,
         controls: Positive = 100,
         seed: Natural = 0,

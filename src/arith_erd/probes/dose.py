@@ -23,7 +23,7 @@ from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
 from ..models.decoding import sequence_correct, shift_right
 from ..plots.style import GREY, INK, headline, legend_below, set_title, subplots, tidy
-from .probe import Natural, Positive, Probe, in_text, listed
+from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
 
 Method = Literal["slope", "leace", "centroids"]
 FITTED = 4096  # examples that paths are fitted on
@@ -64,9 +64,9 @@ class Dose(Probe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: str | Sequence[str] = "all",
-        method: Method | Sequence[Method] = ("slope", "leace", "centroids"),
-        delta: int | Sequence[int] | None = None,
+        site: OneOrMore[str] = "all",
+        method: OneOrMore[Method] = ("slope", "leace", "centroids"),
+        delta: OneOrMore[int] | None = None,
         sample: Positive = 128,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,

@@ -1,10 +1,11 @@
 """Which variable does each position pass to later layers?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
 from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable, own_families, require_distinct, suggested_families
@@ -12,9 +13,10 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
 from ..plots.style import headline, heat_map, set_title, subplots
-from .probe import Natural, Positive, Probe, in_text, listed, weighted
+from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, weighted
 
 COLOURS = {"enc": "Blues", "dec": "Greens"}
+Pairs: TypeAlias = Mapping[Literal["vary", "keep"], OneOrMore[str]]
 
 
 class Interchange(Probe):
@@ -41,12 +43,12 @@ class Interchange(Probe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: str | Sequence[str] = "all",
-        variable: str | Sequence[str] | None = None,
+        site: OneOrMore[str] = "all",
+        variable: OneOrMore[str] | None = None,
         sample: Positive = 64,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
-        families: Mapping[str, Mapping[Literal["vary", "keep"], str | Sequence[str]]] | None = None,
+        families: Annotated[Mapping[str, Pairs], Field(min_length=1)] | None = None,
     ) -> None:
         self.models, self.sample, self.seed = models, sample, seed
         self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")

@@ -16,7 +16,7 @@ from ..interp.sites import chosen_sites, holds_prompt
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import GREY, heat_map, set_title, subplots
 from ..tasks import Examples, Task
-from .probe import Natural, Positive, Probe, in_text, sample_pairs, weighted
+from .probe import Natural, OneOrMore, Positive, Probe, in_text, sample_pairs, weighted
 
 LEARNT = 0.5  # of the clean answers; below it a note is printed
 
@@ -43,7 +43,7 @@ class Patching(Probe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: str | Sequence[str] = "all",
+        site: OneOrMore[str] = "all",
         corruption: Literal["bit", "pair"] = "bit",
         pairs: Positive = 256,
         seed: Natural = 0,

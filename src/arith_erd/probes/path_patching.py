@@ -15,7 +15,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..mechanism.place_value import ColumnSums, generator, random_inputs
 from ..plots.style import headline, heat_map, set_title, subplots
-from .probe import Positive, Probe, in_text
+from .probe import OneOrMore, Positive, Probe, in_text
 
 
 class PathPatching(Probe):
@@ -39,9 +39,7 @@ class PathPatching(Probe):
 
     columns = ("seed", "bit", "place", "site", "head", "effect", "whole", "n")
 
-    def __init__(
-        self, models: Sequence[Hooked], bits: int | Sequence[int] | None = None, pairs: Positive = 128
-    ) -> None:
+    def __init__(self, models: Sequence[Hooked], bits: OneOrMore[int] | None = None, pairs: Positive = 128) -> None:
         self.models, self.task, self.pairs = models, models[0].task, pairs
         self.sums = ColumnSums(self.task)
         if not self.sums.adds:

@@ -15,7 +15,7 @@ from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, headline, legend_below, set_title, subplots, tidy
-from .probe import Positive, Probe, in_text
+from .probe import OneOrMore, Positive, Probe, in_text
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
@@ -54,7 +54,7 @@ class PlaceValue(Probe):
         models: Sequence[Hooked],
         draws: Positive = 4096,
         pairs: Positive = 256,
-        site: str | Sequence[str] | None = None,
+        site: OneOrMore[str] | None = None,
     ) -> None:
         self.models, self.task, self.draws, self.pairs = models, models[0].task, draws, pairs
         self.sums = ColumnSums(self.task)

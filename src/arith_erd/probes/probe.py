@@ -3,8 +3,8 @@
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,8 @@ GIVEN = ("task", "split", "models")  # arguments that are no options
 MAX_PANELS = 6  # of curves over epochs
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Option = TypeVar("Option")
+OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 
 
 class Probe(ABC):

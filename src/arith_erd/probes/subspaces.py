@@ -18,7 +18,7 @@ from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
 from ..plots.epoch_curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, ORANGE, grid, headline, legend_below, set_title, tidy
-from .probe import Natural, Positive, Probe, in_text, listed
+from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
 
 CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
@@ -69,10 +69,10 @@ class Subspaces(Probe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: str | Sequence[str] | None = None,
-        position: Natural | Literal["all"] | Sequence[Natural | Literal["all"]] | None = None,
-        variable: str | Sequence[str] | None = None,
-        rank: Positive | Sequence[Positive] = (1, 2),
+        site: OneOrMore[str] | None = None,
+        position: OneOrMore[Natural | Literal["all"]] | None = None,
+        variable: OneOrMore[str] | None = None,
+        rank: OneOrMore[Positive] = (1, 2),
         train: Positive = 1000,
         validation: Positive = 500,
         test: Positive = 500,
