@@ -15,7 +15,7 @@ from ..errors import UserError, bad_value, first_line
 from ..runs import Run, run_directories
 from ..runs.identity import DEFAULT_POSITIONS
 from ..seeds import format_seeds, parse_seeds
-from ..splits import Split
+from ..splits import LengthSplit, Split
 from ..tasks import Task
 from . import groups
 from .build import Factory
@@ -50,6 +50,8 @@ def _split(group: Any, info: ValidationInfo) -> Any:
         return group
     factory, task = _named("split", group), info.data["task"]
     split: Split = factory.build(Split)
+    if isinstance(split, LengthSplit) and task.min_bits is None:
+        raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
     try:
         examples = task.examples(*[[0]] * task.num_operands)
     except UserError:

@@ -41,7 +41,7 @@ class CrossEntropyAndValue(CrossEntropy):
     def targets(self, task: Task, examples: Examples) -> Array:
         if task.min_bits is not None or task.answer_length != task.width:
             what = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
-            raise UserError(f"model.loss: task={task.name} has {what}; expected model.loss=cross_entropy")
+            raise UserError(f"model.loss: task={task.name} has {what}; expected loss=cross_entropy")
         known = task.concepts(examples)
         if self.target not in known:
             known |= CausalModel(task).values(examples)

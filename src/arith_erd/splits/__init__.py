@@ -102,11 +102,11 @@ class ValueSplit:
 class LengthSplit:
     """Hold out the examples whose operands have more than ``trained`` digits, and a random ``fraction`` of the others.
 
-    Of a task of several lengths (``task.min_bits``). `slices.csv` tells the lengths apart.
+    For a task with operands of several lengths (``task.min_bits``). ``slices.csv`` has the accuracy of each length.
 
     Args:
         trained: digits of the longest operands that are trained on, below ``task.bits``.
-        fraction: of those no longer, from 0 to below 1: whether they are learnt at all.
+        fraction: of the examples with no longer operands, from 0 to below 1: held out to see whether they are learnt.
         seed: of the choice.
     """
 

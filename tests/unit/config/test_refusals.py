@@ -73,6 +73,7 @@ OTHERS = (
 NAMING = (
     ("model.net.num_heads=3", "model.net.d_model"),
     ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
+    ("split=length split.trained=3", "split=length: expected task.min_bits"),
     ("shceduler=step", "did you mean scheduler"),
     ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
     ("task._target_=my_package.tasks.Gcd", "trust=[my_package]"),
