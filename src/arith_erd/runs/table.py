@@ -33,8 +33,9 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     ``state``, ``device``, ``age`` (seconds since something was written) and ``path``. Settings that cannot change the
     weights are left out; those in ``also`` have a column even if all runs are alike in them.
 
-    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``unreadable`` for a damaged folder,
-    which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
+    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` for a run that had finished, but
+    whose ``summary.json`` does not fit its other files; ``unreadable`` for one whose configuration or metrics cannot be
+    read, which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
 
     >>> import arith_erd as ae
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
@@ -115,7 +116,8 @@ def _rows(run: Run) -> list[TableRow]:
         # As texts, to group by.
         shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
         last = contents.metrics.drop_duplicates("seed", keep="last").set_index("seed")[RESULTS].to_dict("index")
-        of_run = row | shown | {"state": FINISHED if contents.replicas[0]["finished"] else _state(run)}
+        state = FINISHED if contents.replicas[0]["finished"] else "damaged" if contents.problem else _state(run)
+        of_run = row | shown | {"state": state}
         facts = ("seed", "epochs", "max_epochs", "device")
         return [of_run | {key: r.get(key) for key in facts} | last.get(r["seed"], {}) for r in contents.replicas]
     return [row]

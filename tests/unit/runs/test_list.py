@@ -55,6 +55,9 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
     ]
     with lock.holding(folder / "stopped"):
         assert list_runs(f"{folder}/st*")["state"].to_list() == ["training"]
+    done = folder / "done" / "metrics.csv"
+    done.write_text("".join(done.read_text().splitlines(keepends=True)[:-1]))
+    assert list_runs(f"{folder}/do*")["state"].to_list() == ["damaged"]
 
 
 def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
