@@ -1,6 +1,7 @@
 """The content of folders of runs, as three kinds of tables: replicas, their metric rows, and rows of probes."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ import pandas as pd
 from ..errors import UNREADABLE, excerpt
 from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet
-from ..runs import settings
-from ..runs.replicas import GROUPS, ORDERS, read_replicas
+from ..runs import METRICS, Run, settings
+from ..runs.replicas import GROUPS, ORDERS, REPLICA, ReplicaRow, read_contents
 
 OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
+COLUMNS = [*REPLICA]
+COLUMNS[COLUMNS.index("key") : COLUMNS.index("key")] = ["departs", "kind"]
+_NO_EPOCHS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
+RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
 
@@ -21,10 +26,14 @@ DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dic
 class Collection:
     """The content of folders of runs.
 
-    ``replicas``, ``metrics`` and ``problems`` are those of `read_replicas`; ``departs`` says where the settings of a
-    replica are not the published ones, and ``kind`` joins the options by which claims choose runs. ``probes`` has the
-    rows of each probe with ``task``, ``split``, ``source``, ``replica``, -1 if there is none, ``departs``, and
-    ``experiment``, the same for rows that differ only in the seed.
+    ``replicas`` has a row of `COLUMNS` for each, finished or not. A replica is the same run in every pack that contains
+    it, so it counts once. ``key`` is the same for those that differ only in the seed, ``trajectory`` for those that
+    differ in their length too: they are the same up to the epoch at which the shorter one ended. ``departs`` says where
+    the settings are not the published ones, and ``kind`` joins the options by which claims choose runs.
+
+    ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``; ``problems`` says what
+    could not be read, by path. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica``,
+    -1 if there is none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
     """
 
     replicas: pd.DataFrame
@@ -43,12 +52,55 @@ class Collection:
 
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
-    """Read every run under some folders (`read_replicas`); ``setup`` holds the published settings (`departures`)."""
-    table, metrics, members, folders, problems = read_replicas(roots)
-    at = table.columns.get_loc("key")
-    table.insert(at, "departs", [", ".join(departures(given, setup)) for given in table.pop("settings")])
-    table.insert(at + 1, "kind", [kind_of(row) for row in table.to_dict("records")])
-    found = Collection(table.astype({"departs": object, "kind": object}), metrics, problems)
+    """Read every run under some folders, at any depth; ``setup`` holds the published settings (`departures`)."""
+    rows: list[ReplicaRow] = []
+    metrics: dict[str, pd.DataFrame] = {}
+    folders: list[tuple[Path, str, str]] = []  # of probes, with their run, empty for those outside of runs, and a name
+    problems: dict[str, str] = {}
+    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
+        for path, is_run in _walk(root):
+            name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
+            if name in metrics:
+                continue
+            if not is_run:
+                folders.append((path, "", name))
+                continue
+            try:
+                contents = read_contents(Run(path))
+            except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
+                problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
+                continue
+            if contents.problem:
+                problems[name] = contents.problem
+            metrics[name] = contents.metrics.assign(run=name)
+            departing = ", ".join(departures(settings(contents.config), setup))
+            of_run = {"run": name, "rank": rank, "departs": departing, "kind": kind_of(contents.replicas[0])}
+            rows += [row | of_run for row in contents.replicas]
+            folders.append((path / "probes", name, f"{name}/probes"))
+    replicas, members = _replicas(rows)
+    ids = replicas.reset_index(names="replica")[["run", "seed", "replica"]]
+    epochs = pd.concat([*metrics.values()] or [_NO_EPOCHS], ignore_index=True).merge(ids, on=["run", "seed"])
+    epochs = epochs[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
+    found = Collection(replicas, epochs, problems)
+    _add_probes(found, folders, members, setup)
+    return found
+
+
+def _replicas(rows: list[ReplicaRow]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row for each replica, of duplicates the first folder's; and ``run, seed, replica``, of duplicates too."""
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(
+        REPLICA | dict.fromkeys(("departs", "kind"), "object")
+    )
+    order = ["finished", "rank", "epochs", "run"]
+    replicas = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
+    replicas = replicas.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
+    ids = replicas.reset_index(names="replica")[["key", "seed", "replica"]]
+    return replicas, table[["run", "seed", "key"]].merge(ids, on=["key", "seed"])[["run", "seed", "replica"]]
+
+
+def _add_probes(
+    found: Collection, folders: list[tuple[Path, str, str]], members: pd.DataFrame, setup: Mapping[str, Any]
+) -> None:
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
         if run and (pages := sorted(folder.glob("explorer*/explorer.html"))):
@@ -71,7 +123,20 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
             parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
     for probe, parts in tables.items():
         found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-    return found
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+    """Run directories, and folders ``probes`` outside of any run directory."""
+    for folder, names, files in os.walk(root):
+        path = Path(folder)
+        if RUN_FILES & set(files):
+            names.clear()
+            yield path, True
+            continue
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if "probes" in names:
+            names.remove("probes")
+            yield path / "probes", False
 
 
 def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:

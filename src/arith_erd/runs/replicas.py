@@ -1,14 +1,8 @@
-"""Run directories, any mix of them, as tables: one row per replica, and one per replica and epoch.
-
-A replica is one seed of one configuration. It is the same run in every pack that contains it, so it counts once. Runs
-that differ only in length are the same up to the epoch at which the shorter one ended.
-"""
+"""The content of a run directory: its epochs, and a row for each replica, one seed of one configuration."""
 
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +21,7 @@ NUMBERS = (
     *("train_seq_acc", "val_seq_acc", "val_token_acc", "val_token_acc_autoregressive", "val_mae", "epochs_to_95"),
     *("params", "train_flops", "train_tokens", "minutes"),
 )
+OF_TRAINING = ("train_loss", "train_token_acc")
 REPLICA = {  # columns that are always there, with their types
     "run": "object",
     "seed": "int64",
@@ -37,12 +32,10 @@ REPLICA = {  # columns that are always there, with their types
     **dict.fromkeys(("key", "trajectory"), "object"),
     **dict.fromkeys(NUMBERS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
+    **dict.fromkeys(OF_TRAINING, "float64"),
 }
-RESERVED = ("replica", "run", "rank", "settings", "departs", "kind")  # columns that tables get here and in the report
-_NO_EPOCHS = pd.DataFrame(columns=list(METRICS), dtype="float64").assign(run=pd.Series(dtype="object"))
 ReplicaRow = dict[str, Any]
 """A row of the table of replicas: columns of `REPLICA` and others."""
-RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 
 
 @dataclass(frozen=True)
@@ -81,69 +74,6 @@ def read_contents(run: Run) -> RunContents:
     return RunContents(config, metrics, replicas, problem)
 
 
-def read_replicas(
-    roots: Path | Sequence[Path],
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[tuple[Path, str, str]], dict[str, str]]:
-    """Every run under some folders, at any depth, and every folder of probes.
-
-    Returns:
-        replicas: one row for each, finished or not: `REPLICA`, ``settings``, and what else summaries say of a seed.
-            ``key`` leaves out the seed, ``trajectory`` the length too. Of duplicates the first folder wins.
-        metrics: ``replica``, the index of the table of replicas, and the columns of ``metrics.csv``.
-        members: ``run, seed, replica``, also where another run contains the replica already.
-        probes: folders with results of probes: the path, the run, empty for those outside of runs, and a name.
-        problems: what could not be read, by path.
-    """
-    rows: list[ReplicaRow] = []
-    metrics: dict[str, pd.DataFrame] = {}
-    probes: list[tuple[Path, str, str]] = []
-    problems: dict[str, str] = {}
-    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
-        for path, is_run in _walk(root):
-            name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
-            if name in metrics:
-                continue
-            if not is_run:
-                probes.append((path, "", name))
-                continue
-            try:
-                contents = read_contents(Run(path))
-            except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
-                problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
-                continue
-            if contents.problem:
-                problems[name] = contents.problem
-            metrics[name] = contents.metrics
-            more = {"run": name, "rank": rank, "settings": settings(contents.config)}
-            rows += [row | more for row in contents.replicas]
-            probes.append((path / "probes", name, f"{name}/probes"))
-    columns = dict.fromkeys([*REPLICA, "rank", "settings", *(key for row in rows for key in row)])
-    replicas = pd.DataFrame(rows, columns=[*columns]).astype(REPLICA)
-    order = ["finished", "rank", "epochs", "run"]
-    table = replicas.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
-    table = table.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
-    ids = table.reset_index(names="replica")[["run", "seed", "key", "replica"]]
-    members = replicas[["run", "seed", "key"]].merge(ids.drop(columns="run"), on=["key", "seed"])
-    epochs = [one.assign(run=name) for name, one in metrics.items() if len(one)] or [_NO_EPOCHS]
-    joined = pd.concat(epochs, ignore_index=True).merge(ids, on=["run", "seed"])
-    joined = joined[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
-    return table, joined, members, probes, problems
-
-
-def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Run directories, and folders ``probes`` outside of any run directory."""
-    for folder, names, files in os.walk(root):
-        path = Path(folder)
-        if RUN_FILES & set(files):
-            names.clear()
-            yield path, True
-            continue
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        if "probes" in names:
-            names.remove("probes")
-            yield path / "probes", False
-
-
 def _of_the_configuration(config: Mapping[str, Any]) -> ReplicaRow:
     """What a configuration says of all its replicas."""
     given, who = settings(config), identity(config)
@@ -174,12 +104,8 @@ def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.S
 
 
 def _of_a_seed(row: SeedSummary) -> ReplicaRow:
-    """The numbers and texts of one seed, a list of names as one text; null means not known."""
-    facts: ReplicaRow = {}
-    for key, value in row.items():
-        if key in NUMBERS:
-            facts[key] = math.nan if value is None else float(value)
-        elif key not in RESERVED:
-            text = ", ".join(value) if isinstance(value, list) else value
-            facts[excerpt(key)] = excerpt(text) if isinstance(text, str) else text
-    return facts
+    """The numbers of one seed, and the names of its tokens that were never learnt; null means not known."""
+    given: Mapping[str, Any] = row
+    numbers = {key: given[key] for key in (*NUMBERS, *OF_TRAINING) if key in given}
+    facts: ReplicaRow = {key: math.nan if x is None else float(x) for key, x in numbers.items()}
+    return facts | {"never_learnt": excerpt(", ".join(given.get("never_learnt", ())))}
