@@ -63,8 +63,10 @@ class CausalModel:
         if task.answer_length != task.width:
             what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
-        given = dict(task.variables() if variables is None else variables)
         where = f"causal model of {task.name}"
+        if not (variables is None or (isinstance(variables, Mapping) and variables)):
+            raise UserError(f"{where}: variables: received {variables!r}; expected a function for each name")
+        given = dict(task.variables() if variables is None else variables)
         self.task = task
         self.output = output or ("answer" if "answer" in given else next(reversed(given), ""))
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)

@@ -168,7 +168,7 @@ class CounterfactualDataset:
         family = Family(_listed(vary), _listed(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
-        rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
+        rows = np.arange(size) if pool is None else np.unique(np.asarray(pool, dtype=np.int64))  # ascending
         if len(rows) and not 0 <= rows[0] <= rows[-1] < size:
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
         pool = None if pool is None else rows

@@ -8,6 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
@@ -163,6 +164,8 @@ class Hooked:
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
         if not examples or not len(examples[0]):
             raise UserError(f"{self.name}: received no examples; expected one or more")
+        if len(counts := {len(x) for x in examples}) > 1:
+            raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected as many in each")
         return tuple(x.to(self.device) for x in examples)
 
     def _require_own(self, examples: Examples) -> None:
@@ -173,6 +176,10 @@ class Hooked:
         if own != (given := (examples.prompt.shape[1], examples.completion.shape[1], examples.base)):
             received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
             raise UserError(f"{self.name}: {received}; expected those of {task!r}")
+        some = examples[:8]  # enough to tell orders, moduli and tables apart
+        mine = task.examples(*some.operands.T, length=some.length)
+        if not (np.array_equal(mine.prompt, some.prompt) and np.array_equal(mine.completion, some.completion)):
+            raise UserError(f"{self.name}: received examples of another task; expected those of {task!r}")
 
     def index(self, site: str, position: int | str, positions: int | None = None) -> int:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
@@ -180,7 +187,7 @@ class Hooked:
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site with
         as many ``positions`` as the prompt has its names, whatever the site is called.
         """
-        if isinstance(position, Integral):  # numpy's too
+        if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
                 raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
             return int(position)

@@ -107,6 +107,9 @@ def interchange_accuracy(
 
 def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
     """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
+    for kind, given in ((CausalModel, causal_model), (CounterfactualDataset, data)):
+        if not isinstance(given, kind):
+            raise UserError(f"received a {type(given).__name__}; expected a {kind.__name__}")
     network, *others = map(repr, (model.task, causal_model.task, data.causal_model.task))
     for what, other in zip(("causal model", "data"), others, strict=True):
         if other != network:
@@ -156,7 +159,7 @@ class Trials:
         self.expected = answer_tokens(model, data.expected(variable))[:, self.scored]
         self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.scored]
         inputs = model.inputs(base)
-        if isinstance(model.network, Network):
+        if isinstance(model.network, Network) and not site.endswith(".pattern"):  # whose keys would be fewer
             inputs = inputs[0], inputs[1][:, : max(self.scored) + 1]
         self.resumed = model.resume_from(site, inputs)
 

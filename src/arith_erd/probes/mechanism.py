@@ -86,7 +86,7 @@ class Mechanism(Probe):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
         for model in models:
-            check_sites(model.sites, ["dec.embed", "dec.1"], "sites= of Hooked")
+            check_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.models = models
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.user_model = with_prefix(task, causal_model, "probe.causal_model")

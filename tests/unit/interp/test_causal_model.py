@@ -84,7 +84,8 @@ def changes_its_argument(a, b):
         ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: gives int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
         ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
-        ({}, r"output=: expected one of"),
+        ({}, r"variables: received \{\}; expected a function for each name"),
+        (["sum"], r"variables: received \['sum'\]; expected a function"),
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected other names than the operands"),
     ],
 )
@@ -167,6 +168,8 @@ def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> Non
     assert np.isin([data.base, data.source], pool).all()
     with pytest.raises(UserError, match=r"^pool=1 \.\. 600: expected rows from 0 to 63"):
         CounterfactualDataset.sample(adder, pool=[1, 600])
+    with pytest.raises(UserError, match=r"no two operands differ"):
+        CounterfactualDataset.sample(adder, vary="carry", pool=[])
 
 
 EXPECTED = {"PromptOnly": "prompt_only", "PrefixCarry": "local_carry", "LocalRemainder": "local_remainder"}

@@ -16,7 +16,7 @@ from arith_erd.interp.interventions import Erase, Interchange, Intervention, Rep
 from arith_erd.interp.sites import residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
-from arith_erd.tasks import Add
+from arith_erd.tasks import Add, RandomOutput
 from tests.unit.interp.toys import InDirections
 
 TASK = Add(3)
@@ -291,6 +291,12 @@ def test_what_does_not_fit_is_one_line() -> None:
     foreign, two = Add(4).examples([1], [2]), Subspace(torch.eye(16)[:, :2])
     for call, message in (
         (lambda: model.run(foreign), r"^Transformer: examples with 9 tokens .*; expected those of Add\(bits=3\)"),
+        *(
+            (lambda other=other: model.accuracy(other.examples()), r"of another task; expected those of Add\(bits=3\)")
+            for other in (Add(3, prompt_order="plain"), Add(3, completion_order="plain"), RandomOutput(3))
+        ),
+        (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
+        (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position True: dec\.1 has a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),

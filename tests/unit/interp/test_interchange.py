@@ -14,7 +14,7 @@ from arith_erd.interp.counterfactuals import CounterfactualDataset, suggested_fa
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import interchange_accuracy, patching_effects
-from arith_erd.models import Transformer
+from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections
 
@@ -131,6 +131,8 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
             interchange_accuracy(model, adder, kept, intervention, sites=sites)
     with pytest.raises(UserError, match=r"^causal model of Add\(bits=5\): expected the network's task, "):
         interchange_accuracy(model, CausalModel(Add(5)), kept, sites="h")
+    with pytest.raises(UserError, match=r"^received a Add; expected a CausalModel"):
+        fit_das(model, Add(3), kept, "h", 1)
     with pytest.raises(UserError, match=r"^data of Add\(bits=5\)"):
         fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
 
@@ -163,6 +165,13 @@ def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_
     assert (operator["iia_token"] == operator["iia_none"]).all()
     assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
     assert not rows.duplicated(["site", "position", "family", "answer"]).any()
+
+
+def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> None:
+    model, adder = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2), task=Add(3)), CausalModel(Add(3))
+    data = CounterfactualDataset.sample(adder, "carry", n=10, digit=2)
+    found = interchange_accuracy(model, adder, data, sites="dec.1.attn.pattern")
+    assert found["position"].tolist() == [2, "all"]
 
 
 def test_activations_that_are_not_finite_are_refused() -> None:
