@@ -39,6 +39,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, Family, draw_sources
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
+from .sites import holds_prompt
 
 
 def interchange_accuracy(
@@ -242,12 +243,12 @@ def patching_effects(
     """Replace the activation at every position of the sites by a source's, for every family of pairs.
 
     At a site of the answer's positions, position t is replaced in the pairs of a family at t, and token t of the answer
-    is read. In the encoder each position is replaced in the pairs of every t. All use the same bases.
+    is read. Elsewhere, as in the encoder, each position is replaced in the pairs of every t. All use the same bases.
 
     Yields:
         ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped``: the share of
         answers that change; ``iia_*``: the share that the interchange of a variable predicts, or ``none`` (the base's
-        own answer), or ``token`` (that of the prompt's token at the position; NaN outside the encoder).
+        own answer), or ``token`` (that of the prompt's token at the position; NaN where a site does not hold these).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
     base = rng.integers(task.size, size=sample)
@@ -274,7 +275,7 @@ def patching_effects(
             for place in range(x.shape[1]) if encoder else answers:
                 tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
                 right = {"flipped": tokens != before} | {f"iia_{v}": tokens == x for v, x in predicted.items()}
-                if encoder:
+                if holds_prompt(site, x.shape[1], task):
                     right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
                 shares = {key: x[counted].double().mean(0) for key, x in right.items()}
                 for answer in answers if encoder else [place]:

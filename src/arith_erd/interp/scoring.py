@@ -84,7 +84,7 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
     """
     if not callable(function):
         raise UserError(f"score_method: received {function!r}; expected a function of a network")
-    networks = zoo() if networks is None else networks
+    networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
     if wrong := [one for one in networks if not isinstance(one, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks of zoo()")
     return with_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
@@ -97,7 +97,7 @@ def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any
     name = getattr(function, "__name__", "method")
     with suppress(TypeError, ValueError):  # of a tensor with one number, for example
         score = score if isinstance(score, str) else float(score)
-    if not isinstance(score, float) and score not in VARIABLES:
+    if not isinstance(score, float) and not (isinstance(score, str) and score in VARIABLES):
         raise UserError(f"{name}: gives {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 

@@ -15,7 +15,7 @@ from ..interp.sites import chosen_sites
 from ..plots.style import headline, heat_map, set_title, subplots
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, weighted
 
-COLOURS = {"enc": "Blues", "dec": "Greens"}
+COLOURS = {"prompt": "Blues", "answer": "Greens", "": "Greys"}
 Pairs: TypeAlias = Mapping[Literal["vary", "keep"], OneOrMore[str]]
 
 
@@ -87,13 +87,15 @@ class Interchange(Probe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         task = self.models[0].task
         names = list(dict.fromkeys(rows["family"]))
-        encoder = rows["site"].str.startswith("enc")  # sites of other names have the answer's positions, or more
-        stacks = {stack: part for stack, part in (("enc", rows[encoder]), ("dec", rows[~encoder])) if len(part)}
+        prompt = rows["iia_token"].notna().groupby(rows["site"]).any()
+        own = (rows["position"] == rows["answer"]).groupby(rows["site"]).all()  # each position predicts a token
+        holds = {site: "prompt" if prompt[site] else "answer" if own[site] else "" for site in rows["site"].unique()}
+        stacks = {str(kind): part for kind, part in rows.groupby(rows["site"].map(holds), sort=False)}
         widths = [part["position"].nunique() for part in stacks.values()]
         height = max(part["site"].nunique() for part in stacks.values())
         shape = 1.5 + 0.38 * max(sum(widths), 18), 0.7 + (0.75 + 0.2 * height) * len(names)
         figure, grid = subplots(*shape, len(names), len(stacks), squeeze=False, width_ratios=widths)
-        places = {"enc": task.prompt_names, "dec": task.answer_names}
+        places = {"prompt": task.prompt_names, "answer": task.answer_names, "": []}
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):
                 here = weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import whiten
@@ -95,6 +96,28 @@ def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> N
     assert set(asked["family"]) == {"alone"}
     expected = suggested[suggested["family"] == "carry"].assign(family="alone").reset_index(drop=True)
     pd.testing.assert_frame_equal(asked, expected)
+
+
+class Pooled(nn.Module):
+    """Reads the prompt into one vector, from which it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.pool, self.head = nn.Embedding(5, 8), nn.Linear(8, 8), nn.Linear(8, 20)
+
+    def forward(self, prompt: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
+        x = self.pool(self.read(prompt).mean(1, keepdim=True))
+        return self.head(x).view(-1, 4, 5)[:, : answer_in.shape[1]]
+
+
+def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatever_it_is_called() -> None:
+    network = Pooled()
+    model = Hooked(network, {"read": network.read, "pool": network.pool}, task=ADD)
+    probe = Interchange([model], site=["read", "pool"], variable="carry", sample=8)
+    rows = pd.DataFrame(probe.rows())
+    assert rows.groupby("site")["iia_token"].count().to_dict()["pool"] == 0
+    shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
+    assert shown == {tuple(ADD.prompt_names), ("0",)}
 
 
 @pytest.mark.parametrize(
