@@ -98,7 +98,7 @@ def test_overrides_of_what_an_argument_says_are_refused(override, argument):
 )
 def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path):
     tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
-    (model,) = ae.fit(task, ae.NanoGPT, seeds=3, epochs=1, overrides=tiny, out=tmp_path)
+    (model,) = ae.fit(task, ae.NanoGPT, seeds="3", epochs=1, overrides=tiny, out=tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
 
 
@@ -157,7 +157,10 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: expected an attribute wide"),
         (lambda: ae.fit(ae.Add), "fit: task: received <class"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
-        (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received a function"),
+        (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
+        (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected an object of a class"),
+        (lambda: ae.fit(ae.Add(bits=3), overrides=["experiment=fig3"]), "experiment=fig3: it is a sweep"),
+        (lambda: ae.fit(ae.Add(bits=3), overrides=[3]), r"fit: overrides: received \[3\]"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
     ):
         with pytest.raises(UserError, match=said):

@@ -55,7 +55,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     job = read_run(run := Run(path))
     seed = job.seeds[0] if seed is None else seed
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
-        raise UserError(f"seed={seed}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
+        raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
     if epoch is not None:
         require_integer("epoch", epoch, 0)
         chosen_epochs(run, [seed], (epoch,))

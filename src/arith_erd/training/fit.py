@@ -26,7 +26,7 @@ from .train import train
 def fit(
     task: Task,
     model: type[Network] = NanoGPT,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int] | int | str = (0,),
     epochs: int | None = None,
     *,
     split: Split | None = None,
@@ -49,7 +49,7 @@ def fit(
         task: what to learn, one of ours or your own.
         model: a class of networks. Its recipe (optimizer, rate, clipping) is that of its file in ``conf/model/``; a
             class of your own gets nanoGPT's.
-        seeds: of initial weights, batches and dropout.
+        seeds: of initial weights, batches and dropout; also as on the command line, ``"0-4"``.
         epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
         split: what is held out; by default a random quarter.
         overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``; not those
@@ -64,8 +64,8 @@ def fit(
         raise UserError(f"fit: task: received {task!r}; expected an object of a task, such as Add(bits=5)")
     if not (isinstance(model, type) and issubclass(model, Network)):
         raise UserError(f"fit: model: received {model!r}; expected a class of networks, such as NanoGPT")
-    if inspect.isfunction(split):
-        raise UserError("fit: split: received a function; expected an object of a class, whose attributes name the run")
+    if inspect.isfunction(split) or not callable(split):
+        raise UserError(f"fit: split: received {split!r}; expected an object of a class, such as ValueSplit()")
     groups = {"task": described("task", task), "split": described("split", split)}
     _require_further(overrides, own_model=named("model", model) is None, epochs=epochs)
     trust_classes(type(task), type(split), model)
@@ -74,7 +74,7 @@ def fit(
     sizes = {*groups["task"]} - {"name", "_target_"} if chosen["task"] else {"bits", "base", "min_bits"}
     known = {key: value for key, value in groups["task"].items() if key in sizes and value is not None}
     typed += [f"task.{key}={value}" for key, value in known.items()]  # other settings are checked beside them
-    typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int) else [*seeds]))}'"]
+    typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
     typed += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
     resolved = compose("train", [*typed, *overrides]).resolved
     recipe = resolved["model"]
@@ -88,11 +88,13 @@ def fit(
 
 def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
     """Refuse overrides of what the other arguments of `fit` say: one of the two would be lost."""
-    if isinstance(overrides, str):
-        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of such texts")
+    if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
+        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of texts")
     arguments = {"task": "task", "split": "split", "seed": "seeds", "runs_dir": "out"}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
+        if key == "experiment":
+            raise UserError(f"fit: overrides: {override}: it is a sweep; expected a call of fit for each of its jobs")
         argument = arguments.get(key.partition(".")[0]) or ("model" if key == "model" else "")
         if key == "trainer.max_epochs" and epochs is not None:
             argument = "epochs"
