@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..bits import VOCAB_SIZE
 from ..plots.curves import forward_filled
+from ..probes.ceilings import ceiling
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
-from ..tasks.ceilings import ceiling
 from .collect import AUTHORS, DEFAULTS, OURS, TASK_ALONE, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default

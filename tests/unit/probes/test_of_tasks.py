@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 
 from arith_erd.bits import to_digits
-from arith_erd.probes.ceilings import Ceilings
+from arith_erd.probes.ceilings import Ceilings, ceiling
 from arith_erd.probes.discontinuity import Discontinuity, change_counts
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
-from arith_erd.tasks.ceilings import ceiling
 
 
 @pytest.mark.parametrize("task", [Add(3), Mul(3), Sub(3), Add(2, base=3)])
