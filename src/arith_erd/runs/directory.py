@@ -29,8 +29,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..system import lock
-from ..system.files import remove_partial_files, write_atomically
+from ..system.files import locked, remove_partial_files, write_atomically
 from ..system.machine import commit
 from .epochs import MetricRow, kept_epochs, read_metrics
 
@@ -130,7 +129,7 @@ class Run:
     def set_aside(self) -> None:
         """Rename the run, unless a new one has its place already; refused if another process trains it."""
         if self.path.exists() and not self.backup.path.exists():
-            with lock.holding(self.path):
+            with locked(self.path):
                 self.path.rename(self.backup.path)
 
     def drop_backup(self) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import UNREADABLE, UserError
 from ..stats import Estimate, Mean
-from ..system import lock
+from ..system.files import is_locked
 from .directory import FINISHED, Run
 from .epochs import METRICS
 from .identity import ADDED, DEFAULT_POSITIONS, identity, leaves
@@ -124,6 +124,6 @@ def _rows(run: Run) -> list[TableRow]:
 
 
 def _state(run: Run) -> str:
-    if lock.is_held(run.path):
+    if is_locked(run.path):
         return "training"
     return "failed" if run.error.is_file() else "stopped"

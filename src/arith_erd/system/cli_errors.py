@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from ..errors import UserError, excerpt, first_line, printable
-from .lock import InUseError
+from .files import InUseError
 from .signals import signals_caught
 
 FAILED = 1

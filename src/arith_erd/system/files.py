@@ -1,11 +1,13 @@
-"""Atomic writes."""
+"""Files, written whole or not at all; and the lock on a run directory, in which one process at a time trains."""
 
-import contextlib
 import errno
+import fcntl
 import os
 import secrets
+import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import UserError
@@ -14,27 +16,13 @@ PARTIAL = ".partial-"
 """How the names of unfinished files begin."""
 
 
-def require_writable(key: str, folder: Path | str) -> None:
-    """Refuse, naming the key that set it, a folder that cannot be made or written; nothing is left behind."""
-    whole = Path(folder).absolute()
-    try:
-        with tempfile.TemporaryDirectory(dir=next(path for path in (whole, *whole.parents) if path.exists())):
-            pass
-    except OSError as error:
-        accepted = f"cannot be written ({error.strerror}); expected a folder to write to"
-        raise UserError(f"{key}={folder}: {accepted}") from error
+def write_atomically(path: Path, text: str) -> None:
+    """`replacing`, for text, as UTF-8; half of a surrogate pair is escaped."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """An `OSError` of the block names ``path``. Else a failed write names no file, or a temporary one."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
-
-
-@contextlib.contextmanager
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
@@ -49,20 +37,8 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not every file system can flush a folder
+    with suppress(OSError):  # not every file system can flush a folder
         _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Remove what a killed `replacing` left in a folder. The caller must be the only one who writes there."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        path.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """`replacing`, for text, as UTF-8; half of a surrogate pair is escaped."""
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _flush(path: Path) -> None:
@@ -71,3 +47,72 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An `OSError` of the block names ``path``. Else a failed write names no file, or a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what a killed `replacing` left in a folder. The caller must be the only one who writes there."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        path.unlink(missing_ok=True)
+
+
+def require_writable(key: str, folder: Path | str) -> None:
+    """Refuse, naming the key that set it, a folder that cannot be made or written; nothing is left behind."""
+    whole = Path(folder).absolute()
+    try:
+        with tempfile.TemporaryDirectory(dir=next(path for path in (whole, *whole.parents) if path.exists())):
+            pass
+    except OSError as error:
+        accepted = f"cannot be written ({error.strerror}); expected a folder to write to"
+        raise UserError(f"{key}={folder}: {accepted}") from error
+
+
+class InUseError(UserError):
+    """Another process has the folder; its name and host are in the message."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
+
+    If another process holds it, an `InUseError` names the process and its host. The kernel releases the lock when its
+    holder ends, however it ends. The file stays: without it two processes could lock two files of one name. On a file
+    system without locks the block runs unlocked, and says so.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+", encoding="utf-8")  # NFS wants write access for a lock
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+        except BlockingIOError:
+            file.seek(0)
+            raise InUseError(f"{folder}: in use by {file.read().strip()}; wait for it, or end it") from None
+        except OSError as error:
+            alone = "make sure that no other process trains the same run"
+            print(f"{folder}: cannot be locked here ({error.strerror}); {alone}")
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the lock of a folder; the file is only read."""
+    try:
+        with (folder / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock was ever made
+        pass
+    return False

@@ -14,8 +14,8 @@ from ..plots.curves import learning_curves
 from ..plots.style import save_png
 from ..runs import Run, SeedSummary
 from ..seeds import format_seeds
-from ..system import lock, signals
-from ..system.files import replacing, write_atomically
+from ..system import signals
+from ..system.files import locked, replacing, write_atomically
 from ..system.machine import device_name
 from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
@@ -46,7 +46,7 @@ def train_pack(job: Job) -> None:
 
     if job.overwrite:
         run.set_aside()
-    with lock.holding(run.path), errors_kept(run), memory_errors_explained(job, device):
+    with locked(run.path), errors_kept(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
             print(run.skip_message(job.checkpoint.keep, code))
             return

@@ -22,7 +22,7 @@ from arith_erd.runs import METRICS
 from arith_erd.stats import mean_interval
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL
-from arith_erd.system.lock import InUseError
+from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Preempted
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics

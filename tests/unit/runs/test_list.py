@@ -11,7 +11,7 @@ from arith_erd.runs.__main__ import main
 from arith_erd.runs.identity import without_added
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
-from arith_erd.system import lock
+from arith_erd.system.files import locked
 from tests.rows import finish, write_metrics
 
 
@@ -53,7 +53,7 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
     assert found.loc["done", ["epochs", "max_epochs", "val_seq_acc", "worst", "device"]].to_list() == [
         *(1, 50, 0.75, 0.5, "a card")
     ]
-    with lock.holding(folder / "stopped"):
+    with locked(folder / "stopped"):
         assert list_runs(f"{folder}/st*")["state"].to_list() == ["training"]
     done = folder / "done" / "metrics.csv"
     done.write_text("".join(done.read_text().splitlines(keepends=True)[:-1]))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.system.files import replacing, require_writable, write_atomically
-from arith_erd.system.lock import holding
+from arith_erd.system.files import locked, replacing, require_writable, write_atomically
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -65,8 +64,8 @@ def test_folder_that_cannot_be_created_is_refused_and_a_check_makes_none(inside,
 HOLD = """
 import sys, time
 from pathlib import Path
-from arith_erd.system.lock import holding
-with holding(Path(sys.argv[1])):
+from arith_erd.system.files import locked
+with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -77,10 +76,10 @@ def test_second_process_names_the_holder_until_that_dies(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
         named = rf"^.*run: in use by process {process.pid} on {socket.gethostname()}; "
-        with pytest.raises(UserError, match=named), holding(tmp_path / "run"):
+        with pytest.raises(UserError, match=named), locked(tmp_path / "run"):
             pytest.fail("held twice")
         process.kill()
-    with holding(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
@@ -89,5 +88,5 @@ def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    with holding(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         assert "cannot be locked here (Operation not supported)" in capsys.readouterr().out
