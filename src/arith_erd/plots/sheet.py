@@ -1,6 +1,7 @@
-"""The description of a probe's rows: measures, units, and the layout of their table."""
+"""Measures as text: the description and the table of a probe's rows, and the numbers of a report with their unit."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, field, replace
 from typing import Any
@@ -11,9 +12,15 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ..errors import excerpt
-from ..stats import MIN_SEEDS, mean_interval
+from ..stats import MIN_SEEDS, Estimate, Interval, mean_interval
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
+UNITS = (
+    *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
+    *("count", "tokens", "examples", "bits", "parameters", "operations"),
+)
+UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
+UNIT_NAMES |= {unit: f" {unit}" for unit in ("tokens", "examples", "bits")}
 SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf), "minutes": (0.0, np.inf)}
 """What means in these units can be: no interval leaves them. A value is an error."""
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
@@ -127,3 +134,51 @@ def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
 
 def seeds_note(seeds: int) -> str:
     return "1 seed" if seeds == 1 else f"mean of {seeds} seeds" + (" and 95% interval" if seeds >= MIN_SEEDS else "")
+
+
+def number(value: float, unit: str, brief: bool = False) -> str:
+    """``99.98%``, ``6.31 points``, ``38.5 epochs``. ``brief`` is for the paper's numbers, which have fewer digits."""
+    digits = bare(value, unit, brief)
+    return f"layer {digits}" if unit == "layer" else f"{digits}{UNIT_NAMES.get(unit, '')}"
+
+
+def estimated(estimate: Estimate, unit: str) -> str:
+    """``99.9%``, ``> 50 epochs``, ``1.20 to 1.25 times``: what an estimate can be."""
+    if estimate.value is not None:
+        return number(estimate.value, unit)
+    if math.isinf(estimate.high):
+        return f"> {number(estimate.low, unit)}"
+    return f"{bare(estimate.low, unit)} to {number(estimate.high, unit)}"
+
+
+def interval_text(interval: Interval | None, unit: str) -> str:
+    """``[99.7, 100]``, in the unit of the number that it stands behind; nothing where there is none."""
+    return "" if interval is None else f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
+
+
+def bare(value: float, unit: str, brief: bool = False) -> str:
+    """The number without the name of its unit; a percent sign stays."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    match unit:
+        case "accuracy":
+            digits = 1 if brief or round(100 * value, 2) in (0, 100) else 2
+            digits = 2 if 0 < value < 0.005 else digits
+            return f"{100 * value:.{digits}f}".removesuffix(".0") + "%"
+        case "points":
+            text = f"{100 * value:.{1 if brief else 2}f}"
+            return text.removeprefix("-") if float(text) == 0 else text
+        case "percent":
+            return f"{value:.{1 if brief else 2}f}%"
+        case "ratio" | "epochs":
+            return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
+        case "operations":
+            return f"{value / 1e12:.{0 if brief else 1}f}e12"
+        case "parameters":
+            return f"{value / 1000:.0f}K" if brief else f"{value:,.0f}"
+        case "tokens" | "examples" | "bits" | "count" | "layer":
+            if value >= 1e6:
+                return f"{value / 1e6:.{0 if brief else 2}f}M"
+            return f"{value:,.10g}" if value == int(value) else f"{value:.2f}"
+        case _:
+            return f"{value:.3g}"

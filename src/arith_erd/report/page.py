@@ -16,8 +16,7 @@ from markupsafe import Markup, escape
 from .. import __version__
 from ..errors import printable
 from ..plots.curves import small_panel
-from ..plots.numbers import estimated, interval_text
-from ..plots.sheet import SPANS
+from ..plots.sheet import SPANS, estimated, interval_text
 from ..plots.style import embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import Estimate, Mean

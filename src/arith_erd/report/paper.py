@@ -12,7 +12,7 @@ from pydantic import Field, Strict, ValidationError, model_validator
 
 from ..config.explain import as_text
 from ..errors import UserError, excerpt
-from ..plots.numbers import UNITS, number
+from ..plots.sheet import UNITS, number
 from .collect import OURS
 from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, Metrics, ProbeColumn
 

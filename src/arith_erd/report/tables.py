@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..plots.numbers import bare, estimated, interval_text, number
-from ..plots.sheet import seeds_note, tabulate
+from ..plots.sheet import bare, estimated, interval_text, number, seeds_note, tabulate
 from ..plots.style import TASKS
 from ..stats import EXACTLY, clopper_pearson
 from .claims import Result, tally
