@@ -18,8 +18,8 @@ from hydra.errors import HydraException
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError, first_line, printable
-from arith_erd.models.decoding import greedy, greedy_tokens
 from arith_erd.models.dropout import keep_mask
+from arith_erd.models.network import greedy, greedy_tokens
 from arith_erd.seeds import parse_seeds
 from arith_erd.system.machine import device_name
 from arith_erd.training.assemble import assemble, table_data

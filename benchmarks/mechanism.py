@@ -30,7 +30,7 @@ from arith_erd.mechanism.signature import (
 )
 from arith_erd.mechanism.verdict import decide
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task

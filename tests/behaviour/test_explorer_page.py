@@ -14,7 +14,7 @@ from arith_erd.interp.interventions import Interchange, Intervention, Replace, S
 from arith_erd.interp.loading import load_pretrained
 from arith_erd.interp.sites import layers
 from arith_erd.models import Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
 from tests.browser import CHROMIUM, Browser
 from tests.explorer import unpacked

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from ..bits import Array
 from ..errors import UserError, bad_value
-from ..models.decoding import greedy, sequence_correct, shift_right
-from ..models.network import Network
+from ..models.network import Network, greedy, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
 from . import export

@@ -10,8 +10,7 @@ from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooks import caching
 from ..interp.sites import num_positions
-from ..models.decoding import shift_right
-from ..models.network import Network, position_axis
+from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 

@@ -18,8 +18,7 @@ from ..interp.hooked import Hooked
 from ..interp.hooks import caching
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..models.decoding import shift_right
-from ..models.network import Network, position_axis
+from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..bits import PAD, Array
-from ..models.decoding import shift_right
-from ..models.network import Network
+from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
 
 

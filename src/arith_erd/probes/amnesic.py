@@ -20,7 +20,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
-from ..models.decoding import sequence_correct
+from ..models.network import sequence_correct
 from ..plots.epoch_curves import EpochCurves
 from ..plots.erasures import draw_erasures
 from ..tasks import Task

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from ..interp.hooked import Hooked
 from ..interp.sites import layers
-from ..models.decoding import greedy_tokens, shift_right
+from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
 from ..plots.epoch_curves import EpochCurves

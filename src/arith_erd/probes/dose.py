@@ -21,7 +21,7 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
-from ..models.decoding import sequence_correct, shift_right
+from ..models.network import sequence_correct, shift_right
 from ..plots.style import GREY, INK, headline, legend_below, set_title, subplots, tidy
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
 

@@ -13,7 +13,7 @@ from torchmetrics import CatMetric
 
 from ..bits import PAD
 from ..errors import UserError
-from ..models.decoding import sequence_correct, shift_right
+from ..models.network import sequence_correct, shift_right
 from ..runs import MetricRow
 from ..system.cli_errors import FAILURE
 from .data import Batch
@@ -25,7 +25,7 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     """Fractions (R, 2 + m) of what is right: of all tokens, of whole answers, of each token; nan for one never used.
 
     Predicted tokens (R, N, m) follow the right ones (paper, section 3.2); completions are (N, m). Accuracies of whole
-    answers are the autoregressive ones exactly: see `arith_erd.models.decoding`.
+    answers are the autoregressive ones exactly: see `arith_erd.models.network.greedy_tokens`.
     """
     used = completion != PAD  # (N, m)
     hits = (predicted == completion) & used  # (R, N, m)

@@ -16,9 +16,8 @@ from torch._functorch import config as functorch_config
 from torch.func import stack_module_state, vmap
 
 from ..losses import CrossEntropy, Loss
-from ..models.decoding import shift_right
 from ..models.dropout import dropout_keys, dropout_sites
-from ..models.network import Network
+from ..models.network import Network, shift_right
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive
 from .compiling import compiles_layers, options, regions

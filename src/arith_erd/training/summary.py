@@ -7,8 +7,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ..bits import PAD
-from ..models.decoding import greedy_tokens, teacher_forced_tokens
-from ..models.network import Network
+from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..runs import Run, SeedSummary, epochs_to
 from ..stats import Counts, stuck
 from ..system.files import replacing

@@ -17,7 +17,7 @@ from arith_erd.interp.explorer.page import FOUND, SOURCES, export_network, sente
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.decoding import greedy
+from arith_erd.models.network import greedy
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Mul
 from tests.explorer import unpacked

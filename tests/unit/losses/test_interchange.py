@@ -12,7 +12,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_pretrained
 from arith_erd.losses import InterchangeTraining
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add, Mul
 from arith_erd.training.pack import Pack
 

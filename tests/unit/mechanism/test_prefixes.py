@@ -13,7 +13,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums
 from arith_erd.mechanism.prefixes import Sample, predicted_bits, read_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
 
 TASK = Add(3)

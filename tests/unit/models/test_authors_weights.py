@@ -9,7 +9,7 @@ from torch import Tensor
 
 from arith_erd.errors import UserError
 from arith_erd.models.authors_weights import load_authors_network
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.models.positions import sinusoids
 from arith_erd.tasks import Add
 

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from arith_erd.bits import START
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.decoding import greedy, shift_right
+from arith_erd.models.network import greedy, shift_right
 from arith_erd.tasks import Add, Mul
 
 CASES = {"transformer-mul": (Transformer, Mul(3, "plain", "plain")), "nanogpt-add": (NanoGPT, Add(3))}

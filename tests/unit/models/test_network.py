@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add, Mul
 from tests.unit.models.networks import BASELINES, VARIANTS, M, P, make, tokens
 

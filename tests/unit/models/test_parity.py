@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
-from arith_erd.models.decoding import shift_right
+from arith_erd.models.network import shift_right
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
 from tests.unit.models.networks import VARIANTS, M, P, make, tokens

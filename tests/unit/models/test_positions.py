@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.models.network import shift_right
 from arith_erd.models.positions import DIGIT_SCHEMES, Rotary
 from arith_erd.tasks import POSITION_ENCODINGS, Add
 

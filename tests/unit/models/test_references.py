@@ -10,7 +10,7 @@ from arith_erd.errors import UserError
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
 from arith_erd.mechanism.prefixes import Sample, predicted_bits
 from arith_erd.models import Transformer
-from arith_erd.models.decoding import greedy, shift_right
+from arith_erd.models.network import greedy, shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.tasks import Add
 

@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 from arith_erd.config.compose import compose
 from arith_erd.losses import CrossEntropyAndValue
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
-from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import set_dropout_keys
+from arith_erd.models.network import shift_right
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.compiling import AddBiasLater, wants_compile

@@ -17,8 +17,8 @@ from arith_erd.errors import UserError
 from arith_erd.interp.hooks import caching
 from arith_erd.losses import CrossEntropy, Loss
 from arith_erd.models import Network
-from arith_erd.models.decoding import shift_right
 from arith_erd.models.dropout import Dropout
+from arith_erd.models.network import shift_right
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
 from arith_erd.training.assemble import assemble, table_data

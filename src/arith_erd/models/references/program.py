@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
 from ...tasks import Add
-from ..decoding import shift_right
+from ..network import shift_right
 from ..positions import sinusoids
 from ..transformer import Transformer
 from .assembly import Form, Step, assign, feed_forward
