@@ -1,9 +1,8 @@
-"""The networks: `transformer` and `nanogpt` are the paper's architectures, `recurrent` and `mlp` baselines."""
+"""The networks: `transformer` and `nanogpt` are the paper's architectures; the others are `baselines`."""
 
-from .mlp import MLP
+from .baselines import GRU, LSTM, MLP
 from .nanogpt import NanoGPT
 from .network import Network
-from .recurrent import GRU, LSTM
 from .transformer import Transformer
 
 __all__ = ["GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"]

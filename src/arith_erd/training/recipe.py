@@ -41,7 +41,7 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
         raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
     for name, module in other.named_modules():
         if isinstance(module, torch.nn.RNNBase):
-            accepted = "expected a layer of arith_erd.models.recurrent, as in model=lstm"
+            accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
             raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.blamed():  # vmap refuses random numbers
         logits = pack.dry_run(*batch[:2])
