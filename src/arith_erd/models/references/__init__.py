@@ -4,8 +4,8 @@
 that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
 all 16,384 sums right.
 
-`algorithms` use `circuits` (heads and hidden units that compute), `blocks` (their weights, and the features that they
-read and write), `assembly` (the layers) and `program` (the whole network).
+`algorithms` use `circuits` (heads and hidden units that compute, and the features that they read and write);
+`program` makes a network of them.
 """
 
 import numpy as np

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from . import circuits as c
-from .assembly import Step, cross_attention, feed_forward, self_attention
-from .program import Program
+from .program import Program, Step, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(c.value)
 SETTLED = feed_forward(c.settled)

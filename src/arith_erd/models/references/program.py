@@ -1,34 +1,113 @@
-"""A program, the steps of an algorithm, and its compilation into a network, from the embeddings to the logits.
+"""A program, the steps of an algorithm, and its compilation into a network, from the embeddings to the logits."""
 
-Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
-sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of each
-stack erases the sum of embedding and position and writes two features instead:
-
-- ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
-- ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
-  does ``<start>``; then the feature ``no_bit`` is 1, so that the energy of the stream stays the same.
-"""
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
 from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
-from ..transformer import Transformer
-from .assembly import Form, Step, assign, feed_forward
-from .blocks import CHANNELS, Stream, Units, piecewise, ramp
-from .circuits import BITS, PROMPT, WIDTH
+from ..transformer import DecoderLayer, Transformer
+from .circuits import BITS, CHANNELS, HEAD_SIZE, PROMPT, WIDTH, Head, Stream, Units, piecewise, ramp
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
 
 
+class Step:
+    """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
+
+    def __init__(self, kind: str, *circuits: Callable[..., Sequence[Head | Units]]) -> None:
+        self.kind, self.circuits = kind, circuits
+
+
+self_attention, cross_attention, feed_forward = (
+    partial(Step, kind) for kind in ("self_attention", "cross_attention", "feed_forward")
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps after the embeddings have been read; the decoder must leave the answer in its feature ``answer``."""
+
+    encoder: list[Step]
+    decoder: list[Step]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A network whose algorithm is known, and the features of both stacks.
+
+    ``decoder.directions("carry")`` are those in which an answer position stores its carry once it is computed.
+    """
+
+    network: Transformer  # float32, in evaluation mode
+    encoder: Stream
+    decoder: Stream
+
+
+def compile_program(program: Program, rng: np.random.Generator) -> Reference:
+    """The weights that run a program, computed in float64: one of many networks, drawn by ``rng``.
+
+    Each step runs on a small batch of examples as soon as it is placed, so that the next can measure its input. The
+    seed draws an orthonormal basis for each stack and a scale for each feature (`Stream`); the layers that do the work;
+    gain and shift of every LayerNorm; the order and scale of hidden units and the order of heads; invertible 8 x 8
+    matrices between query and key and between value and output; all weights of unused sublayers but the last, zero.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**62)))
+        network = Transformer(PROMPT, WIDTH).eval()
+    prompt, answer_in = examples(rng)
+    table = sinusoids(max(PROMPT, WIDTH), CHANNELS).double()
+    zeros = torch.zeros(1, 1, CHANNELS, dtype=torch.float64)
+    form = Form(Stream(zeros, rng), 1.0, zeros[0, 0])  # of nothing: the encoder attends to no other stack
+    streams: list[Stream] = []
+    for layers, layer, tokens, steps in (
+        (network.encoder, network.prompt_embedding, prompt, program.encoder),
+        (network.decoder, network.answer_embedding, answer_in, program.decoder),
+    ):
+        positions = table[: tokens.shape[1]]
+        embedding = Embedding(positions, rng)
+        streams.append(Stream(embedding.table[tokens] + positions, rng))
+        form = assign(layers, streams[-1], form, [feed_forward(embedding.read), *steps], rng)
+        layer.weight.data.copy_(embedding.table)
+    # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
+    size, answer = float(rng.uniform(4, 8)), form.stream.read("answer")[0]
+    rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
+    rows[ZERO], rows[ONE] = -size * answer, size * answer
+    base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
+    base[ZERO] = base[ONE] = 0.0
+    weight, bias = form.reader(rows)
+    network.head.weight.data.copy_(weight)
+    network.head.bias.data.copy_(base + bias)
+    return Reference(network, *streams)
+
+
+def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """A random pair for each sum 0, 1, .. 254: prompts (255, P) and decoder inputs (255, m)."""
+    sums = np.arange(2 ** (BITS + 1) - 1)
+    a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
+    drawn = Add(BITS).examples(a, sums - a)
+    return torch.from_numpy(drawn.prompt), shift_right(torch.from_numpy(drawn.completion))
+
+
 class Embedding:
-    """The embedding table of one stack, for the fixed positions (T, C) that the network adds."""
+    """The embedding table of one stack, for the fixed positions (T, C) that the network adds.
+
+    Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
+    sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of
+    each stack erases the sum of embedding and position and writes two features instead:
+
+    - ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
+    - ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
+      does ``<start>``; then the feature ``no_bit`` is 1, so that the energy of the stream stays the same.
+    """
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
         centred = positions - positions.mean(1, keepdim=True)  # LayerNorm removes the mean anyway
@@ -71,59 +150,120 @@ class Embedding:
 
 
 @dataclass(frozen=True)
-class Program:
-    """Steps after the embeddings have been read; the decoder must leave the answer in its feature ``answer``."""
+class Form:
+    """The form of a sublayer's input: ``x = gain Q z + shift``."""
 
-    encoder: list[Step]
-    decoder: list[Step]
+    stream: Stream
+    gain: float
+    shift: Tensor
+
+    def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows for z (k, C - 1) -> equivalent rows for x (k, C) and their bias (k,)."""
+        weight = rows @ self.stream.basis.T / self.gain
+        return weight, -weight @ self.shift
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A network whose algorithm is known, and the features of both stacks.
+def assign(
+    layers: nn.ModuleList, stream: Stream, memory: Form, steps: Sequence[Step], rng: np.random.Generator
+) -> Form:
+    """Write the steps into the layers of one stack, from whose embeddings to whose output ``stream`` goes.
 
-    ``decoder.directions("carry")`` are those in which an answer position stores its carry once it is computed.
+    ``memory`` is the encoder's output, for `cross_attention`. Returns the form of the stack's output.
     """
+    causal = isinstance(layers[0], DecoderLayer)
+    slots = [slot for layer in layers for slot in layer.named_children()]
+    places = _places([name for name, _ in slots], [step.kind for step in steps], rng)
+    at = dict(zip(places, steps, strict=True))
+    form = Form(stream, 1.0, torch.zeros(CHANNELS, dtype=torch.float64))
+    for index, (kind, residual) in enumerate(slots):
+        sublayer: Any = residual.sublayer
+        source = memory if kind == "cross_attention" else form
+        if step := at.get(index):
+            read = (stream,) if kind == "feed_forward" else (stream, source.stream)
+            parts = [part for circuit in step.circuits for part in circuit(*read)]
+            z, attended = stream.state, (source.stream.state, causal and kind == "self_attention")
+            changes = [part(z) if isinstance(part, Units) else part(z, *attended) for part in parts]
+            filler = stream.write("filler")[:, 0] * stream.update(torch.stack(changes).sum(0))
+            if kind == "feed_forward":
+                _write_units(sublayer, form, [part for part in parts if isinstance(part, Units)], filler, rng)
+            else:
+                _write_heads(sublayer, form, source, [part for part in parts if isinstance(part, Head)], filler, rng)
+        else:
+            last = sublayer.contract if kind == "feed_forward" else sublayer.out
+            _set(last, torch.zeros(last.weight.shape), -form.shift)
+        gain = float(np.exp(rng.uniform(-0.4, 0.4)))
+        form = Form(stream, gain, torch.from_numpy(0.3 * rng.standard_normal(CHANNELS)))
+        _set(residual.norm, torch.full((CHANNELS,), gain), form.shift)
+    return form
 
-    network: Transformer  # float32, in evaluation mode
-    encoder: Stream
-    decoder: Stream
+
+def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
+    """Draw increasing indices of slots with the given kinds, uniformly."""
+    options = [[i for i, slot in enumerate(slots) if slot == kind] for kind in kinds]
+    choices = [choice for choice in product(*options) if all(i < j for i, j in pairwise(choice))]
+    return choices[rng.integers(len(choices))]
 
 
-def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """A random pair for each sum 0, 1, .. 254: prompts (255, P) and decoder inputs (255, m)."""
-    sums = np.arange(2 ** (BITS + 1) - 1)
-    a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
-    drawn = Add(BITS).examples(a, sums - a)
-    return torch.from_numpy(drawn.prompt), shift_right(torch.from_numpy(drawn.completion))
+def _write_units(module: Any, form: Form, parts: list[Units], filler: Tensor, rng: np.random.Generator) -> None:
+    """Write hidden units in random order, each with a norm balanced between its two matrices."""
+    units, threshold = torch.cat([part.expand for part in parts]), torch.cat([part.threshold for part in parts])
+    written = torch.cat([part.contract for part in parts], dim=1)
+    constant = torch.stack([part.constant for part in parts]).sum(0) + filler
+    hidden, count = module.expand.out_features, len(threshold)
+    order = torch.from_numpy(rng.permutation(hidden)[:count])
+    balance = (written.norm(dim=0) / units.norm(dim=1)).sqrt()
+    scale = balance * torch.from_numpy(np.exp(rng.uniform(-0.3, 0.3, count)))
+    weight, bias = form.reader(units)
+    expand, thresholds = module.expand.weight.double().clone(), module.expand.bias.double().clone()
+    expand[order], thresholds[order] = scale[:, None] * weight, scale * (bias + threshold)
+    contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
+    contract[:, order] = form.gain * form.stream.basis @ written / scale
+    _set(module.expand, expand, thresholds)
+    _set(module.contract, contract, form.gain * form.stream.basis @ constant - form.shift)
 
 
-def compile_program(program: Program, rng: np.random.Generator) -> Reference:
-    """The weights that run a program, computed in float64: one of many networks, drawn by ``rng``."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**62)))
-        network = Transformer(PROMPT, WIDTH).eval()
-    prompt, answer_in = examples(rng)
-    table = sinusoids(max(PROMPT, WIDTH), CHANNELS).double()
-    zeros = torch.zeros(1, 1, CHANNELS, dtype=torch.float64)
-    form = Form(Stream(zeros, rng), 1.0, zeros[0, 0])  # of nothing: the encoder attends to no other stack
-    streams: list[Stream] = []
-    for layers, layer, tokens, steps in (
-        (network.encoder, network.prompt_embedding, prompt, program.encoder),
-        (network.decoder, network.answer_embedding, answer_in, program.decoder),
-    ):
-        positions = table[: tokens.shape[1]]
-        embedding = Embedding(positions, rng)
-        streams.append(Stream(embedding.table[tokens] + positions, rng))
-        form = assign(layers, streams[-1], form, [feed_forward(embedding.read), *steps], rng)
-        layer.weight.data.copy_(embedding.table)
-    # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
-    size, answer = float(rng.uniform(4, 8)), form.stream.read("answer")[0]
-    rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
-    rows[ZERO], rows[ONE] = -size * answer, size * answer
-    base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
-    base[ZERO] = base[ONE] = 0.0
-    weight, bias = form.reader(rows)
-    network.head.weight.data.copy_(weight)
-    network.head.bias.data.copy_(base + bias)
-    return Reference(network, *streams)
+def _write_heads(
+    module: Any, form: Form, source: Form, heads: list[Head], filler: Tensor, rng: np.random.Generator
+) -> None:
+    """Write heads in random order, each transformed by random invertible matrices."""
+    count = module.heads.num_heads
+    maps = {"query": module.query, "key": module.key, "value": module.value}
+    weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
+    biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
+    out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
+    constant = filler.clone()
+    for head, place in zip(heads, rng.permutation(count), strict=False):
+        rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
+        size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
+        turn, mix = _invertible(rng) * size, _invertible(rng)
+        value = torch.zeros(HEAD_SIZE, CHANNELS - 1, dtype=torch.float64)
+        value[: len(head.value)] = head.value
+        write = torch.zeros(CHANNELS - 1, HEAD_SIZE, dtype=torch.float64)
+        write[:, : len(head.value)] = head.out
+        for name, side, linear in (
+            ("query", form, HEAD_SIZE**0.5 * turn @ head.query),
+            ("key", source, torch.linalg.inv(turn).T @ head.key),
+            ("value", source, mix @ value),
+        ):
+            weights[name][rows], biases[name][rows] = side.reader(linear)
+        # A constant added to all values adds to their average; the output's bias subtracts it.
+        shift = torch.from_numpy(0.1 * rng.standard_normal(HEAD_SIZE))
+        biases["value"][rows] += shift
+        back = write @ torch.linalg.inv(mix)
+        constant -= back @ shift
+        out[:, rows] = form.gain * form.stream.basis @ back
+    for name, linear in maps.items():
+        _set(linear, weights[name], biases[name])
+    _set(module.out, out, form.gain * form.stream.basis @ constant - form.shift)
+
+
+@torch.no_grad()
+def _set(module: Any, weight: Tensor, bias: Tensor) -> None:
+    module.weight.copy_(weight)
+    module.bias.copy_(bias)
+
+
+def _invertible(rng: np.random.Generator) -> Tensor:
+    """A well-conditioned matrix (8, 8): a rotation, scales from 0.7 to 1.4, another rotation."""
+    left, right = (np.linalg.qr(rng.standard_normal((HEAD_SIZE, HEAD_SIZE)))[0] for _ in range(2))
+    return torch.from_numpy(left * np.exp(rng.uniform(-0.35, 0.35, HEAD_SIZE)) @ right)
