@@ -1,4 +1,4 @@
-"""From ``conf/`` to a `Job`: Hydra composes, `read` checks and builds. Loads no torch."""
+"""From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds. Loads no torch."""
 
 import os
 import re
@@ -18,10 +18,9 @@ from ..errors import UserError, bad_value, no_such_key
 from ..runs import leaves
 from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
 from .guard import hydra_over_conf, trust_typed, typed_words
-from .job import Job, ProbeJob
+from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF
 from .names import probe_options
-from .read import read_job, read_probe_job
 
 ConfigName = Literal["train", "probe"]
 REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null

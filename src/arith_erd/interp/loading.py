@@ -14,8 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..config.job import Job
-from ..config.read import read_job, read_run
+from ..config.job import Job, read_job, read_run
 from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
 from ..models.authors_weights import load_authors_network
 from ..models.network import Network

@@ -10,8 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..config.compose import compose
-from ..config.job import ProbeJob
-from ..config.read import read_run
+from ..config.job import ProbeJob, read_run
 from ..errors import UserError
 from ..loggers import Logger
 from ..plots.epoch_curves import EpochCurves

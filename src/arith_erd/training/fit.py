@@ -12,7 +12,7 @@ import yaml
 
 from ..config.build import trust_classes
 from ..config.compose import CONF, compose
-from ..config.read import read_job
+from ..config.job import read_job
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.loading import load_seeds
