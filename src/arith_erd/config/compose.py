@@ -1,30 +1,37 @@
-"""From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds. Loads no torch."""
+"""From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds, an error is one line. Loads no torch."""
 
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Literal, overload
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import UserError, bad_value, no_such_key
+from ..errors import UserError, bad_value, first_line, no_such_key
 from ..runs import leaves
-from .explain import GROUPS, PRESETS, RECIPE, explain_hydra
 from .guard import hydra_over_conf, trust_typed, typed_words
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF
 from .names import probe_options
 
 ConfigName = Literal["train", "probe"]
+RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
+GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose options define keys
+PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
 PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
+SEARCH = "pip install -e '.[optuna]'"
+PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
+    "slurm": "pip install -c requirements.lock -e '.[slurm]'",
+    "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
+}
 
 
 @overload
@@ -41,23 +48,6 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     with explained_errors(config_name, overrides), hydra_over_conf():
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
         return checked_job(config_name, *without_hydra(composed), overrides)
-
-
-@contextmanager
-def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
-    try:
-        yield
-    except (HydraException, ValueError) as error:
-        raise UserError(explain_hydra(error, lambda: _keys_beside(config_name, overrides))) from error
-
-
-def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
-    """A composed configuration without Hydra's own node, and that node."""
-    own = composed.copy()
-    with open_dict(own):
-        del own["hydra"]
-    return own, composed.hydra
 
 
 def checked_job(
@@ -97,6 +87,23 @@ def checked_job(
         given = dict(leaves({"probe": config["probe"]}))
         return read_probe_job(config, overrides, probe_options(given, defaults) if defaults else "")
     return read_job(config, config.pop("overwrite"))
+
+
+@contextmanager
+def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
+    try:
+        yield
+    except (HydraException, ValueError) as error:
+        raise UserError(explain_hydra(error, lambda: _keys_beside(config_name, overrides))) from error
+
+
+def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
+    """A composed configuration without Hydra's own node, and that node."""
+    own = composed.copy()
+    with open_dict(own):
+        del own["hydra"]
+    return own, composed.hydra
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
@@ -183,3 +190,56 @@ def _option(group: str, name: Any) -> Any:
             config = source.load_config(f"{group}/{name}").config
             return None if "defaults" in config else OmegaConf.to_container(config)
     return None
+
+
+def explain_hydra(error: Exception, known: Callable[[], Set[str]]) -> str:
+    """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
+    text = str(error).strip()
+    if text.startswith("Config group override must be"):  # Hydra does not say which
+        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
+    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
+    if "'hydra/sweeper/sampler/" in text:
+        return f"hydra/sweeper=search: its plugin is not installed; {SEARCH}"
+    if "INTERVAL_SWEEP" in text:
+        return "interval: expected hydra/sweeper=search, which draws values from it"
+    if isinstance(error, OverrideParseException):
+        return _unread(error.override)
+    if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
+        key, value = ambiguous.groups()
+        text = f"\"{key}='{value}'\""
+        other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
+        return f"{key}={value}: expected -m too, for a job of each value{other}"
+    if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
+    if misspelt := re.search(r"Could not override '([^']+)'", text):
+        key = misspelt[1]
+        if key in GROUPS:
+            return f"{key}={{...}}: expected one of its options, the files of conf/{key}/"
+        in_launcher = key.startswith("hydra.launcher.")
+        keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
+        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
+            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
+        return str(no_such_key(key, keys))
+    cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+    return text.split("Config search path")[0].strip() + cause
+
+
+def _unread(override: str) -> str:
+    key, equals, value = override.partition("=")
+    if not equals:
+        return f"{override}: expected KEY=VALUE, such as task=add"
+    if value.startswith(("'", '"')) or any(
+        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
+    ):
+        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
+    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+
+
+def as_text(value: str) -> str:
+    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
+        return value
+    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
+    return f"'{escaped}'"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import yaml
 from pydantic import Field, Strict, ValidationError, model_validator
 
-from ..config.explain import as_text
+from ..config.compose import as_text
 from ..errors import UserError, excerpt
 from ..plots.sheet import UNITS, number
 from .collect import OURS

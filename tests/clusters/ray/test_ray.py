@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.config.explain import PLUGINS
+from arith_erd.config.compose import PLUGINS
 from tests.tiny import TINY
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.config.build import Factory, trust
-from arith_erd.config.compose import CONF, compose
-from arith_erd.config.explain import GROUPS, PRESETS
+from arith_erd.config.compose import CONF, GROUPS, PRESETS, compose
 from arith_erd.config.job import read_job
 from arith_erd.errors import UserError
 

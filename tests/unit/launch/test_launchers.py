@@ -5,8 +5,7 @@ import importlib.util
 import pytest
 import yaml
 
-from arith_erd.config.compose import compose
-from arith_erd.config.explain import PLUGINS, SEARCH
+from arith_erd.config.compose import PLUGINS, SEARCH, compose
 from arith_erd.runs.table import load_table
 from tests.tiny import TINY
 
