@@ -19,7 +19,7 @@ from ..runs import leaves
 from .guard import hydra_over_conf, trust_typed, typed_words
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF
-from .names import probe_options
+from .names import load_option, probe_options
 
 ConfigName = Literal["train", "probe"]
 RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
@@ -92,6 +92,11 @@ def checked_job(
 @contextmanager
 def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
+    for override in overrides:
+        if override.startswith("~") and (group := override[1:].partition("=")[0]) in GROUPS:
+            raise UserError(
+                f"{override}: a job needs a {group}; expected one of its options, the files of conf/{group}/"
+            )
     try:
         yield
     except (HydraException, ValueError) as error:
@@ -159,7 +164,8 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
             continue
         ablation = choices.get("ablation")
         if key in dict(leaves(_option("ablation", ablation) or {})):
-            raise UserError(f"ablation={ablation}: sets {key}={value}, which model={choices['model']} does not have")
+            accepted = f"expected ablation=none, or another model than {choices['model']}, which does not have it"
+            raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
         raise no_such_key(key, known)
     there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
     if missing := sorted(known.keys() - there):
@@ -220,9 +226,20 @@ def explain_hydra(error: Exception, known: Callable[[], Set[str]]) -> str:
         keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
         if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
             return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
+        if having := _options_with(key):
+            one = having[0] if len(having) == 1 else f"one of {', '.join(having)}"
+            return f"{key}: expected {one} too, which {'has' if len(having) == 1 else 'have'} it"
         return str(no_such_key(key, keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
+
+
+def _options_with(key: str) -> list[str]:
+    """``["logger=wandb"]`` for ``logger.mode``: the options of a group that have a key."""
+    inner = key.removeprefix("model.")
+    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
+    names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
+    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
 
 
 def _unread(override: str) -> str:

@@ -87,30 +87,33 @@ def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
     An option that tasks or splits share has the value of the default task or split. A model without a file has those
     of the default model; an optimizer, a schedule or a loss whose class no file names has none.
     """
-    train = _load("train")
+    train = load_option("train")
     chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}
-    model = _load("model", who["model"]["name"]) or _load("model", chosen["model"])
+    model = load_option("model", who["model"]["name"]) or load_option("model", chosen["model"])
     chosen["optimizer"] = next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key)
     recipe = {}
     for group in ("optimizer", "scheduler", "loss"):
         target = (who["model"].get(group) or {}).get("_target_")
-        files = [_load(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
+        files = [load_option(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
         own = next((file for file in files if file.get("_target_") == target), {})
-        recipe[group] = own | {"_target_": _load(group, chosen[group]).get("_target_")}
+        recipe[group] = own | {"_target_": load_option(group, chosen[group]).get("_target_")}
     usual = {
-        **{group: _load(group, who[group]["name"]) | _load(group, chosen[group]) for group in ("task", "split")},
+        **{
+            group: load_option(group, who[group]["name"]) | load_option(group, chosen[group])
+            for group in ("task", "split")
+        },
         **{group: train[group] for group in ("data", "trainer")},
         "model": {"net": model["net"], "gradient_clip": model["gradient_clip"], **recipe},
     }
     # Interpolations, such as the last epoch of a schedule, refer to values that were given.
     context = {**who, "epochs": train["epochs"], "usual": usual}
-    whole: Any = OmegaConf.merge(context, {"usual": _load("ablation", who["ablation"]["name"])})
+    whole: Any = OmegaConf.merge(context, {"usual": load_option("ablation", who["ablation"]["name"])})
     resolved: Any = OmegaConf.to_container(whole.usual, resolve=True)
     return resolved
 
 
 @cache
-def _load(*option: str) -> dict[str, Any]:
+def load_option(*option: str) -> dict[str, Any]:
     """The content of a file of ``conf/``, empty if there is none."""
     path = CONF / f"{'/'.join(option)}.yaml"
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
