@@ -34,7 +34,10 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, p
     Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
     """
     lines = [len(_lines(rows)) for rows in tasks.values()]
-    height, ratios = sum(1.6 + 0.24 * number for number in lines), {"width_ratios": (4, 5), "height_ratios": lines}
+    height, ratios = (
+        sum(max(1.6 + 0.24 * number, 3.2) for number in lines),
+        {"width_ratios": (4, 5), "height_ratios": lines},
+    )
     figure, grid = subplots(9.6, height, len(tasks), 2, squeeze=False, **ratios)
     for (table, curves), (title, rows) in zip(grid, tasks.items(), strict=True):
         _table(table, rows)

@@ -25,6 +25,7 @@ def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: st
     """Draw a column; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
+    look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
     band(ax, forward_filled(rows, column), **look)
 
 
@@ -83,6 +84,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
     loss.yaxis.set_minor_formatter(NullFormatter())
     for ax in (accuracy, loss):
         ax.set_xlim(left=min(1, table["epoch"].max() - 1))
+        ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     figure.suptitle(f"{title}: {seeds} seed{'s: median and range' if seeds > 1 else ''}", fontsize=11)
     return figure
 
@@ -135,6 +137,8 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     tidy(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]):
         places = means[key]
+        if (places % 1 == 0).all():
+            ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     else:
         codes, names = pd.factorize(means[key].map(str))
         places = pd.Series(codes, means.index)
@@ -142,7 +146,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         ax.margins(x=0.25)
     for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
         told = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
-        label = ", ".join(told) if len(told) > 1 else "".join(map(str, values))
+        label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(told)
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
         look = "osD^v"[number % 5] + ("-" if numeric else "")
@@ -152,7 +156,11 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
         by = f" by {others[0]}" if len(others) == 1 else ""
-        headline(ax, f"Final accuracy{by}", "mean over seeds, 95% interval")
+        headline(
+            ax,
+            f"Final accuracy{by}",
+            "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point",
+        )
         if others:
             legend_below(figure, columns=min(3, len(ax.containers)))
     return figure

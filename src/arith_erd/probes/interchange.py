@@ -99,7 +99,8 @@ class Interchange(Probe):
         for line, family in zip(grid, names, strict=True):
             for ax, (stack, part) in zip(line, stacks.items(), strict=True):
                 here = weighted(part[part["family"] == family], ["site", "position"], ["flipped"])["flipped"]
-                table = here.unstack("position").iloc[::-1].rename(columns=dict(enumerate(places[stack])))
+                table = here.unstack("position").reindex(columns=sorted(part["position"].unique())).iloc[::-1]
+                table = table.rename(columns=dict(enumerate(places[stack])))
                 heat_map(ax, table, cmap=COLOURS[stack], numbers=".2f")
             kept = self.families[family].keep
             headline(line[0], family, f"{', '.join(kept)} the same" if self.families[family].vary and kept else "")

@@ -202,11 +202,9 @@ class Task(ABC):
             raise UserError(f"task={self.name}: has tokens without names; expected {wanted}")
         one = self.examples(*[0] * self.num_operands)
         self.require_lengths(one)
-        for what, names in (("prompt_names", self.prompt_names), ("answer_names", self.answer_names)):
-            if len({*names}) < len(names):
-                raise UserError(
-                    f"task={self.name}: {what} {', '.join(names)}; expected a name of its own for each token"
-                )
+        names = [*self.prompt_names, *self.answer_names]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"task={self.name}: {twice[0]} names two tokens; expected a name of its own for each token")
 
     def require_lengths(self, examples: Examples) -> None:
         """Refuse, with a `UserError`, examples that have more or fewer tokens than the task has names for them."""
