@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 import arith_erd as ae
 from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
-from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.references import reference
+from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, headline, legend_below, save_png, subplots
 from arith_erd.probes.place_value import draw_answers, draw_slopes
 from arith_erd.probes.same_prefix import draw_swaps

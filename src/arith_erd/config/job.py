@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, first_line, no_such_key, user_error
 from ..runs import Run, leaves, run_directories
-from ..runs.identity import DEFAULT_POSITIONS
+from ..runs.directory import DEFAULT_POSITIONS
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task

@@ -16,11 +16,18 @@ from torch import Tensor
 
 from ..config.job import Job, read_job, read_run
 from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
-from ..models.authors_weights import load_authors_network
 from ..models.network import Network
 from ..models.references import reference, written_for
 from ..models.transformer import Transformer
-from ..models.weights import checked_state, filled, initialise, load_tensors, read_state, shapes_of
+from ..models.weights import (
+    checked_state,
+    filled,
+    initialise,
+    load_authors_network,
+    load_tensors,
+    read_state,
+    shapes_of,
+)
 from ..runs import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task

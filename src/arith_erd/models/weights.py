@@ -1,9 +1,10 @@
-"""Weights: the initial ones of a seed, and those in untrusted files: tensors only, and only if they fit the network."""
+"""Weights: the initial ones of a seed, and those in untrusted files, the authors' too: tensors only, if they fit."""
 
 import stat
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,30 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..seeds import RandomStream, derive
+from ..tasks import Task
 from .network import Network
+from .transformer import Transformer
+
+NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
+
+RENAMINGS = (  # parts of our names -> theirs, each applied in turn
+    ("prompt_embedding", "encoder_embedding"),
+    ("answer_embedding", "decoder_embedding"),
+    ("encoder.", "encoder_layers."),
+    ("decoder.", "decoder_layers."),
+    ("head.", "fc."),
+    ("self_attention.norm", "norm1"),
+    ("cross_attention.norm", "norm2"),
+    ("self_attention.sublayer", "self_attn"),
+    ("cross_attention.sublayer", "cross_attn"),
+    ("feed_forward.sublayer", "feed_forward"),
+    (".query.", ".W_q."),
+    (".key.", ".W_k."),
+    (".value.", ".W_v."),
+    (".out.", ".W_o."),
+    (".expand.", ".fc1."),
+    (".contract.", ".fc2."),
+)
 
 
 def initialise(make_network: Callable[[], Network], seed: int) -> Network:
@@ -75,6 +99,49 @@ def filled(make: Callable[[], Network], state: Mapping[Any, Any], source: str, w
     network = make()
     network.load_state_dict(state)
     return network
+
+
+def load_authors_network(path: str | Path, task: Task) -> Transformer:
+    """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
+
+    Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the shapes of
+    the positions are used: they show the lengths of prompt and answer that a model was made for.
+
+    The file is read as tensors only, so that no code in it can run. Of the task only the lengths of prompt and answer
+    can be checked, so addition and random output are indistinguishable. Anything but such a state dict is a
+    `UserError`, which names the keys that are missing, foreign or misshapen.
+    """
+    state = read_state(Path(path), "a PyTorch state dict")
+    state.pop("nopeak_mask", None)
+    width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
+    # A file without a width is taken for one of the default size, so that the error lists what is missing.
+    d_model = width[0] if width and width[0] and width[0] % NUM_HEADS == 0 else 64
+    stacks = ("encoder_layers.", "decoder_layers.")
+    depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in stacks)
+    depth = min(max(1, depth), 64)  # an untrusted file can name any number of layers
+    lengths = (task.prompt_length, task.width)
+    make = partial(Transformer, *lengths, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)
+    shapes = shapes_of(make)
+    positions = {
+        "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
+        "dec_positional_encoding.pe": torch.Size((1, task.width + 1, d_model)),
+    }
+    expected = {authors_name(name): shape for name, shape in shapes.items()} | positions
+    wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
+    state = checked_state(state, expected, f"checkpoint={path}", wanted)
+    network = make()
+    network.load_state_dict({name: state[authors_name(name)] for name in shapes})
+    return network.eval()
+
+
+def authors_name(name: str) -> str:
+    """The authors' name of a parameter of our `Transformer`.
+
+    Our ``decoder.0.cross_attention.sublayer.query.weight`` is their ``decoder_layers.0.cross_attn.W_q.weight``.
+    """
+    for ours, theirs in RENAMINGS:
+        name = name.replace(ours, theirs)
+    return name.replace("feed_forward.norm", "norm2" if name.startswith("encoder") else "norm3")
 
 
 def shapes_of(make: Callable[[], Network]) -> dict[str, torch.Size]:

@@ -1,61 +1,124 @@
-"""Accuracies over the epochs of training, a line the median over seeds and a band their range; or over a setting."""
+"""Curves over the epochs of training, of accuracies or of a probe's measure; and accuracies over a setting.
+
+A line is the median over seeds, a band their range.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from . import style
-from .style import BLUE, GREEN, GREY, INK, ORANGE, band, headline, legend_below, seeds_text, subplots, tidy
+from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
+from .style import BLUE, GREEN, GREY, INK, ORANGE, band, grid, headline, legend_below, seeds_text, subplots, tidy
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
 STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
 
-
-def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
-    """A column as a table (epochs, seeds); a seed that stopped keeps its last value until the longest one ends."""
-    return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
+MAX_SEEDS = 20
+DASHES = ("-", "--", "-.", ":")
 
 
-def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw a column; dashed lines lie above solid ones."""
-    order = 2 if linestyle == "-" else 3
-    look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
-    look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
-    band(ax, forward_filled(rows, column), **look)
+@dataclass(frozen=True)
+class EpochCurves:
+    """The values for a figure over epochs: from one epoch, or from all with a column ``epoch``."""
 
+    table: pd.DataFrame
+    """Columns ``seed``, ``panel``, ``line`` and ``value``."""
+    label: str
+    """Label of the vertical axis."""
+    unit: str = NUMBER  # of the value, as in `Sheet`
+    by_seed: bool = False
+    """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
 
-def thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """At most 400 epochs of metric rows, with the first and the last; more are invisible and enlarge the SVG."""
-    end = rows["epoch"].max()
-    return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
+    @classmethod
+    def of(
+        cls,
+        rows: pd.DataFrame,
+        measure: str,
+        lines: Sequence[str] = (),
+        panel: str = "",
+        label: str = "",
+        unit: str = NUMBER,
+    ) -> "EpochCurves":
+        """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
 
+        The values of the columns ``lines`` name the lines, those of ``panel`` the panels; without a ``label``, of the
+        vertical axis, it is the measure.
+        """
+        named = pd.DataFrame(
+            {
+                "seed": rows["seed"],
+                "panel": rows[panel].map(lambda x: str(x) if isinstance(x, str) else f"{panel} {x}") if panel else "",
+                "line": rows[[*lines]].astype(str).agg(" ".join, axis=1) if lines else measure,
+                "value": rows[measure],
+            }
+        )
+        table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
+        return cls(table, label or measure.replace("_", " "), unit)
 
-def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
-    """An empty panel of accuracies over the epochs, or one of training and validation."""
-    tidy(ax, "y")
-    ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
-    if rows is not None:
-        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
-        if rows["val_seq_acc"].notna().any():
-            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
+    def tabulated(self) -> pd.DataFrame:
+        """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""
+        across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
+        columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
+        return tabulate(self.table, Sheet("", columns, across=across))
 
+    def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
+        """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
 
-def small_panel(rows: pd.DataFrame) -> Figure:
-    """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
-    figure, ax = subplots(3, 1.9)
-    rows = thinned(rows)
-    accuracy_axes(ax, rows)
-    first, last = rows["epoch"].min(), rows["epoch"].max()
-    ax.set(xlim=(min(first, last - 1), last))
-    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    ax.xaxis.label.set_fontsize(8.5)
-    ax.tick_params(labelsize=8.5)
-    return figure
+        ``reached`` marks the epoch at which each seed reached 95%, None if it did not.
+        """
+        panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
+        if self.by_seed:
+            shown = self.table["seed"].unique()[:MAX_SEEDS]
+            panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
+        across = min(len(panels), 3 if len(panels) <= 9 else 5)
+        width, height = 6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across)
+        figure, axes = grid(width, height, len(panels), across, sharex=True, sharey=True)
+        names = list(self.table["line"].unique())
+        shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(names)))  # from light to dark, dashes in turn
+        looks = {n: {"color": shades[i], "linestyle": DASHES[i % len(DASHES)]} for i, n in enumerate(names)}
+        marker = "o" if self.table["epoch"].nunique() <= 20 else ""
+        for ax, (panel, rows) in zip(axes, panels, strict=True):
+            for name, of_line in rows.groupby("line", sort=False):
+                by_epoch = of_line.pivot_table("value", "epoch", "seed", dropna=False)
+                band(ax, by_epoch, label=name, marker=marker, markersize=3, linewidth=1.5, **looks[name])
+            tidy(ax, "y" if self.unit == "accuracy" else "")
+            marked = [reached.get(seed) for seed in rows["seed"].unique()] if reached else []
+            for epoch in filter(None, marked):
+                dots: Any = (0, (1, 1.5))
+                ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=dots, label="a seed reaches 95%", zorder=1)
+            note = f"95% at epoch {marked[0]}" if any(marked) else "never reached 95%"
+            headline(ax, panel, note if len(marked) == 1 else "")
+            self._scale(ax)
+        for ax in axes[::across]:
+            ax.set_ylabel(self.label)
+        seeds = self.table["seed"].nunique()
+        left_out = f", {MAX_SEEDS} of them drawn" if self.by_seed and seeds > MAX_SEEDS else ""
+        figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
+        widest = max(map(len, names), default=0)
+        legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
+        return figure
+
+    def _scale(self, ax: Any) -> None:
+        epochs = np.unique(self.table["epoch"])
+        gaps = np.diff(epochs[epochs > 0])
+        ax.set_xlabel("epoch")
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if len(gaps) and gaps.max() > 3 * gaps.min():  # later epochs are sparser
+            ax.set_xscale("symlog", linthresh=1)
+            shown = [epoch for epoch in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if epoch <= epochs.max()]
+            ax.set_xticks([epoch for epoch in shown if epoch >= epochs.min()], minor=False)
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.set_xticks([], minor=True)
+        if self.unit == "accuracy":
+            ax.set_ylim(-0.03, 1.03)
 
 
 def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
@@ -86,6 +149,19 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
         ax.set_xlim(left=min(1, table["epoch"].max() - 1))
         ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     figure.suptitle(f"{title}: {seeds} seed{'s: median and range' if seeds > 1 else ''}", fontsize=11)
+    return figure
+
+
+def small_panel(rows: pd.DataFrame) -> Figure:
+    """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
+    figure, ax = subplots(3, 1.9)
+    rows = thinned(rows)
+    accuracy_axes(ax, rows)
+    first, last = rows["epoch"].min(), rows["epoch"].max()
+    ax.set(xlim=(min(first, last - 1), last))
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.xaxis.label.set_fontsize(8.5)
+    ax.tick_params(labelsize=8.5)
     return figure
 
 
@@ -164,3 +240,32 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         if others:
             legend_below(figure, columns=min(3, len(ax.containers)))
     return figure
+
+
+def thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most 400 epochs of metric rows, with the first and the last; more are invisible and enlarge the SVG."""
+    end = rows["epoch"].max()
+    return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
+
+
+def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
+    """A column as a table (epochs, seeds); a seed that stopped keeps its last value until the longest one ends."""
+    return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
+
+
+def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+    """Draw a column; dashed lines lie above solid ones."""
+    order = 2 if linestyle == "-" else 3
+    look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
+    look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
+    band(ax, forward_filled(rows, column), **look)
+
+
+def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
+    """An empty panel of accuracies over the epochs, or one of training and validation."""
+    tidy(ax, "y")
+    ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
+    if rows is not None:
+        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
+        if rows["val_seq_acc"].notna().any():
+            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")

@@ -21,7 +21,7 @@ from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
 from ..models.network import sequence_correct
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.erasures import draw_erasures
 from ..tasks import Task
 from .probe import Natural, OneOrMore, Positive, Probe, listed

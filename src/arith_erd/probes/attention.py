@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import INK, heat_map, set_title, subplots
 from .probe import Natural, Positive, Probe, sample_pairs
 

@@ -16,7 +16,7 @@ from ..interp.sites import layers
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..tasks import Examples
 from .probe import Probe
 

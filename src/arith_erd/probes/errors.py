@@ -17,7 +17,7 @@ from scipy.stats import binom
 from ..bits import Array, from_digits, to_digits
 from ..interp.hooked import Hooked
 from ..models.network import greedy_tokens
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, tidy
 from ..stats import Counts, stuck
 from ..tasks import Examples, Task

@@ -12,7 +12,7 @@ from ..interp.explorer.page import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import headline, seeds_text, subplots, tidy
 from .probe import Positive, Probe, listed
 

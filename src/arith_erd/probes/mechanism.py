@@ -20,7 +20,7 @@ from ..mechanism.place_value import require_binary
 from ..mechanism.prefixes import with_prefix
 from ..mechanism.signature import POST_HOC, MeasuredSignature, expected_signatures, measure_signature
 from ..mechanism.verdict import Verdict, decide, is_calibrated
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, canvas, headline, heat_map, tidy
 from ..tasks import Add, Mul
 from .probe import Natural, Probe

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites, holds_prompt
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import GREY, heat_map, set_title, subplots
 from ..tasks import Examples, Task
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, sample_pairs, weighted

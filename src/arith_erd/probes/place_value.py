@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, headline, legend_below, set_title, subplots, tidy
 from .probe import OneOrMore, Positive, Probe, in_text
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..errors import no_such_key, user_error
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.sheet import TEXT, Sheet, tabulate
 from ..tasks import Examples, Task
 

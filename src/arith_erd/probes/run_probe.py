@@ -13,10 +13,10 @@ from ..config.compose import compose
 from ..config.job import ProbeJob, read_run
 from ..errors import UserError
 from ..loggers import Logger
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import save_png
 from ..runs import Run, epochs_to
-from ..runs.identity import short_hash
+from ..runs.directory import short_hash
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from ..tasks import SAMPLE, Task

@@ -16,7 +16,7 @@ from ..interp.das_controls import ANGLES, ControlledDAS
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
-from ..plots.epoch_curves import EpochCurves
+from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, ORANGE, grid, headline, legend_below, set_title, tidy
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
 

@@ -1,8 +1,8 @@
-"""A run directory as files. Its name is made in `config.names`.
+"""A run directory as files, the rows of its epochs, and its identity, whose hash `config.names` puts into its name.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
-``metrics.csv``                   a row per epoch and seed (`epochs.METRICS`)
+``metrics.csv``                   a row per epoch and seed (`METRICS`)
 ``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
 ``slices.csv``                    the accuracy of each kind of example, where examples are drawn from a larger table
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
@@ -14,24 +14,57 @@
                                   also ``card.json`` and ``notes.txt``
 ``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
+
+Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
+Epochs count from 1. ``tokens.csv`` has a row for each epoch, seed and split (``train`` or ``val``), and a column for
+each token of the answer: its accuracy given the right tokens before it. ``slices.csv`` has the accuracy of held-out
+examples by length and by longest carry chain.
 """
 
+import csv
 import glob
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import UserError
-from ..system.files import locked, remove_partial_files, write_atomically
+from ..errors import UserError, bad_value
+from ..seeds import format_seeds, parse_seeds
+from ..system.files import locked, naming, remove_partial_files, write_atomically
 from ..system.machine import commit
-from .epochs import MetricRow, kept_epochs, read_metrics
+
+HASHED = ("task", "split", "model", "ablation", "data")
+HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
+NAME = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
+NAMES = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
+# Keys added later, each with the value of all earlier runs.
+ADDED: dict[str, Any] = {
+    "task.base": 2,
+    "task.interleaved": False,
+    "task.min_bits": None,
+    "data.examples": None,
+    "model.scheduler": None,
+    "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
+    "model.loss.causal_model": None,
+}
+DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}
+
+INTEGERS = ("epoch", "seed")
+SLICES = ("slice", "value", "val_seq_acc")
+METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
+
+MetricRow = dict[str, Any]
+"""A row of ``metrics.csv``: `METRICS`."""
+SeedSummary = dict[str, Any]
+"""What ``summary.json`` says of a seed: its last row, without epoch and seconds, and what `training.run_pack` adds."""
 
 FINISHED = "finished"
 
@@ -188,3 +221,126 @@ def run_directories(pattern: str) -> list[Path]:
     """The run directories that a folder or a glob names, none if it names none."""
     paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
+
+
+def read_metrics(path: Path) -> list[MetricRow]:
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
+    try:
+        rows = csv.DictReader(_whole_lines(path))
+        return [{key: (_count if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: expected the columns {', '.join(METRICS)}") from error
+
+
+def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
+    """Rewrite a file, with these columns after epoch and seed: its rows up to an epoch.
+
+    A damaged file, in which a line does not begin with an epoch, is started again with a message.
+    """
+    try:
+        kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
+    except ValueError:
+        print(f"{path}: damaged; started again at epoch {last + 1}")
+        kept = []
+    write_atomically(path, _lines([(*INTEGERS, *names)]) + "".join(f"{line}\n" for line in kept))
+
+
+def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        file.write(_lines(rows))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _count(text: str) -> int:
+    if len(text) > 18:  # tables of all runs hold 64 bits
+        raise ValueError(text)
+    return int(text)
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    """CSV, real numbers with nine digits."""
+    texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)
+    return "".join(f"{','.join(row)}\n" for row in texts)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of a file, without one that a kill cut off; none without the file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | None:
+    """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
+    return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
+
+
+def kept_epochs(keep: str, last: int) -> Sequence[int]:
+    """The epochs whose weights a run of ``last`` epochs keeps, ascending; ``log`` keeps eight of each decade.
+
+    >>> [list(kept_epochs(keep, 10)) for keep in ("none", "every:4", "log")]
+    [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
+    """
+    if keep == "log":
+        steps = range(round(8 * math.log10(max(last, 1))) + 1)
+        return sorted({epoch for step in steps if (epoch := round(10 ** (step / 8))) <= last})
+    step = {"none": last + 1, "all": 1}.get(keep) or int(keep.removeprefix("every:"))
+    return range(step, last + 1, step)
+
+
+def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
+
+    Paths, logger, launcher, checkpointing, device and compilation are left out, and keys of `ADDED` at their first
+    values: runs made before those keys keep their names.
+    """
+    return without_added(
+        {
+            **{key: resolved[key] for key in HASHED},
+            "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
+            "seed": format_seeds(parse_seeds(resolved["seed"])),
+        }
+    )
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted key, without keys of `ADDED` at their first values; a list is one value.
+
+    >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
+    {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
+    """
+    return dict(leaves(without_added(config)))
+
+
+def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
+    items: list[tuple[str, Any]] = []
+    for k, value in node.items():
+        nested = isinstance(value, dict) and value
+        items += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+    return items
+
+
+def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration as the first version would have written it: without keys of `ADDED` at their original values."""
+    kept = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        own = DEFAULT_POSITIONS.get(str(node.get("_target_")))
+        first = own if name == "model.net.positions" else ADDED.get(name, ...)
+        if value != first:
+            kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
+    return kept
+
+
+def short_hash(value: Any, digits: int = 8) -> str:
+    """Hexadecimal digits of a hash of plain values, the same for mappings of another order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
+
+
+def require_name(key: str, value: object) -> str:
+    """Refuse, with the key, what cannot be part of a file's name, of a page and of a plot's title."""
+    if not isinstance(value, str) or not re.fullmatch(NAME, value):
+        raise bad_value(key, value, NAMES)
+    return value

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from ..errors import UserError
 from ..loggers import Logger
 from ..runs import METRICS, MetricRow, Run, kept_epochs
-from ..runs.epochs import SLICES, append_rows, begin_rows
+from ..runs.directory import SLICES, append_rows, begin_rows
 from .checkpoint import progress_text
 from .summary import save_weights
 

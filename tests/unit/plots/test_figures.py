@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib import colormaps
 from PIL import Image
 
-from arith_erd.plots.epoch_curves import EpochCurves
+from arith_erd.plots.curves import EpochCurves
 from arith_erd.plots.sheet import SPANS, mean_text
 from arith_erd.plots.style import canvas, save_png
 from arith_erd.probes.discontinuity import Discontinuity

@@ -13,7 +13,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import finite_cache
 from arith_erd.interp.sites import layers
 from arith_erd.models import Network
-from arith_erd.models.authors_weights import load_authors_network
+from arith_erd.models.weights import load_authors_network
 from arith_erd.probes.amnesic import METHODS, Amnesic, accuracy, baseline, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
 from tests.unit.interp.toys import Toy, logits

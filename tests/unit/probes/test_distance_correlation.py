@@ -13,8 +13,8 @@ from scipy import stats
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.network import greedy, shift_right
+from arith_erd.models.weights import load_authors_network
 from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive
 from arith_erd.tasks import Add, Mul

@@ -7,7 +7,7 @@ import pytest
 from arith_erd.config import build
 from arith_erd.errors import UserError
 from arith_erd.runs import METRICS, Run, epochs_to, kept_epochs
-from arith_erd.runs.epochs import append_rows
+from arith_erd.runs.directory import append_rows
 from tests.rows import write_metrics
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from arith_erd.errors import UserError
-from arith_erd.models.authors_weights import load_authors_network
 from arith_erd.models.network import shift_right
 from arith_erd.models.positions import sinusoids
+from arith_erd.models.weights import load_authors_network
 from arith_erd.tasks import Add
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
