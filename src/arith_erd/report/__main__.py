@@ -8,7 +8,7 @@ from ..errors import UserError
 from ..plots.style import save_png, svg_of
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing, require_writable, write_atomically
-from . import claims, page, tables
+from . import claims, page
 from .collect import Collection, collect
 from .figures import paper_figures
 from .paper import MINI, PAPER, load_paper
@@ -36,8 +36,8 @@ def build(
     svgs = {name: svg_of(figure, name) if figure else None for name, figure in drawn.items()}
     texts = {
         "claims.md": page.markdown(results, paper, named),
-        "claims.csv": tables.claims_table(results, found, paper, named).to_csv(index=False),
-        "runs.csv": tables.replicas_table(found).to_csv(index=False, float_format="%.9g"),
+        "claims.csv": page.claims_table(results, found, paper, named).to_csv(index=False),
+        "runs.csv": page.replicas_table(found).to_csv(index=False, float_format="%.9g"),
         "index.html": page.render(paper, found, results, svgs, named, out),
     }
     texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with one_line_errors():
         claimed = MINI if options.mini else PAPER
         found, results = build(options.runs, options.out, claimed=claimed)
-        lines = [tables.summary(results)]
+        lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in found.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(found)]
         for command, waiting in claims.missing(results, load_paper(claimed), options.runs[0]).items():

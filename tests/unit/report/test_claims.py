@@ -9,8 +9,8 @@ import pytest
 
 from arith_erd.report.claims import Result, judge
 from arith_erd.report.collect import collect
+from arith_erd.report.page import estimate_text, notes, ours_text, values_text
 from arith_erd.report.paper import load_paper
-from arith_erd.report.tables import estimate_text, notes, ours_text, values_text
 from arith_erd.report.verdicts import Modes, of_bound, of_ceiling, of_layer, of_mean, of_share, of_votes
 from arith_erd.stats import Mean, clopper_pearson, contrast, prediction_interval
 

@@ -14,8 +14,8 @@ from arith_erd.errors import UserError
 from arith_erd.report.collect import AUTHORS, DEFAULTS, OTHER, OURS, Collection, collect, departures
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
+from arith_erd.report.page import probe_tables
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.report.tables import probe_tables
 from arith_erd.runs import METRICS, settings
 
 

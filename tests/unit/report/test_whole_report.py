@@ -15,10 +15,9 @@ from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate, missing
 from arith_erd.report.collect import collect
 from arith_erd.report.figures import DRAW, curves, paper_figures
-from arith_erd.report.page import markdown
+from arith_erd.report.page import claims_table, markdown, ours_text, replicas_table
 from arith_erd.report.paper import MINI, PAPER, PaperFigure, load_paper
 from arith_erd.report.publish import WEIGHTS, copy_runs
-from arith_erd.report.tables import claims_table, ours_text, replicas_table
 from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
