@@ -8,6 +8,7 @@ rows of ``CausalModel.examples``, all combinations of operands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ def suggested_families(causal_model: CausalModel, variables: Sequence[str] | Non
 
 
 def own_families(
-    causal_model: CausalModel, asked: Mapping[str, Mapping[str, str | Sequence[str]]], key: str
+    causal_model: CausalModel, asked: Mapping[str, Mapping[Literal["vary", "keep"], str | Sequence[str]]], key: str
 ) -> dict[str, Family]:
     """Families by name, of ``vary`` and ``keep``; refused are unknown variables, and a family without any pair."""
     found, rows = {}, np.arange(causal_model.task.size)

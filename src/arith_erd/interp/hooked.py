@@ -175,7 +175,7 @@ class Hooked:
         if own != (given := (examples.prompt.shape[1], examples.completion.shape[1], examples.base)):
             received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
             raise UserError(f"{self.name}: {received}; expected those of {task!r}")
-        some = examples[:8]  # enough to tell orders, moduli and tables apart
+        some = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
         mine = task.examples(*some.operands.T, length=some.length)
         if not (np.array_equal(mine.prompt, some.prompt) and np.array_equal(mine.completion, some.completion)):
             raise UserError(f"{self.name}: received examples of another task; expected those of {task!r}")
