@@ -133,6 +133,12 @@ class Run:
         """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
+        try:
+            whole = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
+        except UserError:
+            whole = False
+        if not whole:
+            line += "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
         if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
         return line

@@ -142,9 +142,14 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     """Two of the three epochs asked for are missing; of one, the file of a seed."""
     run = Run(tmp_path)
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
+    write_metrics(run, [row(3, 0), row(3, 1)])
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights(seed, epoch).touch()
     assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message("all")
     assert "overwrite" not in run.skip_message()
     assert "overwrite" not in run.skip_message("every:4")
+    run.metrics_file.write_text("".join(run.metrics_file.read_text().splitlines(keepends=True)[:-1]))
+    assert run.skip_message().endswith(
+        "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
+    )
