@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
-from arith_erd.interp.das import DASConfig
-from arith_erd.interp.das_controls import ControlledDAS
+from arith_erd.interp.das import ControlledDAS, DASConfig
 from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream

@@ -19,8 +19,8 @@ from arith_erd.system.machine import device_name, versions
 from arith_erd.training.assemble import assemble, make_trainer, table_data
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter
 from arith_erd.training.checkpoint import ResumePoint
-from arith_erd.training.compiling import wants_compile
 from arith_erd.training.data import TableData, evaluation_batch_size
+from arith_erd.training.pack import wants_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size
 

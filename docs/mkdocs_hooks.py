@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def explorer() -> str:
     """The page in which networks compute: both trained on addition, the authors' if given, and two written by hand."""
-    from arith_erd.interp.explorer.page import export_network, write_page
+    from arith_erd.interp.explorer import export_network, write_page
     from arith_erd.interp.loading import load_authors_weights, load_pretrained, load_references
     from arith_erd.tasks import Add
 

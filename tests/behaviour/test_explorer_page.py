@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from arith_erd.interp.explorer.page import export_network, write_page
+from arith_erd.interp.explorer import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.loading import load_pretrained

@@ -1,23 +1,30 @@
-"""Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023).
+"""Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023), and controls.
 
 The directions are orthonormal and lie in the span of real activations. A search beyond that span could find states
-that no input leads to (Makelov et al., 2023).
+that no input leads to (Makelov et al., 2023). `ControlledDAS` searches for each variable and measures every control.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import subspace_angles
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from ..bits import Array
 from ..errors import bad_value, require_integer
+from ..models.references import reference, written_for
+from ..models.weights import initialise
+from ..tasks import Add
 from .causal_model import CausalModel
-from .counterfactuals import CounterfactualDataset
-from .erasure import SPREAD, Whitened, mean_projection, whiten
+from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
+from .erasure import SPREAD, Whitened, leace, mean_projection, random_basis, whiten
 from .hooked import Hooked
 from .interchange import (
     Trials,
@@ -30,6 +37,19 @@ from .interchange import (
     scored_tokens,
 )
 from .interventions import Position, Subspace
+
+SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
+ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
+OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it
+DRAWS = 50  # for each sign-flipped control that is asked for
+BAND = 200  # random subspaces, for the band of their angles
+ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
+DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
+DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
+"""Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
+the answer from other variables. It stores those too, so a search in it can still succeed."""
+STORED_AT = "dec.4"
+"""All of these are stored behind this layer; the answer comes in layer 6."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ def fit_das(
     batch: int = 128,
     seed: int = 0,
 ) -> Subspace:
-    """The subspace whose interchange acts most like that of a variable; `das_controls.ControlledDAS` has the controls.
+    """The subspace whose interchange acts most like that of a variable; `ControlledDAS` has the controls.
 
     Args:
         train: pairs to learn from, in ``steps`` of at least ``batch`` pairs (of all, if there are fewer), and by which
@@ -81,7 +101,7 @@ def fit_das(
     if rank > alignment.x.rank:
         accepted = f"at most {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
-    if isnan(alignment.trials(train, variable).no_intervention()):
+    if math.isnan(alignment.trials(train, variable).no_intervention()):
         accepted = f"one where the interchange of {variable} changes an answer of these pairs"
         raise bad_value("position", position, accepted)
     return alignment.fit(train, train, variable, rank)
@@ -180,3 +200,174 @@ def learn_subspace(
         optimizer.step()
         schedule.step()
     return Subspace((axes @ turned.weight).detach())
+
+
+class ControlledDAS(DASSearch):
+    """Searches at one place of a network, from the same bases for every variable.
+
+    In a random half of the pairs the variable's interchange changes the predicted answer; in the others it does not. At
+    one position of the decoder its own token of the answer judges, at all positions together (None) the whole answer.
+    """
+
+    def __init__(
+        self,
+        model: Hooked,
+        causal_model: CausalModel,
+        site: str,
+        position: Position,
+        config: DASConfig | None = None,
+        seed: int = 0,
+    ) -> None:
+        rng, config = np.random.default_rng(seed), config or DASConfig()
+        self.pools = operand_pools(causal_model.task, SHARES, rng)
+        sizes = (config.train, config.validation, config.test)
+        self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
+        super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
+
+    @cached_property
+    def in_untrained(self) -> "ControlledDAS | None":
+        """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
+        fresh = untrained_copy(self.model, self.seed)
+        if fresh is None:
+            return None
+        return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
+
+    def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """For each rank the best ``subspace`` for a variable, and the effect of its interchange.
+
+        ``train, validation, iia`` are balanced accuracies (`interchange.balanced_accuracy`) on each set, iia on test
+        pairs; ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged.
+        ``chosen`` marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of
+        axes along which real activations vary; if span <= rank, every subspace is the whole space. Beside them are
+        `controls`, `angles` and, for the chosen rank, `negative_controls`.
+
+        Raises:
+            UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
+        """
+        span, site, sets = self.x.rank, self.site, self.pairs(variable)
+        if not span:
+            raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
+        if min(ranks) > span:
+            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
+        train, validation, test = (self.trials(data, variable) for data in sets)
+        searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
+        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
+        known = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
+        best = min(rank for rank in known if known[rank] >= max(known.values()) - ENOUGH)
+        for rank, subspace in searched.items():
+            row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
+            row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
+            row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
+            row |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
+            row |= self.angles(variable, subspace)
+            yield row | (self.negative_controls(variable, rank) if rank == best else {})
+
+    def score(self, variable: str, rank: int) -> float:
+        """Test accuracy of the best subspace of a rank, or of the largest possible one."""
+        train, validation, test = self.pairs(variable)
+        subspace = self.fit(train, validation, variable, min(rank, self.x.rank))
+        return self.trials(test, variable).accuracy(subspace)
+
+    def controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
+        """Scores of interchanges that cannot transfer the variable.
+
+        ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real activations. ``iia_flipped`` (and
+        ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
+        """
+        found, number = dict[str, float](), self.config.controls
+        trials = self.trials(test.part(slice(self.config.control_pairs)), variable)
+        for kind, others in (
+            ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
+            ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
+        ):
+            scores = [trials.accuracy(other) for other in others]
+            found[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
+            found[f"iia_{kind}_max"] = max(scores, default=math.nan)
+        return found
+
+    def angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
+        """Degrees between the subspace and what a linear probe of the variable reads here (Fadnavis, 2605.29126).
+
+        The largest principal angle: 0 if one span holds the other. ``angle_least_squares`` is that to the weights of a
+        least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high`` are
+        5% and 95% of random subspaces of the same rank, to a probe of either kind. All NaN if the variable is constant.
+        """
+        probe = leace(self.x, self.values(variable))  # the columns of ``right`` are the weights of least squares
+        if not probe.rank:
+            return dict.fromkeys(ANGLES, math.nan)
+        generator = torch.Generator().manual_seed(self.seed)
+        random = torch.randn(BAND, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
+        band = [_angle(self.x.axes @ columns.to(self.x.axes), probe.left) for columns in random]
+        low, high = np.quantile(band, (0.05, 0.95))
+        angles = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
+        return dict(zip(ANGLES, map(float, angles), strict=True))
+
+    def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
+        """Scores of searches that should fail.
+
+        ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known; ``iia_decoy``: in a
+        network written by hand that computes the answer from other variables, where there is one.
+        """
+        scores = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
+        own, task = self.causal_model.table[variable], self.causal_model.task
+        if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
+            scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
+        return scores
+
+    def pairs(self, variable: str) -> list[CounterfactualDataset]:
+        """Training, validation and test pairs of a variable."""
+        rng = np.random.default_rng(self.seed + 1)
+        digits = [digit_index(self.causal_model.task, t) for t in self.scored]
+        drawn = zip(self.bases, self.pools, strict=True)
+        return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
+
+
+@lru_cache(maxsize=64)
+def decoy_score(variable: str, position: Position, rank: int, config: DASConfig, seed: int) -> float:
+    """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
+    model = Hooked(reference(*DECOYS[variable]).network, task=Add())
+    return ControlledDAS(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
+
+
+def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(number):
+        yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
+
+
+def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
+    """The subspace with the signs of its coordinates along the principal axes drawn at random.
+
+    The covariance of the activations is diagonal in these coordinates, so these subspaces have the original's rank and
+    variance. Those nearer to it than 45 degrees are drawn again; there are fewer than ``number`` if these are rare.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
+    count = 0
+    for _ in range(DRAWS * number):
+        signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
+        if overlap(coordinates, signs * coordinates) <= OVERLAP:
+            count += 1
+            yield Subspace(x.axes @ (signs * coordinates))
+        if count == number:
+            return
+
+
+def overlap(a: Tensor, b: Tensor) -> float:
+    """Squared cosine of the smallest principal angle between the spans of orthonormal columns (d, k): 0 to 1."""
+    return float(torch.linalg.matrix_norm(a.T @ b, ord=2) ** 2)
+
+
+def _angle(a: Tensor, b: Tensor) -> float:
+    """The largest principal angle between the spans of columns (d, k) and (d, m), in degrees."""
+    return float(np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy())[0]))
+
+
+def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
+    """The same sites in a network with the initial weights of a seed; None if `Hooked.untrained` is not known."""
+    if model.untrained is None:
+        return None
+    network = initialise(model.untrained, seed).to(model.device)
+    paths = {module: path for path, module in model.network.named_modules()}
+    sites = {site: network.get_submodule(paths[module]) for site, module in model.sites.items()}
+    return Hooked(network, sites, task=model.task, name=f"untrained {model.name}", seed=seed)

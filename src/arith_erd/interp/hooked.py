@@ -25,7 +25,7 @@ from .sites import check_sites, holds_prompt, num_positions
 
 if TYPE_CHECKING:
     from ..config.job import Job
-    from .explorer.page import Page
+    from .explorer import Page
 
 BATCH = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -120,7 +120,7 @@ class Hooked:
 
     def show(self) -> "Page":
         """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""
-        from .explorer.page import export_network, write_page  # which import this module
+        from .explorer import export_network, write_page  # which import this module
 
         return write_page([export_network(self)])
 

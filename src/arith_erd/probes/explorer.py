@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from ..interp.explorer.page import export_network, write_page
+from ..interp.explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import written_for

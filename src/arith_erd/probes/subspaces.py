@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable, require_distinct
-from ..interp.das import DASConfig
-from ..interp.das_controls import ANGLES, ControlledDAS
+from ..interp.das import ANGLES, ControlledDAS, DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
@@ -41,7 +40,7 @@ class Subspaces(Probe):
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
     from. The other columns are those of `evaluate`, `controls`, `negative_controls` and `angles` of
-    `interp.das_controls.ControlledDAS`. Angles are degrees between the subspace, which the network uses, and the
+    `interp.das.ControlledDAS`. Angles are degrees between the subspace, which the network uses, and the
     directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:

@@ -14,10 +14,9 @@ from ..errors import UserError, bad_value
 from ..losses import Loss
 from ..system.machine import configure_matmul
 from .checkpoint import CheckpointFile
-from .compiling import wants_compile
 from .data import TableData
 from .module import LitPack
-from .pack import Pack
+from .pack import Pack, wants_compile
 from .recipe import begin_loss, optimizer_of, schedule_of
 
 

@@ -1,35 +1,37 @@
-"""A pack: R replicas of one network, trained and evaluated as one.
+"""A pack: R replicas of one network, trained and evaluated as one; whether it is compiled, and how.
 
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
 ``(R, ...)``, and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs its
 replicas one after another. A replica never sees the others: it has its own initial weights and its own dropout masks,
-and Adam on stacked leaves is R Adams (see `recipe`).
+and Adam on stacked leaves is R Adams (see `assemble`).
 """
 
+import os
+import shutil
+import sysconfig
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.func import stack_module_state, vmap
 
+from ..config.job import Job
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive
-from .compiling import compiles_layers, options, regions
 
 Keys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
-
-def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
-    """Where a network keeps a parameter or a buffer: the registry of its module, and the name there."""
-    path, _, leaf = name.rpartition(".")
-    module = network.get_submodule(path)
-    return (module._parameters if leaf in module._parameters else module._buffers), leaf
+LONG = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
+LARGE = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
 
 
 class Pack(nn.Module):
@@ -85,7 +87,7 @@ class Pack(nn.Module):
         dynamo_config.recompile_limit = 64
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         device = self.replica_keys.device
-        chosen = options(device, self._graphs)
+        chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
         if compiles_layers(skeleton, len(self.seeds), device):
             self._in_turn = True
@@ -199,3 +201,84 @@ class Pack(nn.Module):
         network = self.make_network()
         network.load_state_dict(self.replica_state(index))
         return network.to(self.replica_keys.device).eval()
+
+
+def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """Where a network keeps a parameter or a buffer: the registry of its module, and the name there."""
+    path, _, leaf = name.rpartition(".")
+    module = network.get_submodule(path)
+    return (module._parameters if leaf in module._parameters else module._buffers), leaf
+
+
+def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
+    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if a run is long enough."""
+    option = job.trainer.compile
+    if option != "auto":
+        return bool(option)
+    if device.type == "cuda":
+        return True
+    with torch.device("meta"):
+        network = job.network()
+    parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
+    tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
+    long = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs >= LONG  # 6 N T, the usual estimate
+    return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
+
+
+def _has_compiler() -> bool:
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return headers and shutil.which(os.environ.get("CXX", "g++")) is not None
+
+
+def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
+    """Whether a compiled pack is a graph for each kind of layer, used by replicas in turn, or one graph of all."""
+    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
+    return device.type == "cpu" and (replicas == 1 or large)
+
+
+def regions(network: Network) -> list[nn.Module]:
+    """The modules to compile: the layers that a network repeats, or the whole network if it has none."""
+    stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
+    return [layer for stack in stacks for layer in stack] or [network]
+
+
+def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
+    """The options of Inductor, the compiler of `torch.compile`."""
+    # Inductor keeps a result of more operations than this that is used twice, and computes others again. At the default
+    # for CPUs, 50 (torch 2.13), each loop of a layer norm would hash the dropout mask before it anew.
+    chosen: dict[str, Any] = {"realize_opcount_threshold": 30}
+    if cuda_graphs:
+        chosen["triton.cudagraphs"] = True
+    if device.type == "cpu":
+        chosen["post_grad_custom_post_pass"] = ADD_BIAS_LATER
+        if inductor_config.cpp.vec_isa_ok is None:  # unless TORCHINDUCTOR_VEC_ISA_OK says
+            # By default Inductor compiles and loads a program for each kind of vector: 4 s.
+            chosen["cpp.vec_isa_ok"] = True
+    return chosen
+
+
+class AddBiasLater(CustomGraphPass):
+    """Leave a bias out of the matrix product, for the loop that reads the product to add: 3% of a step on a CPU.
+
+    In 16 bits the product would be rounded once more, so there the bias stays. On GPUs Inductor does this by itself.
+    """
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        aten = torch.ops.aten
+        for node in graph.find_nodes(op="call_function", target=aten.addmm.default):
+            if node.kwargs or node.meta["val"].dtype.itemsize < 4:  # scaled, or rounded
+                continue
+            bias, *factors = node.args
+            with graph.inserting_before(node):
+                product = graph.call_function(aten.mm.default, tuple(factors))
+                total = graph.call_function(aten.add.Tensor, (product, bias))
+            product.meta, total.meta = node.meta.copy(), node.meta.copy()
+            node.replace_all_uses_with(total)
+            graph.erase_node(node)
+
+    def uuid(self) -> bytes:
+        """Changes with this file, so that code compiled before a change is not reused."""
+        return get_hash_for_files((__file__,))
+
+
+ADD_BIAS_LATER = AddBiasLater()  # the only one: packs share compiled code if their options are equal

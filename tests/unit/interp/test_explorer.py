@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.explorer.page import FOUND, SOURCES, export_network, sentences, write_page
+from arith_erd.interp.explorer import FOUND, SOURCES, export_network, sentences, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer

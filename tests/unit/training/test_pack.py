@@ -18,10 +18,9 @@ from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import shift_right
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
-from arith_erd.training.compiling import AddBiasLater, wants_compile
 from arith_erd.training.data import EvaluationBatches, TrainBatches
 from arith_erd.training.module import LitPack, accuracies
-from arith_erd.training.pack import Pack
+from arith_erd.training.pack import AddBiasLater, Pack, wants_compile
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -154,7 +153,7 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
 
 def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
-    monkeypatch.setattr("arith_erd.training.compiling.LARGE", 0)
+    monkeypatch.setattr("arith_erd.training.pack.LARGE", 0)
     pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
     for step in (0, 1):
         pack.losses(*batch, step)
@@ -171,7 +170,7 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
     """At each step, not only while layers are traced; in turn, or as one graph."""
-    monkeypatch.setattr("arith_erd.training.compiling.LARGE", large)
+    monkeypatch.setattr("arith_erd.training.pack.LARGE", large)
     results = []
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
@@ -207,7 +206,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
     ],
 )
 def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.compiling._has_compiler", lambda: True)
+    monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
     assert wants_compile(compose("train", overrides), device, steps) is compiles
 
 

@@ -1,1 +1,156 @@
-"""A page in which networks compute, and can be intervened on, without Python and without a network connection."""
+"""A page in which networks compute, and can be intervened on, without Python and without a network connection.
+
+It is one HTML file with everything in it: networks, data and program. The program's sources are beside this file.
+"""
+
+import base64
+import copy
+import hashlib
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from torch import Tensor
+
+from ...errors import UserError
+from ...models import NanoGPT, Transformer
+from ...tasks import Examples
+from ..causal_model import CausalModel
+from ..hooked import Hooked
+from ..interventions import token_means
+from ..least_squares import answer_solvers
+from ..sites import layers, residual_stream
+
+SOURCES = Path(__file__).parent
+CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
+TASK = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
+TASK += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
+
+
+class Page(str):
+    """A page's HTML, which a notebook shows in a frame that needs no kernel."""
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts allow-popups" style="width:100%;height:900px;border:1px solid #8888"'
+        return f'<iframe title="explorer" {frame} srcdoc="{escape(self)}"></iframe>'
+
+
+@torch.no_grad()
+def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
+    """The data of one network for the page; ``right`` is its accuracy on ``pairs`` random examples.
+
+    ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
+    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that changes
+    an answer: the weights; the ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), what a position adds to its
+    token's embedding; ``mean.SITE`` (T, C); ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what
+    one carry and one unit of the answer add to the stream.
+
+    Raises:
+        UserError: for a network of a class that the page cannot run.
+    """
+    kind, task = type(model.network).__name__, model.task
+    if type(model.network) not in (Transformer, NanoGPT):
+        raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
+    rng = np.random.default_rng(seed)
+    fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
+    precision, rounded = torch.float16, _rounded(model, torch.float16)
+    if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
+        precision, rounded = torch.float32, _rounded(model, torch.float32)
+    exact = rounded.network.state_dict() | _tensors(rounded, fit)
+    tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
+    planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
+    page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
+    page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
+    page |= {"rope": model.network.scheme == "rope"}
+    page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
+    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
+    page |= {"found": sentences(model.name, model.seed) if model.epoch is None else {}}
+    page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
+    return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
+
+
+def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
+    table = model.task.examples()
+    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
+    if not len(held_out):
+        return None
+    some = table[held_out]
+    wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion  # (N, m)
+    t = int(wrong.mean(0).argmax())
+    pair = some.operands[wrong[:, t].argmax()].tolist()
+    return {"position": model.task.answer_names[t], "wrong": wrong[:, t].mean(), "pair": pair} if wrong.any() else None
+
+
+def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
+    """With rounded weights, and with zeros, which deflate, in units and heads that nothing reads, as in references."""
+    network = copy.deepcopy(model.network).cpu()
+    network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})
+    for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):
+        if hasattr(module, first) and hasattr(module, last):
+            unread = (getattr(module, last).weight == 0).all(0)
+            for parameter in getattr(module, first).parameters():
+                parameter[-len(unread) :][unread] = 0  # of queries, keys and values the last third
+    return Hooked(network, task=model.task)
+
+
+def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
+    """What the page knows besides the weights: answers, positions, means and directions."""
+    known = {"answers": torch.from_numpy(model.task.examples().answer)}
+    around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
+    _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], include_prompt=True)
+    for name in [x for x in around if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
+        known[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
+    stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
+    _, cache = model.run_with_cache(fit, [*outputs, *stream], include_prompt=True)
+    known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
+    for site in [x for x in layers(stream) if x.startswith("enc.")][-1:]:
+        known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
+    causal = CausalModel(model.task)
+    solvers = answer_solvers(causal, causal.values(fit))  # (m, k, N)
+    for site in [x for x in stream if x.startswith("dec.")]:
+        slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
+        known |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
+    return known
+
+
+def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
+    """The page of networks, from `export_network`; it opens with the first, and links ``docs`` if given.
+
+    Raises:
+        UserError: for a network of another task than the first.
+    """
+    task = networks[0]["task"]
+    for other in [one for one in networks if one["task"] != task]:
+        answers = "{name}, {bits} {digit_noun}".format(**other["task"])
+        raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
+    data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
+    html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
+    script = "\n".join(scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    parts = {"SHA256": digest, "DATA": data.replace("<", "\\u003c"), "SCRIPT": script}  # no tag can end the data
+    return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
+
+
+def sentences(name: str, seed: int) -> dict[str, str]:
+    """A sentence by intervention, with numbers of `CARDS`; none for a network not in there."""
+    ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
+    network = ours[1] if ours else "authors" if name == "add_model" else None
+    if network is None or not CARDS[0].is_file():
+        return {}
+    cards = pd.concat(map(pd.read_csv, CARDS)).query("network == @network and seed == @seed and control.isna()")
+    who, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
+    for kind, one in FOUND.items():
+        values = [cards.query(query)["value"].clip(lower=0).describe() for query in one["queries"]]
+        if all(of_query["count"] for of_query in values):
+            sentences[kind] = f"In {who}, {one['sentence'].format(*values)}."
+    return sentences

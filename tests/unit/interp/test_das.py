@@ -10,11 +10,12 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.das import DASConfig, fit_das
-from arith_erd.interp.das_controls import (
+from arith_erd.interp.das import (
     DECOYS,
     STORED_AT,
     ControlledDAS,
+    DASConfig,
+    fit_das,
     overlap,
     random_subspaces,
     sign_flipped,
