@@ -1,11 +1,10 @@
 """The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
 
 from .add import Add, Add3, AddScratchpad, Sub
-from .examples import POSITION_ENCODINGS, Examples, Layout
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
-from .task import SAMPLE, Task
+from .task import POSITION_ENCODINGS, SAMPLE, Examples, Layout, Task
 
 __all__ = ["POSITION_ENCODINGS", "SAMPLE", "Add", "Add3", "AddScratchpad", "Examples", "Layout"]
 __all__ += ["ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

@@ -1,10 +1,11 @@
-"""A task: a function of a few integers, its token sequences, and the concepts that probes look for."""
+"""A task: a function of a few integers, its examples as tokens, and the concepts that probes look for."""
 
 import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -14,10 +15,57 @@ import numpy.typing as npt
 from .. import bits as bit
 from ..bits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, reorder
 from ..errors import UserError, bad_value, excerpt, require_integer
-from .examples import Examples, Layout
+
+POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
+"""Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
 MAX_ROWS = 2**20  # every table that is listed whole has fewer
 SAMPLE = 4096  # examples in place of a table that is not
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The digits' places in a prompt, ``<start>`` and an answer without its last token, as position encodings need."""
+
+    places: tuple[int, ...]  # (P + m,); -1 for what is not a digit
+    padded: bool = False
+    """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """N combinations of operands with their answers and tokens. The first axis of every array has length N."""
+
+    bits: int
+    """Digits of each operand."""
+    base: int
+    limit: int
+    """Operands are in [0, limit)."""
+    operands: Array  # (N, k)
+    answer: Array  # (N,)
+    prompt: Array  # (N, P)
+    completion: Array  # (N, m)
+    length: Array
+    """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
+        """The examples of these rows, one or several, or of a mask."""
+        names = ("operands", "answer", "prompt", "completion", "length")
+        chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+
+    @property
+    def a(self) -> Array:
+        """The first operand (N,)."""
+        return self.operands[:, 0]
+
+    @property
+    def b(self) -> Array:
+        """The second operand (N,)."""
+        return self.operands[:, 1]
 
 
 class Task(ABC):
