@@ -10,6 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites, holds_prompt
@@ -113,6 +114,10 @@ def patched(
     resumed, n = model.resume_from(site, corrupted), differ.sum(0)
     whole, none = difference(logits), difference(resumed())
     task, held = model.task, cache[site].shape[1]
+    prompt, answer = len(task.prompt_names), len(task.answer_names)
+    if held not in (prompt, answer, prompt + answer):
+        accepted = f"{prompt} of the prompt, {answer} of the answer, or both together"
+        raise UserError(f"probe.site={site}: has {held} position{'s' * (held != 1)}; expected {accepted}")
     names = task.prompt_names if holds_prompt(site, held, task) else [*task.prompt_names, *task.answer_names]
     for place, name in enumerate(names[-held:]):
         logits = resumed([Replace(site, name, cache[site][:, place])])

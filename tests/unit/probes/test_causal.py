@@ -14,6 +14,7 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes import dose
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import Interchange
+from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
 from tests.unit.interp.toys import InDirections, OneNumber
@@ -118,6 +119,10 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     assert rows.groupby("site")["iia_token"].count().to_dict()["pool"] == 0
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
     assert shown == {tuple(ADD.prompt_names), ("0",)}
+    with pytest.raises(
+        UserError, match=r"^probe\.site=pool: has 1 position; expected 7 of the prompt, 4 of the answer"
+    ):
+        list(Patching([model], site="pool", pairs=8).rows())
 
 
 @pytest.mark.parametrize(
