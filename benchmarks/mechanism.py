@@ -25,10 +25,10 @@ from arith_erd.mechanism.signature import (
     POST_HOC_PREFIXES,
     MeasuredSignature,
     Signature,
+    decide,
     expected_signatures,
     measure_signature,
 )
-from arith_erd.mechanism.verdict import decide
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference

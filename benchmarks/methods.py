@@ -25,8 +25,7 @@ from arith_erd.interp.das import ControlledDAS, DASConfig
 from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
-from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
-from arith_erd.mechanism.verdict import decide
+from arith_erd.mechanism.signature import Signature, decide, expected_signatures, measure_signature
 from arith_erd.plots.style import GREY, grid, headline, heat_map, save_png, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson

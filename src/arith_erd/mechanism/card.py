@@ -16,8 +16,7 @@ from ..seeds import format_seeds
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-    from .signature import MeasuredSignature
-    from .verdict import Verdict
+    from .signature import MeasuredSignature, Verdict
 
 MAX_DISTANCE = 1.0
 """Largest distance to an algorithm that counts as near."""

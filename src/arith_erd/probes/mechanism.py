@@ -17,9 +17,16 @@ from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import MAX_DISTANCE, UNCALIBRATED, USER_MODEL, Card, make_card
 from ..mechanism.place_value import require_binary
-from ..mechanism.prefixes import with_prefix
-from ..mechanism.signature import POST_HOC, MeasuredSignature, expected_signatures, measure_signature
-from ..mechanism.verdict import Verdict, decide, is_calibrated
+from ..mechanism.responses import with_prefix
+from ..mechanism.signature import (
+    POST_HOC,
+    MeasuredSignature,
+    Verdict,
+    decide,
+    expected_signatures,
+    is_calibrated,
+    measure_signature,
+)
 from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREY, INK, canvas, headline, heat_map, tidy
 from ..tasks import Add, Mul
@@ -58,7 +65,7 @@ class Mechanism(Probe):
 
     A row is one number. ``test`` says where it comes from: ``verdict`` (the component is its name, the value the
     distance to the nearest algorithm), ``distance`` (to each), ``accuracy``, ``signature`` (what the verdict depends
-    on) and ``steering`` (by site, -1 to 1; `mechanism.steering`).
+    on) and ``steering`` (by site, -1 to 1; `mechanism.responses.steer`).
 
     Args:
         pairs: number of examples that get wrong prefixes.

@@ -16,7 +16,7 @@ from arith_erd.interp.counterfactuals import (
     suggested_families,
 )
 from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.prefixes import Sample, predicted_bits
+from arith_erd.mechanism.responses import Sample, predicted_bits
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))

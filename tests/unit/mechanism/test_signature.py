@@ -6,17 +6,17 @@ import pytest
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.card import MAX_DISTANCE
-from arith_erd.mechanism.prefixes import Sample
+from arith_erd.mechanism.responses import Sample, draw_shifts, shifted_bits
 from arith_erd.mechanism.signature import (
     COMPONENTS,
     IDEAL,
     POST_HOC,
     MeasuredSignature,
+    decide,
     expected_signatures,
+    is_calibrated,
     measure_signature,
 )
-from arith_erd.mechanism.steering import draw_shifts, shifted_bits
-from arith_erd.mechanism.verdict import decide, is_calibrated
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
 from arith_erd.tasks import Add

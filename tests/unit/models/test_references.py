@@ -8,7 +8,7 @@ from torch import Tensor
 from arith_erd.bits import ZERO, from_digits
 from arith_erd.errors import UserError
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
-from arith_erd.mechanism.prefixes import Sample, predicted_bits
+from arith_erd.mechanism.responses import Sample, predicted_bits
 from arith_erd.models import Transformer
 from arith_erd.models.network import greedy, shift_right
 from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference

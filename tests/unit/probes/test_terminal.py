@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from arith_erd.probes import terminal
-from arith_erd.probes.terminal import show, with_progress
+from arith_erd.probes import run_probe
+from arith_erd.probes.run_probe import show, with_progress
 
 
 def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(capsys, monkeypatch) -> None:
@@ -30,7 +30,7 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(capsys,
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "EVERY", 0.2)
+    monkeypatch.setattr(run_probe, "EVERY", 0.2)
     stderr = io.StringIO()
     monkeypatch.setattr(stderr, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", stderr)

@@ -29,8 +29,8 @@ REFERENCES, OTHERS, DECOYS = (
 def reference(name: str, seed: int = 0) -> Reference:
     """A network that runs a known algorithm, and the directions of its features; the seed draws the variant.
 
-    `OTHERS` are no candidates of `mechanism.verdict`: they were written after trained networks had been seen. A decoy
-    runs the algorithm in its name, and stores a variable of another one that no weight reads.
+    `OTHERS` are no candidates of `mechanism.signature.decide`: they were written after trained networks had been seen.
+    A decoy runs the algorithm in its name, and stores a variable of another one that no weight reads.
     """
     programs = REFERENCES | OTHERS | DECOYS
     if name not in programs:

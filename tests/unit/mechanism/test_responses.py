@@ -11,7 +11,7 @@ from arith_erd.bits import ONE, ZERO, from_digits
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.prefixes import Sample, predicted_bits, read_prefixes
+from arith_erd.mechanism.responses import Sample, predicted_bits, read_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
