@@ -19,8 +19,16 @@ from ..models.network import Network, greedy, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
 from . import export
-from .hooks import PartialForward, batches_of, caching, intervening, logits_of, require_layout, require_ran
-from .interventions import Intervention
+from .interventions import (
+    Intervention,
+    PartialForward,
+    batches_of,
+    caching,
+    intervening,
+    logits_of,
+    require_layout,
+    require_ran,
+)
 from .sites import check_sites, holds_prompt, num_positions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..bits import Array
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
-from ..interp.hooks import caching
+from ..interp.interventions import caching
 from ..interp.sites import num_positions
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task

@@ -15,8 +15,7 @@ from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinct
 from ..interp.hooked import Hooked
-from ..interp.hooks import caching
-from ..interp.interventions import Replace
+from ..interp.interventions import Replace, caching
 from ..interp.sites import layers
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task

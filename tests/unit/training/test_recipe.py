@@ -14,7 +14,7 @@ from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.groups import Schedule
 from arith_erd.errors import UserError
-from arith_erd.interp.hooks import caching
+from arith_erd.interp.interventions import caching
 from arith_erd.losses import CrossEntropy, Loss
 from arith_erd.models import Network
 from arith_erd.models.dropout import Dropout
