@@ -34,7 +34,11 @@ Kind = TypeVar("Kind")
 
 
 def trust(*packages: str) -> None:
-    """Allow the classes of more packages in ``_target_``, for the rest of this process; refused if there is none."""
+    """Allow the classes of more packages in ``_target_``, for the rest of this process.
+
+    Raises:
+        UserError: for a package that Python does not find.
+    """
     for package in packages:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, such as trust=[my_package]")

@@ -25,6 +25,7 @@ from .interventions import (
     batches_of,
     caching,
     intervening,
+    listed_interventions,
     logits_of,
     require_layout,
     require_ran,
@@ -233,7 +234,7 @@ class Hooked:
         ``include_prompt`` gives all positions of a site and not only its own, in a decoder-only network P + m.
         """
         sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
-        interventions = [interventions] if isinstance(interventions, Intervention) else interventions
+        interventions = listed_interventions(interventions)
         check_sites(self.sites, sites)
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}

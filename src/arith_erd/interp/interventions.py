@@ -74,7 +74,10 @@ class BatchSlice:
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; refused if it does not fit."""
-        value = torch.as_tensor(value)  # of numpy too
+        try:
+            value = torch.as_tensor(value)  # of numpy too
+        except (TypeError, ValueError, RuntimeError):
+            raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
         if self.at is not None and value.dim() == x.dim() + 1:
             held = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
             with_prompt = held != self.own and held >= self.before + self.own
@@ -105,7 +108,12 @@ class Intervention:
 
 @dataclass(frozen=True, eq=False)
 class Replace(Intervention):
-    """The value in place of what the site gives."""
+    """Put ``value`` in the place of what a site gives.
+
+    Args:
+        value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which it takes its own position.
+            Without the axis of examples it is used for all of them.
+    """
 
     value: Tensor
 
@@ -115,7 +123,7 @@ class Replace(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Steer(Intervention):
-    """The value added to what the site gives."""
+    """Add ``value``, of the shapes that `Replace` takes, to what a site gives."""
 
     value: Tensor
 
@@ -135,6 +143,8 @@ class Interchange(Intervention):
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """The same, with the source runs' activations at the site."""
+        if self.site not in cache:
+            raise UserError(f"Interchange at {self.site}: the cache has {', '.join(cache)}")
         return replace(self, source=cache[self.site])
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
@@ -148,12 +158,23 @@ class Interchange(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Erase(Intervention):
-    """The eraser's result, on the concatenated positions: (N, k * C) -> (N, k * C); see `interp.erasure`."""
+    """Put what a site gives, all positions concatenated to (N, k * C), through ``eraser``, such as one of `leace`."""
 
     eraser: Callable[[Tensor], Tensor]
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
-        return self.eraser(x.flatten(1)).view_as(x)
+        erased = self.eraser(x.flatten(1))
+        if erased.shape != (len(x), x[0].numel()):
+            raise UserError(f"Erase at {self.site}: gives {tuple(erased.shape)} for {(len(x), x[0].numel())}")
+        return erased.view_as(x)
+
+
+def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
+    """One intervention or several, as a list; a `UserError` for anything else."""
+    listed = [given] if isinstance(given, Intervention) else [*given]
+    if wrong := [one for one in listed if not isinstance(one, Intervention)]:
+        raise UserError(f"interventions: received {wrong[0]!r}; expected such as Replace(site, position, value)")
+    return listed
 
 
 def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
@@ -287,7 +308,7 @@ class PartialForward:
             UserError: for a site that has run already.
         """
         done = self.done
-        interventions = [interventions] if isinstance(interventions, Intervention) else interventions
+        interventions = listed_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
             if site != self.site and (layer_of(self.model.sites, site) or site) in done:
                 raise UserError(f"site {site}: has run already where the network resumes from {self.site}")

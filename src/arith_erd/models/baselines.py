@@ -158,19 +158,19 @@ class Recurrent(Network):
     def sites(self) -> dict[str, nn.Module]:
         """The outputs of the layers ``dec.1 ..`` (B, P + m, C).
 
-        To replace one changes what the layers above read, not the state with which its own layer goes on.
+        Replacing one changes what the layers above read; the layer itself goes on from its own state.
         """
         layers = {f"dec.{i}": layer for i, layer in enumerate(self.layers, 1)}
         return {"dec.embed": self.embedding} | layers | {"logits": self.head}
 
 
 class GRU(Recurrent):
-    """A stack of `GRULayer`, 6 C (C + 1) parameters each."""
+    """A stack of gated recurrent units, 6 C (C + 1) parameters each; for the arguments see `Recurrent`."""
 
     layer = GRULayer
 
 
 class LSTM(Recurrent):
-    """A stack of `LSTMLayer`, 8 C (C + 1) parameters each."""
+    """A stack of LSTM layers, 8 C (C + 1) parameters each; for the arguments see `Recurrent`."""
 
     layer = LSTMLayer

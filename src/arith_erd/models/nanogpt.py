@@ -105,6 +105,7 @@ class NanoGPT(Network):
     Args:
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
+        dropout: the share of activations that training sets to zero.
         attention, feed_forward, positional_encoding: False removes the component.
         positions: one of `tasks.POSITION_ENCODINGS`.
         layout: of the task's tokens.

@@ -99,6 +99,7 @@ class Transformer(Network):
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
         num_layers: of the encoder, and of the decoder.
+        dropout: the share of activations that training sets to zero.
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.

@@ -41,7 +41,11 @@ MEASURED = re.compile(r"[-+]?[\d,]*(\.\d+(e[-+]?\d+)?%?|\d%)( \[.*\])?|nan|-|", 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The result of a probe: its ``rows``, and a table and a figure of them."""
+    """The result of a probe: its ``rows``, and a table and a figure of them.
+
+    Attributes:
+        rows: the measurements, with the columns that the probe's docstring describes.
+    """
 
     probe: Probe
     rows: pd.DataFrame

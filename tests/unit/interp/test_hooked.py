@@ -296,6 +296,10 @@ def test_what_does_not_fit_is_one_line() -> None:
             for other in (Add(3, prompt_order="plain"), Add(3, completion_order="plain"), RandomOutput(3))
         ),
         (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
+        (lambda: model.run(CLEAN, ["dec.1"]), r"^interventions: received 'dec.1'; expected such as Replace"),
+        (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^a value of type NoneType: expected a tensor"),
+        (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: gives \(64, 63\) for"),
+        (lambda: Interchange("dec.2", 0).of({"dec.1": x}), r"^Interchange at dec\.2: the cache has dec\.1"),
         (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position True: dec\.1 has a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
