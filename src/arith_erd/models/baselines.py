@@ -165,12 +165,12 @@ class Recurrent(Network):
 
 
 class GRU(Recurrent):
-    """A stack of gated recurrent units, 6 C (C + 1) parameters each; for the arguments see `Recurrent`."""
+    """A stack of gated recurrent units, 6 C (C + 1) parameters each, with the sizes of `NanoGPT` but heads."""
 
     layer = GRULayer
 
 
 class LSTM(Recurrent):
-    """A stack of LSTM layers, 8 C (C + 1) parameters each; for the arguments see `Recurrent`."""
+    """A stack of LSTM layers, 8 C (C + 1) parameters each, with the sizes of `NanoGPT` but heads."""
 
     layer = LSTMLayer
