@@ -1,23 +1,41 @@
-"""From a job to the things that train it: the pack in its Lightning module, the data, the trainer."""
+"""From a job to the things that train it: its pack, loss, optimizer and schedule, tried before the run; data; trainer.
 
+A user's network, loss or optimizer may be wrong in a pack without raising anything. A pack has one optimizer
+for the stacks of all replicas' parameters, which must work on every number by itself, as Adam does. Adafactor, which
+divides by norms of whole tensors, would let replicas influence each other.
+"""
+
+import inspect
 import logging
 import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import lightning as L
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..config.groups import Training
 from ..config.job import Job
 from ..errors import UserError, bad_value
 from ..losses import Loss
+from ..models.weights import initialise
 from ..system.machine import configure_matmul
 from .checkpoint import CheckpointFile
 from .data import TableData
-from .module import LitPack
+from .module import LitPack, change_rate
 from .pack import Pack, wants_compile
-from .recipe import begin_loss, optimizer_of, schedule_of
+
+EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
+STEPS = 3
+CLOSE = 1e-6  # of the largest update; rounding in 64 bits is far below, a norm over two replicas far above
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
@@ -78,3 +96,94 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
     except (MisconfigurationException, RuntimeError, ValueError) as error:
         options_given = f"trainer.accelerator={options.accelerator}, trainer.precision={options.precision}"
         raise UserError(f"{options_given}: {error}") from error
+
+
+def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
+    """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
+
+    The network may have no state besides its parameters.
+    """
+    net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
+    batch = [x[:EXAMPLES].expand(replicas, *x[:EXAMPLES].shape) for x in data.train]
+    other = initialise(pack.make_network, pack.seeds[0] ^ 1)
+    if more := sorted(other.state_dict().keys() - dict(other.named_parameters())):
+        accepted = "parameters under one name each, and buffers with persistent=False"
+        raise net.fault(f"also keeps {', '.join(more)}; expected {accepted}")
+    for name, module in other.named_modules():
+        if isinstance(module, torch.nn.RNNBase):
+            accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
+            raise net.fault(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
+    with net.blamed():  # vmap refuses random numbers
+        logits = pack.dry_run(*batch[:2])
+    expected = (*batch[1].shape, job.task.vocab_size)
+    if logits.shape != expected:
+        raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
+    buffers = dict(pack.stacked.named_buffers())
+    for name, buffer in other.named_buffers():
+        if not torch.equal(buffer, buffers[name]):
+            raise net.fault(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
+    with loss.blamed():
+        pack.begin_loss(*(x[:EXAMPLES] for x in data.train[:2]))
+        own = pack.dry_run(*batch, loss=True)
+    if own.shape != (replicas,):
+        raise loss.fault(f"gives a tensor of shape {tuple(own.shape[1:])}; expected one number")
+    if not own.requires_grad:
+        raise loss.fault("does not depend on a parameter that requires gradients; expected one at least")
+
+
+def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
+    """The factory of a job's optimizer; a `UserError` if it refuses its options, or lets replicas influence others."""
+    make = partial(job.model.optimizer.build, Optimizer)
+    with job.model.optimizer.blamed():  # it may raise anything at a tensor or a gradient that it cannot use
+        alone = replicas_are_independent(make, device)
+    if not alone:
+        raise job.model.optimizer.fault(
+            "lets the seeds of a pack influence each other, since it mixes the numbers of a tensor; "
+            "expected an optimizer that treats each number by itself, such as optimizer=adamw"
+        )
+    return make
+
+
+def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
+    """Whether a few steps on a stack of two replicas move the first one as steps on it alone do.
+
+    The second replica's gradients are a thousand times larger, so that any quantity taken over both shows.
+    """
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
+    start, *gradients = ([torch.randn(s, generator=generator).double() for s in shapes] for _ in range(STEPS + 1))
+
+    def updates(replicas: int) -> list[Tensor]:
+        values = [torch.nn.Parameter(x[:replicas].clone().to(device)) for x in start]
+        optimizer = make([{"params": values[:1]}, {"params": values[1:], "weight_decay": 0.0}])
+        for step in gradients:
+            for value, (first, second) in zip(values, step, strict=True):
+                value.grad = torch.stack([first, 1000.0 * second])[:replicas].to(value)
+            optimizer.step(lambda: 0.0)  # Lightning gives a closure too
+        return [value.detach().cpu()[0] - x[0] for value, x in zip(values, start, strict=True)]
+
+    return all(
+        torch.allclose(packed, alone, rtol=0, atol=CLOSE * float(alone.abs().max()))
+        for packed, alone in zip(updates(2), updates(1), strict=True)
+    )
+
+
+def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
+    """The factory of a job's scheduler; None for a constant rate. Its first step is tried.
+
+    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. One
+    that refuses its options, or needs more than the number of steps, is a `UserError`.
+    """
+    schedule = job.model.scheduler
+    if schedule is None:
+        return None
+    factory = schedule.scheduler
+    takes = inspect.signature(factory.load(LRScheduler)).parameters
+    changes = data.steps_per_epoch if schedule.interval == "step" else 1  # in an epoch
+    more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
+    made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
+    optimizer = make([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
+    scheduler = made(optimizer)
+    optimizer.step()  # schedulers warn where it comes later
+    change_rate(scheduler)
+    return made

@@ -12,13 +12,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import CatMetric
 
 from ..bits import PAD
-from ..errors import UserError
+from ..errors import UserError, first_line
 from ..models.network import sequence_correct, shift_right
 from ..runs import MetricRow
 from ..system.cli_errors import FAILURE
 from .data import Batch
 from .pack import Pack
-from .recipe import change_rate
 
 
 def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
@@ -153,3 +152,12 @@ class LitPack(L.LightningModule):
             for seed, values in zip(seeds, of_kinds.tolist(), strict=True):
                 named = zip(data.kinds, values, strict=True)
                 self.slices += [(epoch, seed, name, kind, accuracy) for (name, kind), accuracy in named]
+
+
+def change_rate(scheduler: LRScheduler) -> None:
+    """Take a scheduler one step further; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
+    try:
+        scheduler.step()
+    except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
+        accepted = "expected a function of the step alone, for all epochs of the run"
+        raise UserError(f"model.scheduler: {first_line(error).rstrip('.')}; {accepted}") from error

@@ -21,11 +21,10 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
-from arith_erd.training.assemble import assemble, table_data
+from arith_erd.training.assemble import assemble, change_rate, replicas_are_independent, schedule_of, table_data
 from arith_erd.training.data import TableData, TrainBatches
 from arith_erd.training.module import LitPack
 from arith_erd.training.pack import Pack
-from arith_erd.training.recipe import change_rate, replicas_are_independent, schedule_of
 from arith_erd.training.run_pack import train_pack
 from tests.tiny import TINY
 from tests.values import options
