@@ -14,8 +14,7 @@ from ..errors import UserError
 from ..loggers import Logger
 from ..runs import METRICS, MetricRow, Run, kept_epochs
 from ..runs.directory import SLICES, append_rows, begin_rows
-from .checkpoint import progress_text
-from .summary import save_weights
+from .checkpoint import progress_text, save_weights
 
 
 class MetricsWriter(L.Callback):

@@ -1,4 +1,4 @@
-"""Checkpoints: written atomically between two steps, checked, and resumed from.
+"""Checkpoints: written atomically between two steps, checked, and resumed from; and the weights of the replicas.
 
 Random streams need nothing: they are functions of the step. A run with more epochs continues from the end of a shorter
 one that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ in ``trainer.max_epochs`` alone share
@@ -19,6 +19,7 @@ import lightning as L
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
+from safetensors.torch import save
 
 from ..config.job import Job
 from ..errors import UserError, first_line
@@ -27,6 +28,7 @@ from ..runs import Run, identity
 from ..system import signals
 from ..system.files import replacing
 from .module import LitPack
+from .pack import Pack
 
 
 class ResumePoint(Checkpoint):
@@ -175,3 +177,13 @@ def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
     states = saved["state"].items()
     moments = [(place, x) for place, state in states for name, x in state.items() if "exp_avg" in name]
     return all(x.shape == shape[place] and is_plain(x) and x.is_contiguous() for place, x in moments)
+
+
+def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
+    """Write ``weights/seed=K.safetensors`` for every replica, or ``weights/epoch=E/seed=K.safetensors``."""
+    for index, seed in enumerate(pack.seeds):
+        path = run.weights(seed, epoch)
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as partial:
+            # Raises an OSError if the disk is full, unlike the library's own writer.
+            partial.write_bytes(save(pack.replica_state(index)))

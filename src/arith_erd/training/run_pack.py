@@ -1,27 +1,41 @@
-"""The story of a run, one pack: assemble, resume, train, finish."""
+"""The story of a run, one pack: assemble, see that memory suffices, resume, train, summarise, finish."""
 
+import gc
+import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional as F
 
+from ..bits import PAD
 from ..config.build import source_hashes
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..loggers import Logger
+from ..models.dropout import set_dropout_keys
+from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
-from ..runs import Run, SeedSummary
+from ..runs import Run, SeedSummary, epochs_to
 from ..seeds import format_seeds
+from ..stats import Counts, stuck
 from ..system import signals
 from ..system.files import locked, replacing, write_atomically
-from ..system.machine import device_name
+from ..system.machine import device_name, versions
 from .assemble import assemble, make_trainer, table_data
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
-from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows
-from .memory import memory_errors_explained, require_room
-from .summary import describe, finish, num_parameters, save_weights, summarise
+from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows, save_weights
+from .data import TableData
+from .pack import Pack
+
+COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def train_pack(job: Job) -> None:
@@ -104,3 +118,139 @@ def errors_kept(run: Run) -> Iterator[None]:
             write_atomically(run.error, text)
             error.add_note(f"see {run.error}")
         raise
+
+
+def require_room(job: Job, device: torch.device) -> None:
+    """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
+    free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
+    if needed > free:
+        raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
+
+
+@contextmanager
+def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
+    """Turn an allocation that fails, on a CPU or a GPU, into a `UserError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+            raise _does_not_fit(job, device, "out of memory") from error
+        raise
+
+
+def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
+    number, smaller = f"{len(job.seeds)} replicas", "pack.max_replicas"
+    if len(job.seeds) == 1:
+        number, smaller = "a replica", "data.batch_size or model.net"
+    return UserError(
+        f"seed={format_seeds(job.seeds)}: {number} at data.batch_size={job.data.batch_size}: too large for the memory "
+        f"of {device_name(device)} ({why}); expected a smaller {smaller}"
+    )
+
+
+def replica_bytes(job: Job) -> int:
+    """Bytes that a replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads."""
+    saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
+
+    def note(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    batch = min(job.data.batch_size, job.task.size)
+    loss: Tensor | None = None  # it keeps every noted storage alive
+    with torch.device("meta"):
+        network = job.network().to(torch.float64 if job.trainer.precision == "64-true" else torch.float32)
+        with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `begin_loss` refuses what fails
+            set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
+            prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.answer_length))
+            loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
+    weights = {p.untyped_storage()._cdata: p.numel() * p.element_size() for p in network.parameters()}
+    activations = sum(size for storage, size in saved.items() if storage not in weights)
+    del loss
+    return COPIES * sum(weights.values()) + activations
+
+
+def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
+    """On CUDA what the driver says is free; else what the machine and its control groups (containers, Slurm) allow."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()  # left by an earlier job of a sweep
+        return int(torch.cuda.mem_get_info(device)[0])
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    group = top = root / "sys/fs/cgroup"
+    with suppress(OSError):
+        lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
+        group = top / next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    for file in (*(folder / "memory.max" for folder in (group, *group.parents)), top / "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such file, or the word "max"
+            limits.append(int(file.read_text()))
+    return min(limits)
+
+
+def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
+    """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
+    rows, summaries = run.metrics(), []
+    prompt, completion = data.validation
+    right = completion.cpu()
+    for index, seed in enumerate(pack.seeds):
+        last = next(row for row in reversed(rows) if row["seed"] == seed)
+        summary = {key: value for key, value in last.items() if key not in ("epoch", "seconds")}
+        network = pack.replica(index)
+        decoded = greedy_tokens(network, prompt, completion).cpu()
+        error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
+        summary["val_token_acc_autoregressive"] = float((decoded == right)[right != PAD].double().mean())
+        summary["val_mae"] = float(np.abs(error).mean())
+        summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
+        summary["never_learnt"] = never_learnt(network, data)
+        summaries.append(summary)
+    return summaries
+
+
+def never_learnt(network: Network, data: TableData) -> list[str]:
+    """The names of the answer tokens that are no better than the most common answer, in training and held out."""
+    if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
+        return []
+    counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
+    tokens = zip(data.task.answer_names, *counted, strict=True)
+    return [name for name, *counts in tokens if stuck(*counts) == "never learnt"]
+
+
+def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
+    """Of each answer token, after the right ones before it: prompts (N, P), completions (N, m)."""
+    n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
+    most_common = (int(token.bincount().max()) for token in completion.cpu().T)
+    return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
+
+
+def finish(run: Run, pack: Pack, data: TableData, summaries: list[SeedSummary], sources: Mapping[str, str]) -> None:
+    """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
+    rows = run.metrics()
+    epochs = rows[-1]["epoch"]
+    tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
+    run.finish(
+        {
+            "params": num_parameters(pack),
+            "epochs": epochs,
+            "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
+            "train_flops": 6 * num_parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
+            "device": device_name(pack.replica_keys.device),
+            "versions": versions(),
+            **({"sources": sources} if sources else {}),
+            "seeds": summaries,
+        }
+    )
+
+
+def num_parameters(pack: Pack) -> int:
+    """Learnable parameters of one replica."""
+    return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
+
+
+def describe(summary: SeedSummary) -> str:
+    """One line for people."""
+    reached = summary["epochs_to_95"]
+    return (
+        f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "
+        f"sequences, mean absolute error {summary['val_mae']:.3g}, "
+        + (f"95% at epoch {reached}" if reached else "never reached 95%")
+    )

@@ -21,9 +21,9 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
-from arith_erd.training.assemble import assemble, change_rate, replicas_are_independent, schedule_of, table_data
+from arith_erd.training.assemble import assemble, replicas_are_independent, schedule_of, table_data
 from arith_erd.training.data import TableData, TrainBatches
-from arith_erd.training.module import LitPack
+from arith_erd.training.module import LitPack, change_rate
 from arith_erd.training.pack import Pack
 from arith_erd.training.run_pack import train_pack
 from tests.tiny import TINY
@@ -207,7 +207,7 @@ def tied(self) -> None:
     self.mix.weight = self.embedding.weight
 
 
-HERE = r"\(test_recipe\.py, line \d+\)$"
+HERE = r"\(test_assemble\.py, line \d+\)$"
 LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
 NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds

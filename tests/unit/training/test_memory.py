@@ -9,8 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.models.dropout import set_dropout_keys
-from arith_erd.training import memory
-from arith_erd.training.memory import available_bytes, memory_errors_explained, replica_bytes, require_room
+from arith_erd.training import run_pack
+from arith_erd.training.run_pack import available_bytes, memory_errors_explained, replica_bytes, require_room
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -65,7 +65,7 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
         (replica_bytes(job) // 2, r"10 replicas .*\(at least .* GiB, and there are "),
         (9 * replica_bytes(job), r"10 replicas .* too large .*smaller pack\.max_replicas"),
     ):
-        monkeypatch.setattr(memory, "available_bytes", lambda device, free=bytes_: free)
+        monkeypatch.setattr(run_pack, "available_bytes", lambda device, free=bytes_: free)
         with pytest.raises(UserError, match=f"^seed=0-9: {said}"):
             train(job)
     assert not runs_dir.exists()
