@@ -22,7 +22,7 @@ from ..interp.sites import chosen_sites
 from ..models import Transformer
 from ..models.network import sequence_correct
 from ..plots.curves import EpochCurves
-from ..plots.erasures import draw_erasures
+from ..plots.probe_figures import draw_erasures
 from ..tasks import Task
 from .probe import Natural, OneOrMore, Positive, Probe, listed
 

@@ -15,8 +15,8 @@ from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
-from ..plots.correlations import COMPARED, UNTRAINED, draw_correlations
 from ..plots.curves import EpochCurves
+from ..plots.probe_figures import COMPARED, UNTRAINED, draw_correlations
 from ..tasks import Examples
 from .probe import Probe
 

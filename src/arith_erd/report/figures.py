@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..plots import correlations, erasures
 from ..plots.curves import Line, draw_compared, thinned
+from ..plots.probe_figures import CORRELATIONS_DRAWN, ERASURES_DRAWN, draw_correlations, draw_erasures
 from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, diamond, headline, legend_below, plain_text, subplots, tidy
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
@@ -113,11 +113,11 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "distance_correlation", correlations.DRAWN, min_epochs=10).query("method == 'pearson'")
+    rows = probe_rows(found, "distance_correlation", CORRELATIONS_DRAWN, min_epochs=10).query("method == 'pearson'")
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, AUTHORS))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
     besides = {title: part for title, part in theirs.items() if title in ours}
-    return correlations.draw_correlations(ours | alone, besides) if ours or alone else None
+    return draw_correlations(ours | alone, besides) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
@@ -126,14 +126,14 @@ def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: 
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", erasures.DRAWN, min_epochs=10)
+    rows = probe_rows(found, "amnesic", ERASURES_DRAWN, min_epochs=10)
     rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
     whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return erasures.draw_erasures(shown, "add", published, whose)
+    return draw_erasures(shown, "add", published, whose)
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
