@@ -26,10 +26,9 @@ from torch import Tensor
 
 from ..bits import ONE, ZERO, Array, from_digits
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
+from ..interp.causal_model import CausalModel, CausalModelSpec, answer_solvers, build_causal_model, regressors, solver
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
-from ..interp.least_squares import answer_solvers, regressors, solver
 from ..interp.sites import residual_stream
 from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow

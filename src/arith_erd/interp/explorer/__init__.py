@@ -24,10 +24,9 @@ from torch import Tensor
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
-from ..causal_model import CausalModel
+from ..causal_model import CausalModel, answer_solvers
 from ..hooked import Hooked
 from ..interventions import token_means
-from ..least_squares import answer_solvers
 from ..sites import layers, residual_stream
 
 SOURCES = Path(__file__).parent
