@@ -67,7 +67,7 @@ def _accepted(error: Mapping[str, Any]) -> str:
         "literal_error": str(context.get("expected", "")).replace("'", ""),
         "int_type": "an integer",
         "string_type": "a name",
-        "is_instance_of": "a list",
+        "is_instance_of": "a list" if context.get("class") == "Sequence" else f"an object, a {context.get('class')}",
         "sequence_str": "a list",
         "too_short": "at least one of them",
     }

@@ -144,6 +144,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
         (lambda: ae.probe("dataset", model), "expected no networks"),
+        (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
         (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected a name first"),

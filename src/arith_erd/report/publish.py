@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from ..errors import UserError
 from ..runs import Run
 from ..system.cli_errors import one_line_errors
 from ..system.files import write_atomically
@@ -25,6 +26,8 @@ LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, 
 
 def copy_runs(runs: Path, results: Path, *weights: str) -> list[str]:
     """Copy ``weights`` and the light files of every finished run, and of every probe; the names of what was copied."""
+    if not runs.is_dir():
+        raise UserError(f"{runs}: no such folder; expected one of run directories")
     finished = [run for run in map(Run, sorted(runs.iterdir())) if run.summary_file.is_file()]
     for run in finished:
         target = results / "runs" / run.name

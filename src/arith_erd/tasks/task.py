@@ -111,6 +111,11 @@ class Task(ABC):
         interleaved: bool = False,
         min_bits: int | None = None,
     ) -> None:
+        for attribute in ("name", "operator"):
+            if not isinstance(getattr(self, attribute, None), str):
+                raise UserError(
+                    f"{type(self).__name__}: {attribute}: missing; expected a text, an attribute of the class"
+                )
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
