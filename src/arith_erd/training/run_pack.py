@@ -1,4 +1,4 @@
-"""The story of a run, one pack: assemble, see that memory suffices, resume, train, summarise, finish."""
+"""One run, a pack, from its job to a finished directory: assemble, check the memory, resume, train, summarise."""
 
 import gc
 import os
