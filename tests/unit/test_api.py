@@ -66,6 +66,14 @@ class Forgetful(ae.Add):
         super().__init__(bits=wide)
 
 
+class Given(ae.Add):
+    """A task with an argument that is an array."""
+
+    def __init__(self, marks) -> None:
+        super().__init__(bits=3)
+        self.marks = np.array(marks)
+
+
 class Odd:
     """Holds out the pairs whose first operand is odd."""
 
@@ -139,6 +147,8 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
     assert (described["name"], described["settings"]["probe"]["pairs"]) == ("logit_lens", 16)
+    alike = [ae.Hooked(model.network, task=Given([1, 2]), seed=seed) for seed in (0, 1)]
+    assert set(ae.probe("errors", *alike).rows["seed"]) == {0, 1}
     moduli = [ae.Hooked(model.network, task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),

@@ -148,7 +148,7 @@ def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
 def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
     net = OmegaConf.select(composed, "model.net")
-    for key, value in leaves(_option("scale", choices.get("scale")) or {}):
+    for key, value in leaves(_chosen_option("scale", choices.get("scale")) or {}):
         option = key.removeprefix("model.net.")
         if option != key and key not in known and net.get(option) == value:
             with open_dict(net):
@@ -163,7 +163,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
         if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
             continue
         ablation = choices.get("ablation")
-        if key in dict(leaves(_option("ablation", ablation) or {})):
+        if key in dict(leaves(_chosen_option("ablation", ablation) or {})):
             accepted = f"expected ablation=none, or another model than {choices['model']}, which does not have it"
             raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
         raise no_such_key(key, known)
@@ -189,7 +189,7 @@ def _as_real(value: Any) -> Any:
     return value + 0.0 if number else value
 
 
-def _option(group: str, name: Any) -> Any:
+def _chosen_option(group: str, name: Any) -> Any:
     """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
     for source in GlobalHydra.instance().config_loader().get_sources():
         if source.is_config(f"{group}/{name}"):
@@ -226,9 +226,9 @@ def explain_hydra(error: Exception, known: Callable[[], Set[str]]) -> str:
         keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
         if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
             return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
-        if having := _options_with(key):
+        if any(k.partition(".")[0] == key.partition(".")[0] for k in keys) and (having := _options_with(key)):
             one = having[0] if len(having) == 1 else f"one of {', '.join(having)}"
-            return f"{key}: expected {one} too, which {'has' if len(having) == 1 else 'have'} it"
+            return f"{key}: expected {one}, which {'has' if len(having) == 1 else 'have'} it"
         return str(no_such_key(key, keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause

@@ -147,7 +147,7 @@ LOSS: Mapping[str, Any] = {
     "weight": Positive,
     "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
     "site": Annotated[str, accepts("the name of a site, such as dec.1", min_length=1)],
-    "target": Annotated[str, accepts("the name of a concept of the task", min_length=1)],
+    "target": Annotated[str, accepts("the name of a concept of the task, or of a variable", min_length=1)],
     "causal_model": Annotated[str | None, accepts("a function or class of a package of yours, or null", min_length=1)],
 }
 LOGGER: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late

@@ -50,7 +50,7 @@ def run_name(resolved: Mapping[str, Any]) -> str:
 def probe_options(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """Where options of a probe, by dotted key, depart from its file: ``concept_value-controls5``; if long, a hash."""
     departing = {key: value for key, value in given.items() if key not in usual or usual[key] != value}
-    text = "-".join(_option(key.rpartition(".")[2], value) for key, value in departing.items())
+    text = "-".join(_part(key.rpartition(".")[2], value) for key, value in departing.items())
     return text if len(text) <= LONGEST else short_hash(departing)
 
 
@@ -75,7 +75,7 @@ def non_default_parts(who: Mapping[str, Any]) -> list[str]:
         if option == "name" or key in UNSHOWN or (key in usual and given[key] == usual[key]):
             continue
         label = key.split(".")[-2] if ".variables." in key else option  # of a variable: carry_dec.1
-        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _option(label, given[key]))
+        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _part(label, given[key]))
     while sum(map(len, parts)) + len(parts) > LONGEST:
         parts = [*parts[: -1 if parts[-1] != "more" else -2], "more"]
     return parts
@@ -122,7 +122,7 @@ def load_option(*option: str) -> dict[str, Any]:
 # Parts of a name
 
 
-def _option(label: str, value: Any) -> str:
+def _part(label: str, value: Any) -> str:
     """``step_size5``, ``nesterov``, ``no_fused``, ``interval_step``."""
     if isinstance(value, bool):
         return _text(label if value else f"no_{label}")

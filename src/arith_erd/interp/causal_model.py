@@ -64,21 +64,18 @@ class CausalModel:
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if not isinstance(task, Task):
             raise UserError(f"causal model: received {task!r}; expected an object of a task, such as Add(bits=5)")
-        task.require_enumerable("a causal model")
         if task.answer_length != task.width:
             what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
         where = f"causal model of {task.name}"
-        if not (variables is None or (isinstance(variables, Mapping) and variables)):
+        given = task.variables() if variables is None else variables
+        if not (isinstance(given, Mapping) and given and all(map(callable, given.values()))):
             raise UserError(f"{where}: variables: received {variables!r}; expected a function for each name")
-        given = dict(task.variables() if variables is None else variables)
         self.task = task
-        self.output = output or ("answer" if "answer" in given else next(reversed(given), ""))
+        self.output = output or ("answer" if "answer" in given else [*given][-1])
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
-        if not all(map(callable, given.values())):
-            raise UserError(f"{where}: variables: expected a function for each name")
         needed = {name: _arguments(function) for name, function in given.items()}
         self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
@@ -174,7 +171,8 @@ class CausalModel:
 
     @cached_property
     def examples(self) -> Examples:
-        """All combinations of operands, the first operand slowest."""
+        """All combinations of operands, the first operand slowest; a `UserError` if they are too many to be listed."""
+        self.task.require_enumerable("a test of a causal model")
         return self.task.examples()
 
     @cached_property
@@ -202,10 +200,8 @@ class CausalModel:
 
     def _check(self) -> None:
         """The output must be the answer: on all operands, or on as many of a large task, drawn at random."""
-        task, chosen = self.task, np.arange(self.task.size)
-        if task.size > CHECKED:
-            chosen = np.random.default_rng(0).choice(task.size, CHECKED, replace=False)
-        examples = task.examples(*np.unravel_index(chosen, task.shape))
+        task = self.task
+        examples = task.examples() if task.size <= CHECKED else task.sample(CHECKED)
         given = self.answers(self.values(examples))
         wrong = (given != to_digits(examples.answer, task.width, task.base)).any(axis=1)
         if wrong.any():
@@ -231,7 +227,7 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     if given is None:
         return CausalModel(task)
     if isinstance(given, CausalModel):
-        if repr(given.task) != repr(task):
+        if not given.task.same_as(task):
             raise bad_value(key, given.task, f"a causal model of the network's task, {task}")
         return given
     model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
@@ -253,9 +249,9 @@ def _arguments(function: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)
 
 
-def solver(regressors: Sequence[npt.NDArray[Any]]) -> Tensor:
+def solver(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
     """Regressors, k of (N,) -> solver (k, N): a stream's slopes are solver @ stream; collinear regressors share one."""
-    return torch.linalg.pinv(torch.from_numpy(np.stack(regressors, axis=1).astype(np.float64)), rcond=1e-9)
+    return torch.linalg.pinv(torch.from_numpy(np.stack(columns, axis=1).astype(np.float64)), rcond=1e-9)
 
 
 def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[npt.NDArray[Any]]:

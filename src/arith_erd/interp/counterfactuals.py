@@ -8,7 +8,7 @@ rows of ``CausalModel.examples``, all combinations of operands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ from .causal_model import CausalModel
 
 ROUNDS = 200  # of drawing again the sources that are not in the family
 CANDIDATES = 8  # sources drawn for each base of a balanced dataset
+
+
+FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
+"""A `Family` as an option says it: ``{"vary": "carry", "keep": ["xor"]}``."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,7 @@ def suggested_families(causal_model: CausalModel, variables: Sequence[str] | Non
     return {family.name: family for family in (*chosen, *same, Family())}
 
 
-def own_families(
-    causal_model: CausalModel, asked: Mapping[str, Mapping[Literal["vary", "keep"], str | Sequence[str]]], key: str
-) -> dict[str, Family]:
+def own_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
     """Families by name, of ``vary`` and ``keep``; refused are unknown variables, and a family without any pair."""
     found, rows = {}, np.arange(causal_model.task.size)
     for name, of in asked.items():
@@ -169,7 +171,10 @@ class CounterfactualDataset:
         family = Family(_listed(vary), _listed(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
-        rows = np.arange(size) if pool is None else np.unique(np.asarray(pool, dtype=np.int64))  # ascending
+        rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
+        if len(rows) and rows.dtype.kind not in "iu":
+            raise bad_value("pool", rows.dtype, "integers, rows of the table")
+        rows = rows.astype(np.int64)  # of an empty list too
         if len(rows) and not 0 <= rows[0] <= rows[-1] < size:
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
         pool = None if pool is None else rows

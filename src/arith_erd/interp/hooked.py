@@ -185,9 +185,10 @@ class Hooked:
             received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
             raise UserError(f"{self.name}: {received}; expected those of {task!r}")
         some = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
-        mine = task.examples(*some.operands.T, length=some.length)
+        mine = task.examples(*some.operands.T, **({} if task.min_bits is None else {"length": some.length}))
         if not (np.array_equal(mine.prompt, some.prompt) and np.array_equal(mine.completion, some.completion)):
-            raise UserError(f"{self.name}: received examples of another task; expected those of {task!r}")
+            accepted = f"those of {task!r}, or their tokens as tensors, changed as you like"
+            raise UserError(f"{self.name}: received examples of another task; expected {accepted}")
 
     def index(self, site: str, position: int | str, positions: int | None = None) -> int:
         """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.

@@ -111,10 +111,9 @@ def require_same_task(model: Hooked, causal_model: CausalModel, data: Counterfac
     for kind, given in ((CausalModel, causal_model), (CounterfactualDataset, data)):
         if not isinstance(given, kind):
             raise UserError(f"received a {type(given).__name__}; expected a {kind.__name__}")
-    network, *others = map(repr, (model.task, causal_model.task, data.causal_model.task))
-    for what, other in zip(("causal model", "data"), others, strict=True):
-        if other != network:
-            raise UserError(f"{what} of {other}: expected the network's task, {network}")
+    for what, other in (("causal model", causal_model.task), ("data", data.causal_model.task)):
+        if not other.same_as(model.task):
+            raise UserError(f"{what} of {other}: expected the network's task, {model.task}")
 
 
 def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:

@@ -164,14 +164,15 @@ class Erase(Intervention):
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         erased = self.eraser(x.flatten(1))
-        if erased.shape != (len(x), x[0].numel()):
-            raise UserError(f"Erase at {self.site}: gives {tuple(erased.shape)} for {(len(x), x[0].numel())}")
+        if not isinstance(erased, Tensor) or erased.shape != (len(x), x[0].numel()):
+            given = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
+            raise UserError(f"Erase at {self.site}: gives {given} for {(len(x), x[0].numel())}")
         return erased.view_as(x)
 
 
 def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
     """One intervention or several, as a list; a `UserError` for anything else."""
-    listed = [given] if isinstance(given, Intervention) else [*given]
+    listed = [*given] if isinstance(given, Iterable) else [given]
     if wrong := [one for one in listed if not isinstance(one, Intervention)]:
         raise UserError(f"interventions: received {wrong[0]!r}; expected such as Replace(site, position, value)")
     return listed

@@ -156,6 +156,9 @@ def no_ties(expected: Mapping[str, Array]) -> Array:
     return clear
 
 
+# Steering
+
+
 def slope_solvers(sample: Sample, encoder: bool) -> Tensor:
     """Solvers (T, 2, m, N) for the T positions of a stack: ``solvers @ x``, x (N, C), are slopes (2, m, C).
 

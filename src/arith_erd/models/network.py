@@ -79,6 +79,9 @@ def position_axis(module: nn.Module) -> int:
     return module.position_axis if isinstance(module, HookPoint) else 1
 
 
+# Decoding
+
+
 def shift_right(completion: Tensor) -> Tensor:
     """Completion ``r_0 .. r_{m-1}`` (..., m) -> decoder input ``<start> r_0 .. r_{m-2}`` (..., m)."""
     start = torch.full_like(completion[..., :1], START)

@@ -1,14 +1,14 @@
 """Which variable does each position pass to later layers?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import distinguishable, own_families, require_distinct, suggested_families
+from ..interp.counterfactuals import FamilySpec, distinguishable, own_families, require_distinct, suggested_families
 from ..interp.hooked import Hooked
 from ..interp.interchange import patching_effects
 from ..interp.sites import chosen_sites
@@ -16,18 +16,17 @@ from ..plots.style import headline, heat_map, set_title, subplots
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, weighted
 
 COLOURS = {"prompt": "Blues", "answer": "Greens", "": "Greys"}
-Pairs: TypeAlias = Mapping[Literal["vary", "keep"], OneOrMore[str]]
 
 
 class Interchange(Probe):
     """Replace the activation of a position by one from another run. Which causal variable predicts the new answer?
 
     A row is a site, a position of it, a family of pairs (``carry``: that differ in the carry alone) and the ``answer``
-    token that is read: in the decoder the one that the position predicts, in the encoder each. ``flipped`` is the share
-    of the ``n`` answers that change. Each variable of the causal model has ``iia_*`` (interchange-intervention
-    accuracy), the share of answers that it predicts. High ``iia_carry``: the position passed on only the carry into t.
-    High ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High ``iia_token``, in the encoder:
-    the prompt's token.
+    token that is read: where a site holds the answer's positions the one that the position predicts, elsewhere each.
+    ``flipped`` is the share of the ``n`` answers that change. Each variable of the causal model has ``iia_*``
+    (interchange-intervention accuracy), the share of answers that it predicts. High ``iia_carry``: the position passed
+    on only the carry into t. High ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High
+    ``iia_token``, where a site holds the prompt: its token.
 
     Args:
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
@@ -48,7 +47,7 @@ class Interchange(Probe):
         sample: Positive = 64,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
-        families: Annotated[Mapping[str, Pairs], Field(min_length=1)] | None = None,
+        families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None,
     ) -> None:
         self.models, self.sample, self.seed = models, sample, seed
         self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
@@ -56,10 +55,11 @@ class Interchange(Probe):
         self.variables = distinguishable(self.causal_model) if variable is None else listed(variable)
         if variable is not None:
             require_distinct(self.causal_model, self.variables, "probe.variable")
-        suggested = suggested_families(self.causal_model, None if variable is None else self.variables)
-        own = None if families is None else own_families(self.causal_model, families, "probe.families")
-        self.families = suggested if own is None else own
-        self.unpaired = [name for name in listed(variable or ()) if own is None and name not in suggested]
+        if families is None:
+            self.families = suggested_families(self.causal_model, None if variable is None else self.variables)
+        else:
+            self.families = own_families(self.causal_model, families, "probe.families")
+        self.unpaired = [n for n in listed(variable or ()) if families is None and n not in self.families]
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 

@@ -144,8 +144,8 @@ def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
     """Refuse what is no network, and networks whose rows could not be told apart or averaged."""
     if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
         raise UserError(f"probe={name}: received a {wrong[0]}; expected networks one by one, as probe(.., *models)")
-    tasks = {(type(model.task), repr(model.task)) for model in models}
-    if len(tasks) > 1 or len({model.seed for model in models}) < len(models):
+    other = [model for model in models if not model.task.same_as(models[0].task)]
+    if other or len({model.seed for model in models}) < len(models):
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
 
 

@@ -12,11 +12,21 @@ from ..errors import UNREADABLE, excerpt
 from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet
 from ..runs import METRICS, Run, settings
-from ..runs.replicas import GROUPS, ORDERS, REPLICA, ReplicaRow, read_contents
+from ..runs.replicas import GROUPS, NUMBERS, OF_TRAINING, ORDERS, VERSIONS, ReplicaRow, read_contents
 
 OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
-COLUMNS = [*REPLICA]
-COLUMNS[COLUMNS.index("key") : COLUMNS.index("key")] = ["departs", "kind"]
+COLUMNS = {  # of replicas, with their types
+    "run": "object",
+    "seed": "int64",
+    **dict.fromkeys((*GROUPS, *ORDERS), "object"),
+    "finished": "bool",
+    **dict.fromkeys(("epochs", "max_epochs"), "int64"),
+    "stop_at": "float64",
+    **dict.fromkeys(("departs", "kind", "key", "trajectory"), "object"),
+    **dict.fromkeys(NUMBERS, "float64"),
+    **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
+    **dict.fromkeys(OF_TRAINING, "float64"),
+}
 _NO_EPOCHS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
@@ -88,9 +98,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
 
 def _replicas(rows: list[ReplicaRow]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, of duplicates the first folder's; and ``run, seed, replica``, of duplicates too."""
-    table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(
-        REPLICA | dict.fromkeys(("departs", "kind"), "object")
-    )
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(COLUMNS)
     order = ["finished", "rank", "epochs", "run"]
     replicas = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
     replicas = replicas.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)

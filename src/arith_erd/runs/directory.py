@@ -135,7 +135,7 @@ class Run:
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
             whole = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
-        except UserError:
+        except (KeyError, UserError):
             whole = False
         if not whole:
             line += "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
@@ -298,8 +298,8 @@ def kept_epochs(keep: str, last: int) -> Sequence[int]:
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Paths, logger, launcher, checkpointing, device and compilation are left out, and keys of `ADDED` at their first
-    values: runs made before those keys keep their names.
+    Runs that agree in it are the same run, with one name. Paths, logger, launcher, checkpointing, device and
+    compilation are left out, and keys of `ADDED` at their first values: runs made before those keys keep their names.
     """
     return without_added(
         {

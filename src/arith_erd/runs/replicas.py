@@ -20,20 +20,8 @@ NUMBERS = (
     *("params", "train_flops", "train_tokens", "minutes"),
 )
 OF_TRAINING = ("train_loss", "train_token_acc")
-REPLICA = {  # columns that are always there, with their types
-    "run": "object",
-    "seed": "int64",
-    **dict.fromkeys((*GROUPS, *ORDERS), "object"),
-    "finished": "bool",
-    **dict.fromkeys(("epochs", "max_epochs"), "int64"),
-    "stop_at": "float64",
-    **dict.fromkeys(("key", "trajectory"), "object"),
-    **dict.fromkeys(NUMBERS, "float64"),
-    **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
-    **dict.fromkeys(OF_TRAINING, "float64"),
-}
 ReplicaRow = dict[str, Any]
-"""A row of the table of replicas: columns of `REPLICA` and others."""
+"""What a run directory says of one seed: columns of `report.collect.COLUMNS`."""
 
 
 @dataclass(frozen=True)

@@ -114,14 +114,14 @@ def _rows(run: Run) -> list[TableRow]:
         # As texts, to group by.
         shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
         last = contents.metrics.drop_duplicates("seed", keep="last").set_index("seed")[RESULTS].to_dict("index")
-        state = FINISHED if contents.replicas[0]["finished"] else "damaged" if contents.problem else _state(run)
+        state = FINISHED if contents.replicas[0]["finished"] else _state(run, bool(contents.problem))
         of_run = row | shown | {"state": state}
         facts = ("seed", "epochs", "max_epochs", "device")
         return [of_run | {key: r.get(key) for key in facts} | last.get(r["seed"], {}) for r in contents.replicas]
     return [row]
 
 
-def _state(run: Run) -> str:
+def _state(run: Run, damaged: bool) -> str:
     if is_locked(run.path):
         return "training"
-    return "failed" if run.error.is_file() else "stopped"
+    return "damaged" if damaged else "failed" if run.error.is_file() else "stopped"

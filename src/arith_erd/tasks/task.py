@@ -138,8 +138,14 @@ class Task(ABC):
         """``Add(bits=5)``: the arguments that are not the defaults, and the bits."""
         parameters = signature(type(self)).parameters.values()
         given = {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
-        shown = [f"{name}={x!r}" for name, (x, default) in given.items() if name == "bits" or x != default]
+        shown = [f"{k}={x!r}" for k, (x, default) in given.items() if k == "bits" or not _equal(x, default)]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def same_as(self, other: "Task") -> bool:
+        """Whether a task is of the same class with the same arguments, so that it has the same examples."""
+        names = [p.name for p in signature(type(self)).parameters.values() if p.kind != p.VAR_KEYWORD]
+        pairs = ((getattr(self, name, None), getattr(other, name, None)) for name in names)
+        return type(self) is type(other) and all(_equal(x, y) for x, y in pairs)
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
@@ -404,3 +410,10 @@ class Task(ABC):
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""
         return tuple(self._concepts())
+
+
+def _equal(x: Any, y: Any) -> bool:
+    try:
+        return bool(x == y)
+    except ValueError:  # of arrays
+        return np.array_equal(x, y)

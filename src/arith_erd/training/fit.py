@@ -71,7 +71,8 @@ def fit(
     trust_classes(type(task), type(split), model)
     chosen = {"task": named("task", type(task)), "model": named("model", model) or "nanogpt"}
     typed = [f"{group}={name}" for group, name in chosen.items() if name]
-    sizes = {*groups["task"]} - {"name", "_target_"} if chosen["task"] else {"bits", "base", "min_bits"}
+    ours = groups["task"]["_target_"].startswith("arith_erd.")  # whose files have all options
+    sizes = {*groups["task"]} - {"name", "_target_"} if ours else {"bits", "base", "min_bits"}
     known = {key: value for key, value in groups["task"].items() if key in sizes and value is not None}
     typed += [f"task.{key}={value}" for key, value in known.items()]  # other settings are checked beside them
     typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]

@@ -210,6 +210,9 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
     return (module._parameters if leaf in module._parameters else module._buffers), leaf
 
 
+# Compiling
+
+
 def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
     """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if a run is long enough."""
     option = job.trainer.compile

@@ -120,6 +120,9 @@ def errors_kept(run: Run) -> Iterator[None]:
         raise
 
 
+# Memory
+
+
 def require_room(job: Job, device: torch.device) -> None:
     """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
     free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
@@ -185,6 +188,9 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
         with suppress(OSError, ValueError):  # no such file, or the word "max"
             limits.append(int(file.read_text()))
     return min(limits)
+
+
+# Summary
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:

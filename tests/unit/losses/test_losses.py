@@ -70,4 +70,6 @@ def test_column_of_a_target_is_read_where_its_token_is_not_yet_known(completion)
 def test_columns_follow_the_tokens_in_plain_order():
     reverse, plain = Mul(3), Mul(3, completion_order="plain")
     loss = CrossEntropyAndValue("dec.1", "running_sum")
+    large = Mul(4, base=10)  # whose table is not listed, as in arXiv 2510.00184
+    assert loss.targets(large, large.sample(64)).shape == (64, 8)
     assert (loss.targets(plain, plain.examples()) == loss.targets(reverse, reverse.examples())[:, ::-1]).all()

@@ -104,21 +104,23 @@ class Pooled(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read, self.pool, self.head = nn.Embedding(5, 8), nn.Linear(8, 8), nn.Linear(8, 20)
+        self.read, self.pool, self.spread = nn.Embedding(5, 8), nn.Linear(8, 8), nn.Linear(8, 32)
+        self.out, self.head = nn.Linear(8, 8), nn.Linear(8, 5)
 
     def forward(self, prompt: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
         x = self.pool(self.read(prompt).mean(1, keepdim=True))
-        return self.head(x).view(-1, 4, 5)[:, : answer_in.shape[1]]
+        return self.head(self.out(self.spread(x).view(-1, 4, 8)[:, : answer_in.shape[1]]))
 
 
 def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatever_it_is_called() -> None:
     network = Pooled()
-    model = Hooked(network, {"read": network.read, "pool": network.pool}, task=ADD)
-    probe = Interchange([model], site=["read", "pool"], variable="carry", sample=8)
+    sites = {"read": network.read, "pool": network.pool, "out": network.out}
+    model = Hooked(network, sites, task=ADD)
+    probe = Interchange([model], site=[*sites], variable="carry", sample=8)
     rows = pd.DataFrame(probe.rows())
-    assert rows.groupby("site")["iia_token"].count().to_dict()["pool"] == 0
+    assert (rows.groupby("site")["iia_token"].count() > 0).to_dict() == {"read": True, "pool": False, "out": False}
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
-    assert shown == {tuple(ADD.prompt_names), ("0",)}
+    assert shown == {tuple(ADD.prompt_names), ("0",), tuple(ADD.answer_names)}
     with pytest.raises(
         UserError, match=r"^probe\.site=pool: has 1 position; expected 7 of the prompt, 4 of the answer"
     ):

@@ -149,7 +149,10 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
     answer = ae.probe("logit_lens", hooked(Add(12)), pairs=8)
     assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     for ask, message in (
-        (lambda: ae.CausalModel(Add(12)), "16,777,216 examples; a causal model needs a table that is listed"),
+        (
+            lambda: ae.CounterfactualDataset.sample(ae.CausalModel(Add(12)), "carry"),
+            "16,777,216 examples; a test of a causal model needs a table that is listed",
+        ),
         (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs a table that is"),
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs a table that is listed whole"),
         (lambda: ae.probe("ceilings", task=Add(20)), ".* examples; probe=ceilings needs a table that is listed whole"),

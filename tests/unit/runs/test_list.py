@@ -58,6 +58,8 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
     done = folder / "done" / "metrics.csv"
     done.write_text("".join(done.read_text().splitlines(keepends=True)[:-1]))
     assert list_runs(f"{folder}/do*")["state"].to_list() == ["damaged"]
+    with locked(folder / "done"):  # and trains again
+        assert list_runs(f"{folder}/do*")["state"].to_list() == ["training"]
 
 
 def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):

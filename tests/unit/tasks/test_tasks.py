@@ -154,7 +154,10 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
         (lambda: Add(4, interleaved=1), r"task\.interleaved=1: expected true or false"),
         (lambda: Add(4, "reverse", "plain", min_bits=2), r".*min_bits=2: expected null, unless the answer begins with"),
         (lambda: AddScratchpad(4, min_bits=2), ".*unless the answer begins with its lowest digit"),
-        (type("Par", (Square,), {"operator": None}), r"Par: operator: missing; expected a text"),
+        *(
+            (type("Par", (Square,), {key: None}), rf"Par: {key}: missing; expected a text")
+            for key in ("name", "operator")
+        ),
         (lambda: ModAdd(10, modulus=1024), r"task\.modulus=1024: expected an integer from 2 to 1023$"),
         (lambda: ModAdd(21, modulus=997), r"task\.bits=21: expected an integer from 2 to 20$"),
     ],
