@@ -132,12 +132,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     [
         (Interchange, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
         (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
-        (
-            Interchange,
-            ADD,
-            {"families": {"x": {"keep": ["carries"]}}},
-            r"probe\.families\.x=carries: expected some",
-        ),
+        (Interchange, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"probe\.families\.x=carries: expected some"),
         (Interchange, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"probe\.families\.x: no two operands"),
         (Interchange, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),

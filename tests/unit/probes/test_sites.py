@@ -156,10 +156,7 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
         (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs a table that is"),
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs a table that is listed whole"),
         (lambda: ae.probe("ceilings", task=Add(20)), ".* examples; probe=ceilings needs a table that is listed whole"),
-        (
-            lambda: ae.probe("logit_lens", hooked(named(["q", "r"]))),
-            "2 prompt_names for 5 tokens; expected one",
-        ),
+        (lambda: ae.probe("logit_lens", hooked(named(["q", "r"]))), "2 prompt_names for 5 tokens; expected one"),
         (lambda: ae.probe("logit_lens", hooked(named(["q"] * 5))), "q names two tokens; expected a name of its own"),
         (lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))), "r0 names two tokens"),
         (lambda: ae.probe("logit_lens", hooked(Add(3, min_bits=1))), "has operands of 1 to 3 bits; expected one"),

@@ -102,8 +102,7 @@ def test_cards_are_shown_with_the_figures_beside_them(synthetic, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("runs", "out", "says"),
-    [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out=")],
+    ("runs", "out", "says"), [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out=")]
 )
 def test_unreadable_or_unwritable_folders_are_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
     (tmp_path / "runs").mkdir()

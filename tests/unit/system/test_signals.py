@@ -96,30 +96,6 @@ def test_third_party_handler_runs_between_steps_and_training_continues(listener,
     assert listener.heard == [other]
 
 
-@pytest.mark.parametrize("ours", [signal.SIGTERM, signal.SIGINT])
-def test_own_signal_handled_after_a_third_party_handler(listener, ours):
-    with pytest.raises(Preempted), signals_caught(), deferred():
-        send(signal.SIGUSR2)
-        send(ours)
-        raise_pending()
-        pytest.fail("went on")
-    assert listener.heard == [signal.SIGUSR2]
-
-
-@pytest.mark.parametrize("error", [SystemExit(-1), RuntimeError("timed out too many times")])
-def test_exception_of_a_third_party_handler_ends_the_block(listener, error):
-    def ends():
-        if isinstance(error, SystemExit):
-            send(signal.SIGTERM)  # too late: this is the end, and with that status
-        raise error
-
-    listener.work = ends
-    with pytest.raises(type(error)) as raised, signals_caught(), deferred():
-        send(signal.SIGUSR2)
-        raise_pending()
-    assert raised.value is error
-
-
 @pytest.mark.parametrize(
     ("sent", "status"),
     [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],

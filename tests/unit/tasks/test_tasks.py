@@ -144,10 +144,7 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
         (lambda: Add(3).concepts([100], [2]), r"a=\[100\]: expected integers from 0 to 7"),
         (lambda: Add(3).examples(3, -1), r"b=\[-1\]: expected integers from 0 to 7"),
         *(
-            (
-                lambda x=x: Add(2, min_bits=1).examples([1, 2, 0], 1, length=x),
-                r"length=\[?.*: expected 1 to 2, enough",
-            )
+            (lambda x=x: Add(2, min_bits=1).examples([1, 2, 0], 1, length=x), r"length=\[?.*: expected 1 to 2, enough")
             for x in (0, 3, 1.5, [1, 2, 3], 1)
         ),
         (lambda: Add(4, min_bits=5), r"task\.min_bits=5: expected an integer from 1 to 4"),
@@ -211,13 +208,6 @@ def test_running_sums_of_the_columns_leave_the_digits_of_the_product(task):
     sums = CausalModel(task).table["running_sum"]
     assert (sums % task.base == to_digits(a * b, task.width, task.base)).all()
     assert (sums[:, -1] < task.base).all()
-
-
-def test_running_sum_holds_what_the_columns_below_carry():
-    assert CausalModel(Mul(3)).values([[3, 5], [7, 7]])["running_sum"].tolist() == [
-        [1, 1, 1, 1, 0, 0],
-        [1, 2, 4, 4, 3, 1],
-    ]
 
 
 FORMATS = [
