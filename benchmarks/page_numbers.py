@@ -118,6 +118,7 @@ def learning() -> Facts:
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
         "nanogpt_epochs": joined(reached),
         "prompt_plain": joined(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
+        "mul_prompt_plain": first_95(curves("mul-random-transformer-none-prompt_plain")[0]),
         "plain_ends": span((curve.loc[60, "val_seq_acc"] for curve in curves(PLAIN)), ".1%"),
         "older_epochs": joined(once),
         "older_last": str(once[-1]),
@@ -130,7 +131,7 @@ def learning() -> Facts:
 def multiplication() -> Facts:
     found: Facts = {"mul_errors": span(map(float, claims().loc["mul-mae", "values"].split()), ".1f")}
     for model, form in (("transformer", ".1%"), ("nanogpt", ".2%")):
-        runs = curves(f"mul-random-{model}-none")
+        runs = curves(f"mul-random-{model}-none-seed[0-9]")
         found |= {
             f"mul_{model}_epochs": span((float(first_95(curve)) for curve in runs), ".0f"),
             f"mul_{model}_ends": span((curve.loc[250, "val_seq_acc"] for curve in runs), form),
