@@ -166,6 +166,7 @@ class CounterfactualDataset:
             UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
         """
         require_integer("n", n, 1)
+        causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
         family = Family(_listed(vary), _listed(keep))

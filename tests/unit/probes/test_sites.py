@@ -151,7 +151,7 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
     for ask, message in (
         (
             lambda: ae.CounterfactualDataset.sample(ae.CausalModel(Add(12)), "carry"),
-            "16,777,216 examples; a test of a causal model needs a table that is listed",
+            "16,777,216 examples; a dataset of pairs needs a table that is listed",
         ),
         (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs a table that is"),
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs a table that is listed whole"),
