@@ -217,3 +217,12 @@ def _orthonormal(correlation: Tensor) -> Tensor:
 
 def _basis(columns: Tensor) -> Tensor:
     return torch.linalg.qr(columns)[0]
+
+
+def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
+    """For mean ablation by token: means (P, V, C) of activations (N, P, C) by the token (N, P) there; 0 without any."""
+    means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
+    for position in range(x.shape[1]):
+        for token in tokens[:, position].unique():
+            means[position, token] = x[tokens[:, position] == token, position].mean(0)
+    return means

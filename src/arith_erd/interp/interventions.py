@@ -8,9 +8,7 @@ Each names a site and a position, and acts on the output there::
     Erase("dec.2", None, eraser)                 without a concept
 
 A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
-for all of them. Answer position t predicts ``r_t``. Values are (N, C) for one position and (N, k, C) for all. A value
-without the axis of examples is used for all of them. From a whole cached site (N, k, C) an intervention takes its own
-position.
+for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -176,15 +174,6 @@ def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequen
     if wrong := [one for one in listed if not isinstance(one, Intervention)]:
         raise UserError(f"interventions: received {wrong[0]!r}; expected such as Replace(site, position, value)")
     return listed
-
-
-def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
-    """For mean ablation by token: means (P, V, C) of activations (N, P, C) by the token (N, P) there; 0 without any."""
-    means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
-    for position in range(x.shape[1]):
-        for token in tokens[:, position].unique():
-            means[position, token] = x[tokens[:, position] == token, position].mean(0)
-    return means
 
 
 def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:

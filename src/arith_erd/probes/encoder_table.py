@@ -9,8 +9,9 @@ import torch
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
-from ..interp.interventions import Replace, token_means
+from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.style import BLUE, ORANGE, headline, legend_below, set_title, subplots, tidy
 from .probe import Probe

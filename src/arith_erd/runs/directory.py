@@ -16,8 +16,7 @@
 ================================  =====================================================================
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
-Epochs count from 1. ``tokens.csv`` has a row for each epoch, seed and split (``train`` or ``val``), and a column for
-each token of the answer: its accuracy given the right tokens before it. ``slices.csv`` has the accuracy of held-out
+Epochs count from 1. ``tokens.csv`` has the accuracies given the right tokens before, ``slices.csv`` those of held-out
 examples by length and by longest carry chain.
 """
 

@@ -136,16 +136,21 @@ class Task(ABC):
 
     def __repr__(self) -> str:
         """``Add(bits=5)``: the arguments that are not the defaults, and the bits."""
-        parameters = signature(type(self)).parameters.values()
-        given = {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
+        given = self._arguments()
         shown = [f"{k}={x!r}" for k, (x, default) in given.items() if k == "bits" or not _equal(x, default)]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def same_as(self, other: "Task") -> bool:
         """Whether a task is of the same class with the same arguments, so that it has the same examples."""
-        names = [p.name for p in signature(type(self)).parameters.values() if p.kind != p.VAR_KEYWORD]
-        pairs = ((getattr(self, name, None), getattr(other, name, None)) for name in names)
-        return type(self) is type(other) and all(_equal(x, y) for x, y in pairs)
+        if type(self) is not type(other):
+            return False
+        theirs = other._arguments()
+        return all(_equal(x, theirs[name][0]) for name, (x, _) in self._arguments().items())
+
+    def _arguments(self) -> dict[str, tuple[Any, Any]]:
+        """Arguments of the constructor: name -> the value, kept under the same name, and the default."""
+        parameters = signature(type(self)).parameters.values()
+        return {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
+from arith_erd.interp.erasure import token_means
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interventions import token_means
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples, agreements, slopes, swap_inputs, swaps
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint

@@ -25,8 +25,8 @@ from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
 from ..causal_model import CausalModel, answer_solvers
+from ..erasure import token_means
 from ..hooked import Hooked
-from ..interventions import token_means
 from ..sites import layers, residual_stream
 
 SOURCES = Path(__file__).parent
