@@ -130,7 +130,7 @@ def _layer_curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = N
     tidy(ax)
     shown = rows[(rows["stack"] == "dec") & (rows["level"] == "out")]
     layers = sorted(shown["layer"].unique())
-    ax.set(xlabel="decoder layer", ylabel="correlation with embedding distances", xticks=layers)
+    ax.set(xlabel="decoder layer", ylabel="correlation with\nembedding distances", xticks=layers)
     if layers:
         ax.set(xlim=(layers[0] - 0.25, layers[-1] + 0.25), ylim=(min(0.0, shown["correlation"].min() - 0.02), 1.03))
 
