@@ -177,7 +177,7 @@ def confusion(found: pd.DataFrame) -> Figure:
 
 def table(found: pd.DataFrame) -> str:
     """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
-    lines = [["method", "right", "written by hand", "trained", "compute by the sum", "by carries"]]
+    lines = [["method", "right", "written by hand", "trained", "sum networks", "carry networks"]]
     for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
         written = of_method["network"].isin(REFERENCE_ALGORITHMS)
         parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]

@@ -1,4 +1,4 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures from ``results/``, the menu of ``found/``."""
+"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures from ``results/``."""
 
 import base64
 import json
@@ -12,15 +12,6 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-
-
-def on_config(config: Any) -> Any:
-    """List every page of ``found/`` in the menu, the index first."""
-    pages = sorted((ROOT / "docs" / "found").glob("*.md"), key=lambda path: (path.stem != "index", path.stem))
-    for entry in config["nav"]:
-        if "What was found" in entry:
-            entry["What was found"] = [*(f"found/{path.name}" for path in pages), "verdicts.md"]
-    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
