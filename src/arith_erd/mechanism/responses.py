@@ -17,7 +17,7 @@ Each is scored by *informedness*: the share of answers that change where they sh
 change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,35 +41,6 @@ PREFIX = "prefix"
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
 STEERING = ("carry", *SUMS)
 STEERED_APART = 4  # positions of the answer that are steered together
-
-
-@dataclass(frozen=True)
-class Sample:
-    """N examples with two operands in base 2, and their variables: (N,) or, bit by bit, (N, m); ``answer`` is one."""
-
-    causal_model: CausalModel
-    examples: Examples
-    values: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, causal_model: CausalModel, operands: Array) -> "Sample":
-        values = causal_model.values(operands)
-        return cls(
-            causal_model, causal_model.task.examples(*operands.T), values | {"answer": causal_model.answers(values)}
-        )
-
-    @classmethod
-    def without_replacement(cls, causal_model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        """Different examples, or all of them if there are no more."""
-        table = causal_model.examples.operands
-        return cls.of(causal_model, table if count >= len(table) else table[rng.permutation(len(table))[:count]])
-
-    @classmethod
-    def with_replacement(cls, causal_model: CausalModel, count: int, rng: np.random.Generator) -> "Sample":
-        return cls.of(causal_model, rng.integers(0, causal_model.task.limit, (2, count)).T)
-
-    def __len__(self) -> int:
-        return len(self.examples)
 
 
 @dataclass(frozen=True)
@@ -118,7 +89,7 @@ def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Arr
 
 
 def predicted_bits(
-    columns: ColumnSums, sample: Sample, prefix: Array, user_model: CausalModel | None = None
+    columns: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
 ) -> dict[str, Array]:
     """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
 
@@ -126,11 +97,11 @@ def predicted_bits(
     user's causal model gives. The others are rules that round a number: they tie where that is half-integral, as after
     a single inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
     """
-    t, examples = prefix.shape[1], sample.examples
+    t = prefix.shape[1]
     inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
     names = ("remainder", "graded_carry", "local_remainder") if columns.adds else ("remainder",)
     expected = {name: np.where(inputs.c % 1 == 0.5, -1, rule(name, inputs)) for name in names}
-    expected["prompt_only"] = sample.values["answer"][:, t]
+    expected["prompt_only"] = examples.answer >> t & 1
     if columns.adds:
         expected["local_carry"] = rule("prefix_carry", inputs)
     if user_model is not None:
@@ -150,58 +121,51 @@ def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | N
     return model
 
 
-def no_ties(expected: Mapping[str, Array]) -> Array:
-    """Where (N,) every hypothesis expects a bit."""
-    clear: Array = np.all([bits >= 0 for bits in expected.values()], axis=0)
-    return clear
-
-
 # Steering
 
 
-def slope_solvers(sample: Sample, encoder: bool) -> Tensor:
+def slope_solvers(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
     """Solvers (T, 2, m, N) for the T positions of a stack: ``solvers @ x``, x (N, C), are slopes (2, m, C).
 
     They are slopes on the carry into each bit t, and on one unit of the sum. They are zero where a position is not
     steered for bit t: in the decoder at all positions but t. The encoder's sum is that of all bits, and counts as bit
     0's.
     """
-    task, values = sample.causal_model.task, sample.values
-    unit = 2.0 ** (1 - task.width)
     if not encoder:
-        return torch.diag_embed(answer_solvers(sample.causal_model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
-    solvers = torch.zeros(task.prompt_length, 2, task.width, len(sample), dtype=torch.float64)
+        return torch.diag_embed(answer_solvers(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
+    task, count = adder.task, len(values["sum"])
+    unit = 2.0 ** (1 - task.width)
+    solvers = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
     for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
         if index < 0:  # at the operator, the operand bits next to it on the left
             index = task.prompt_places[place - 1][1]
         own = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = solver([*regressors(sample.causal_model, values, t), *own])[1]
-        solvers[place, 1, 0] = solver([np.ones(len(sample)), values["sum"] * unit, *own])[1] * unit
+            solvers[place, 0, t] = solver([*regressors(adder, values, t), *own])[1]
+        solvers[place, 1, 0] = solver([np.ones(count), values["sum"] * unit, *own])[1] * unit
     return solvers
 
 
-def draw_shifts(sample: Sample, rng: np.random.Generator) -> Array:
-    """Shifts (N, m) of the sum for each example and bit: 1 to 64, up or down, within the range of sums."""
-    total, bits, shape = sample.values["sum"][:, None], sample.causal_model.task.bits, sample.values["answer"].shape
+def draw_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
+    """Shifts (N, m) of each sum (N,) for each bit: 1 to 64, up or down, within the range of sums."""
+    total, shape = sums[:, None], (len(sums), bits + 1)
     delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
 
 
-def shifted_bits(sample: Sample, delta: Array, stored: str) -> Array:
-    """Bit t (N, m) of a machine whose sum grows by delta[:, t], (N, m).
+def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
+    """Bit t (N, m) of a machine whose sum (N,) grows by delta[:, t], (N, m).
 
     It stores the ``value`` a + b, or the ``remainder``, which gives the parity of round((a + b + delta - p) / 2^t),
     with p the number that the prefix spells; -1 where that is nearly half-integral.
     """
     t = np.arange(delta.shape[1])
-    total = sample.values["sum"][:, None] + delta
+    total = sums[:, None] + delta
     if stored == "value":
         return (total >> t) & 1
-    prefix = np.stack([from_digits(sample.values["answer"][:, :i]) for i in t], axis=1)
-    rest = (total - prefix) / 2.0**t
+    rest = (total - sums[:, None] % 2**t) / 2.0**t
     unclear = np.abs(rest - np.floor(rest) - 0.5) < 0.1
     return np.where(unclear, -1, np.floor(rest + 0.5).astype(np.int64) & 1)
 
@@ -213,19 +177,20 @@ def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple
     A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
     steered, each at a quarter of the positions, along directions fitted on as many others.
     """
-    rng, width, adder = np.random.default_rng(seed), model.task.width, CausalModel(model.task)
-    fit, sample = (Sample.with_replacement(adder, count, rng) for _ in range(2))
-    sites, answer = residual_stream(model.sites), sample.values["answer"]
-    solvers = {encoder: slope_solvers(fit, encoder) for encoder in {site.startswith("enc.") for site in sites}}
-    _, cache = model.run_with_cache(fit.examples, sites)
-    before = model.run(sample.examples).argmax(dim=-1)
+    rng, task, adder = np.random.default_rng(seed), model.task, CausalModel(model.task)
+    fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
+    sites, values, width = residual_stream(model.sites), adder.values(fit), task.width
+    carries, answer = adder.values(examples)["carry"], examples.completion - ZERO
+    solvers = {encoder: slope_solvers(adder, values, encoder) for encoder in {s.startswith("enc.") for s in sites}}
+    _, cache = model.run_with_cache(fit, sites)
+    before = model.run(examples).argmax(dim=-1)
     rows, bits = np.arange(count)[:, None], np.arange(width)
     group = rows % STEERED_APART == bits % STEERED_APART  # (N, m): bits whose carry is inverted
-    deltas = [draw_shifts(sample, rng) for _ in range(2)]
+    deltas = [draw_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     for site in sites:
-        resumed, encoder = model.resume_from(site, sample.examples), site.startswith("enc.")
+        resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
         carry, value = torch.einsum("tkmn,ntc->kmtc", solvers[encoder], cache[site].cpu().double())  # (m, T, C) each
-        inverted = _step((1 - 2 * sample.values["carry"]) * group, carry)  # (N, T, C)
+        inverted = _step((1 - 2 * carries) * group, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
         shifts = [np.repeat(delta[:, :1], width, axis=1) for delta in deltas] if encoder else deltas
@@ -236,7 +201,7 @@ def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple
             yield _scored(CardRow("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in SUMS.items():
-            bits = np.concatenate([shifted_bits(sample, delta, stored) for delta in shifts])
+            bits = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
             told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))

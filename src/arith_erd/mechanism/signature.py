@@ -32,10 +32,10 @@ from ..interp.hooked import Hooked
 from ..models import Network, Transformer
 from ..models.references import written_for
 from ..models.weights import shapes_of
-from ..tasks import Add, Task
+from ..tasks import Add, Examples, Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
 from .place_value import ColumnSums
-from .responses import STEERING, SUMS, Sample, draw_shifts, no_ties, predicted_bits, read_prefixes, shifted_bits, steer
+from .responses import STEERING, SUMS, draw_shifts, predicted_bits, read_prefixes, shifted_bits, steer
 
 SIMULATED = 4096  # examples behind an expected signature
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
@@ -106,13 +106,29 @@ def measure_signature(
     model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
 ) -> MeasuredSignature:
     """The signature of a network; only additions are steered, along directions of as many other examples."""
-    task = model.task
-    sample = Sample.without_replacement(CausalModel(task), pairs, np.random.default_rng(seed))
+    task, columns = model.task, ColumnSums(model.task)
+    examples = _different(columns, pairs, np.random.default_rng(seed))
+    clean, readings = read_prefixes(model, examples, seed)
+    responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
+    for reading in readings:
+        t = reading.position
+        changed = reading.tokens != clean[:, t]
+        responses[reading.intervention, t].append(changed)
+        if reading.intervention == "flip" and columns.adds:
+            propagates = (examples.a ^ examples.b) >> (t - 1) & 1 == 1
+            responses["flip_propagate", t].append(changed[propagates])
+            responses["flip_settled", t].append(changed[~propagates])
+        if reading.intervention == "random" and reading.prefix is not None:
+            of_prefix = predicted_bits(columns, examples, reading.prefix, user_model)
+            responses["ties", t].append(np.any([bits < 0 for bits in of_prefix.values()], axis=0))
+            for name, expected, counted in expectations(of_prefix):
+                agrees = np.where(expected < 0, 0.5, reading.tokens - ZERO == expected)
+                responses[name, t].append(agrees[counted])
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
-    for (name, t), shares in _after_prefixes(model, sample, seed, user_model).items():
+    for (name, t), shares in responses.items():
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
-    accuracy = model.accuracy(sample.examples)
+    accuracy = model.accuracy(examples)
     if not isinstance(task, Add):
         return MeasuredSignature(accuracy, components)
     scores = list(steer(model, steered, seed))
@@ -129,27 +145,10 @@ def distinguishable_bits(component: str, width: int) -> range:
     return range(2 if component == "carry" else 0, width - 2)
 
 
-def _after_prefixes(
-    model: Hooked, sample: Sample, seed: int, user_model: CausalModel | None
-) -> dict[tuple[str, int], list[Array]]:
-    """Component and bit -> for each reading, whether answers change or agree."""
-    columns, (clean, readings) = ColumnSums(model.task), read_prefixes(model, sample.examples, seed)
-    responses: dict[tuple[str, int], list[Array]] = defaultdict(list)
-    for reading in readings:
-        t = reading.position
-        changed = reading.tokens != clean[:, t]
-        responses[reading.intervention, t].append(changed)
-        if reading.intervention == "flip" and columns.adds:
-            propagates = sample.values["xor"][:, t - 1] == 1
-            responses["flip_propagate", t].append(changed[propagates])
-            responses["flip_settled", t].append(changed[~propagates])
-        if reading.intervention == "random" and reading.prefix is not None:
-            of_prefix = predicted_bits(columns, sample, reading.prefix, user_model)
-            responses["ties", t].append(~no_ties(of_prefix))
-            for name, expected, counted in expectations(of_prefix):
-                agrees = np.where(expected < 0, 0.5, reading.tokens - ZERO == expected)
-                responses[name, t].append(agrees[counted])
-    return responses
+def _different(columns: ColumnSums, count: int, rng: np.random.Generator) -> Examples:
+    """So many different examples, or all of them if there are no more."""
+    table = columns.causal_model.examples
+    return table if count >= len(table) else table[rng.permutation(len(table))[:count]]
 
 
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
@@ -157,7 +156,7 @@ def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Ar
 
     Ties, where a hypothesis expects -1, count in `OF_ALL` only; for `RIVALS` only differences count.
     """
-    clear = no_ties(expected)
+    clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
         yield name, bits, clear
         yield f"{name}_of_all", bits, np.ones_like(clear)
@@ -172,10 +171,10 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     A remainder ties after a flip, so that is NaN. Only those of `POST_HOC` have the components `POST_HOC_PREFIXES`.
     """
     rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
-    sample = Sample.without_replacement(columns.causal_model, SIMULATED, rng)
+    examples = _different(columns, SIMULATED, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
     for t in range(1, width):
-        of_prefix = predicted_bits(columns, sample, rng.integers(0, 2, (len(sample), t)))
+        of_prefix = predicted_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
         for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
@@ -191,9 +190,9 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
 
 def _followed(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
-    sample = Sample.with_replacement(CausalModel(task), SIMULATED, rng)
-    delta, answer = draw_shifts(sample, rng), sample.values["answer"]
-    bits = {stored: shifted_bits(sample, delta, stored) for stored in SUMS.values()}
+    sums = rng.integers(0, task.limit, (2, SIMULATED)).sum(axis=0)
+    delta, answer = draw_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
+    bits = {stored: shifted_bits(sums, delta, stored) for stored in SUMS.values()}
     scores = {}
     for stored, (component, predicted) in product(bits, SUMS.items()):
         shares = scores[stored, component] = np.full(task.width, np.nan)

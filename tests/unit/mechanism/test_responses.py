@@ -8,16 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.bits import ONE, ZERO, from_digits
-from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.responses import Sample, predicted_bits, read_prefixes
+from arith_erd.mechanism.responses import predicted_bits, read_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
 
 TASK = Add(3)
-SAMPLE = Sample.of(CausalModel(TASK), TASK.examples().operands)
+EXAMPLES = TASK.examples()
 
 
 @pytest.mark.parametrize("kind", [NanoGPT, Transformer])
@@ -28,19 +27,19 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
     for parameter in network.parameters() if kind is NanoGPT else ():
         if parameter.dim() >= 2:  # nanoGPT starts so small that positions hardly matter
             parameter.data = torch.randn_like(parameter) * 0.5
-    prompt = torch.from_numpy(SAMPLE.examples.prompt)
-    answer_in = shift_right(torch.from_numpy(SAMPLE.examples.completion))
+    prompt = torch.from_numpy(EXAMPLES.prompt)
+    answer_in = shift_right(torch.from_numpy(EXAMPLES.completion))
     embedding = network.answer_embedding if kind is Transformer else network.embedding
     ablated = (embedding.weight[ZERO] + embedding.weight[ONE]) / 2
 
     def at_last(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         return torch.cat([output[:, :-1], ablated.expand(64, 1, 16)], dim=1)
 
-    _, readings = read_prefixes(Hooked(network, task=TASK), SAMPLE.examples)
+    _, readings = read_prefixes(Hooked(network, task=TASK), EXAMPLES)
     assert Counter(reading.intervention for reading in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
     for reading in readings:
         if reading.intervention in ("flip", "far"):
-            wrong = reading.prefix != SAMPLE.values["answer"][:, : reading.position]
+            wrong = reading.prefix != EXAMPLES.completion[:, : reading.position] - ZERO
             assert (wrong.sum(axis=1) == 1).all()
             assert (wrong[:, -1] == (reading.intervention == "flip")).all()
         given = answer_in[:, : reading.position + 1].clone()
@@ -56,8 +55,8 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
 def test_hypotheses_follow_from_the_operands_alone() -> None:
     generator, outside = np.random.default_rng(0), set()
     columns = ColumnSums(Add(5))
-    sample = Sample.of(columns.causal_model, columns.causal_model.examples.operands)
-    a, b = sample.examples.a, sample.examples.b
+    examples = columns.task.examples()
+    a, b = examples.a, examples.b
     for t in range(1, 6):
         prefix = generator.integers(2, size=(len(a), t))
         given = from_digits(prefix)
@@ -69,7 +68,7 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
             "graded_carry": ((a >> t) + (b >> t) + (carry > 0.5)) % 2,
             "local_remainder": held % 2,
         }
-        tie, found = carry % 1 == 0.5, predicted_bits(columns, sample, prefix)
+        tie, found = carry % 1 == 0.5, predicted_bits(columns, examples, prefix)
         for name, bits in expected.items():
             assert (found[name] == np.where(tie, -1, bits)).all()
         outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0} if t < 5 else set()
