@@ -24,11 +24,10 @@ from .interventions import (
     PartialForward,
     batches_of,
     caching,
-    intervening,
     listed_interventions,
-    logits_of,
     require_layout,
     require_ran,
+    run_batch,
 )
 from .sites import check_sites, holds_prompt, num_positions
 
@@ -240,9 +239,9 @@ class Hooked:
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in batches_of(self.inputs(inputs), batch_size):
-            with caching(self.sites, sites) as outputs, intervening(self, interventions, batch, tensors):
-                logits.append(logits_of(self, tensors))
-            require_ran(sites, outputs)
+            with caching(self.sites, sites) as outputs:
+                logits.append(run_batch(self, interventions, batch, tensors))
+            require_ran([site for site in sites if site not in outputs])
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
                 own = output.shape[1] if include_prompt else num_positions(site, output.shape[1], tensors)

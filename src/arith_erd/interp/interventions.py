@@ -11,10 +11,12 @@ A position is an index among the positions that the site owns (`interp.sites`), 
 for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -203,45 +205,43 @@ def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[
         yield outputs
 
 
-@contextmanager
-def intervening(
+def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
-) -> Iterator[None]:
-    """Within the context a forward pass of the batch is intervened on, in order."""
-    sites = [intervention.site for intervention in interventions]
-    check_sites(model.sites, sites)
-    ran = set[Hook]()
-    hooks = [_changing(model, intervention, batch, inputs, ran) for intervention in interventions]
-    with ExitStack() as stack:
-        for site, hook in reversed([*zip(sites, hooks, strict=True)]):  # each in front of those there, also of reading
-            stack.callback(model.sites[site].register_forward_hook(hook, prepend=True).remove)
-        yield
-    require_ran(sites, [site for site, hook in zip(sites, hooks, strict=True) if hook in ran])
+) -> Tensor:
+    """Logits (B, m, V) of a batch, with the interventions in order."""
+    check_sites(model.sites, [one.site for one in interventions])
+    of_module: dict[nn.Module, list[Intervention]] = defaultdict(list)
+    for one in interventions:
+        of_module[model.sites[one.site]].append(one)
+    ran = set[nn.Module]()
 
-
-def _changing(
-    model: "Hooked", intervention: Intervention, batch: BatchSlice, inputs: Sequence[Tensor], ran: set[Hook]
-) -> Hook:
-    site, position = intervention.site, intervention.position
-
-    def hook(module: nn.Module, given: Any, output: Any) -> Any:
-        x = _by_position(module, output)
-        _require_first(site, hook in ran)
+    def change(module: nn.Module, given: Any, output: Any) -> Any:
+        x, site = _by_position(module, output), of_module[module][0].site
+        _require_first(site, module in ran)
+        ran.add(module)
         require_layout(site, x, inputs)
-        own = num_positions(site, x.shape[1], inputs)
-        lead = x.shape[1] - own
-        at = None if position is None else model.index(site, position, own)
-        if at is not None and not -lead <= at < own:
-            held = f"{own} positions and {lead} of the prompt before them"
-            raise UserError(f"position {position}: {site} has {held}")
-        place = slice(lead, None) if at is None else lead + at
-        changed = x.clone()
-        changed[:, place] = intervention.change(x[:, place], replace(batch, at=at, before=lead, own=own))
-        ran.add(hook)
-        changed = changed.movedim(1, position_axis(module))
-        return changed if isinstance(output, Tensor) else (changed, *output[1:])
+        for one in of_module[module]:
+            own = num_positions(one.site, x.shape[1], inputs)
+            lead = x.shape[1] - own
+            at = None if one.position is None else model.index(one.site, one.position, own)
+            if at is not None and not -lead <= at < own:
+                held = f"{own} positions and {lead} of the prompt before them"
+                raise UserError(f"position {one.position}: {one.site} has {held}")
+            place = slice(lead, None) if at is None else lead + at
+            changed = x.clone()
+            changed[:, place] = one.change(x[:, place], replace(batch, at=at, before=lead, own=own))
+            x = changed
+        x = x.movedim(1, position_axis(module))
+        return x if isinstance(output, Tensor) else (x, *output[1:])
 
-    return hook
+    with ExitStack() as stack:
+        for module in of_module:  # in front of the hooks that read
+            stack.callback(module.register_forward_hook(change, prepend=True).remove)
+        logits: Any = model.network(*inputs)
+    require_ran([one.site for one in interventions if model.sites[one.site] not in ran])
+    if not isinstance(logits, Tensor):
+        raise UserError(f"{model.name}: gives a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
+    return logits
 
 
 def _by_position(module: nn.Module, output: Any) -> Tensor:
@@ -250,22 +250,14 @@ def _by_position(module: nn.Module, output: Any) -> Tensor:
     return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
 
 
-def logits_of(model: "Hooked", inputs: Sequence[Tensor]) -> Tensor:
-    """What the network gives, which must be one tensor."""
-    logits: Any = model.network(*inputs)
-    if not isinstance(logits, Tensor):
-        raise UserError(f"{model.name}: gives a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
-    return logits
-
-
 def _require_first(site: str, ran: bool) -> None:
     if ran:
         raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
 
 
-def require_ran(sites: Iterable[str], ran: Collection[str]) -> None:
+def require_ran(missing: Sequence[str]) -> None:
     """Refuse, with a `UserError`, a site whose module did not run in a forward pass."""
-    if missing := [site for site in sites if site not in ran]:
+    if missing:
         raise UserError(f"site {missing[0]}: did not run in this forward pass; expected a submodule that does")
 
 
@@ -308,9 +300,11 @@ class PartialForward:
         logits = []
         with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
             for batch, tensors, known in self.batches:
-                outputs = {self.model.sites[layer]: output for layer, output in known.items()}
-                with _forward_replaced(outputs), intervening(self.model, interventions, batch, tensors):
-                    logits.append(logits_of(self.model, tensors))
+                with ExitStack() as stack:
+                    for layer, output in known.items():  # a hook would not skip the computation
+                        module = self.model.sites[layer]
+                        stack.enter_context(patch.object(module, "forward", lambda *x, output=output, **named: output))
+                    logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 
     def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
@@ -332,18 +326,3 @@ class PartialForward:
         last = max(map(names.index, known), default=0)
         self.done = {*known, *(name for name in outside if name in names[:last])}
         return known
-
-
-@contextmanager
-def _forward_replaced(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
-    """Within the context modules give these outputs: a hook would not skip the computation."""
-    own = {module: vars(module)["forward"] for module in outputs if "forward" in vars(module)}
-    try:
-        for module, output in outputs.items():
-            vars(module)["forward"] = lambda *given, output=output, **named: output
-        yield
-    finally:
-        for module in outputs:
-            vars(module).pop("forward", None)
-        for module, forward in own.items():
-            vars(module)["forward"] = forward
