@@ -40,7 +40,7 @@ from .interventions import Position, Subspace
 
 SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
 ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
-OVERLAP = 0.5  # of a control with the found subspace, at most: every direction is at least 45 degrees away from it
+APART = 45.0  # degrees, at least, between every direction of a control and the found subspace
 DRAWS = 50  # for each sign-flipped control that is asked for
 BAND = 200  # random subspaces, for the band of their angles
 ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
@@ -141,12 +141,37 @@ class DASSearch:
         parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
         starts = self.starts(variable, rank)
-        candidates = [
-            learn_subspace(batches, self.x, rank, start, steps, seed=self.seed)
-            for start in starts
-            for steps in (self.config.steps, 0)
-        ]
+        candidates = [self.learn(batches, rank, start, steps) for start in starts for steps in (self.config.steps, 0)]
         return max(candidates, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
+
+    def learn(self, batches: list[Trials], rank: int, start: Tensor, steps: int) -> Subspace:
+        """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
+
+        It starts from directions (d, j); random ones are added if j < rank, the last are dropped if j > rank. Each step
+        of Adam takes the next batch; the learning rate, roughly in radians, falls to 0.
+        """
+        axes = self.x.axes.to(batches[0].source)  # (d, r)
+        generator = torch.Generator().manual_seed(self.seed)
+        random = torch.randn(self.x.rank, rank, generator=generator, dtype=torch.float64).to(axes)
+        columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
+        with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
+            turned = nn.Linear(rank, self.x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
+            torch.manual_seed(self.seed)
+            turned.weight = nn.Parameter(columns)
+            parametrizations.orthogonal(turned, orthogonal_map="householder")
+            turned.weight = columns  # the parametrization takes a tensor
+        turned.to(axes.device)
+        optimizer = torch.optim.Adam(turned.parameters(), lr=0.05)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
+        for step in range(steps):
+            batch = batches[step % len(batches)]
+            logits = batch.logits(Subspace(axes @ turned.weight))
+            loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
+            optimizer.zero_grad()
+            loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
+            optimizer.step()
+            schedule.step()
+        return Subspace((axes @ turned.weight).detach())
 
     def values(self, variable: str) -> Tensor:
         """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""
@@ -171,37 +196,6 @@ class DASSearch:
         return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 
-def learn_subspace(
-    batches: list[Trials], x: Whitened, rank: int, start: Tensor, steps: int, lr: float = 0.05, seed: int = 0
-) -> Subspace:
-    """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
-
-    It starts from directions (d, j); random ones are added if j < rank, the last are dropped if j > rank. Each step of
-    Adam takes the next batch; the learning rate falls from ``lr``, roughly in radians, to 0.
-    """
-    axes = x.axes.to(batches[0].source)  # (d, r)
-    random = torch.randn(x.rank, rank, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(axes)
-    columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
-    with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
-        turned = nn.Linear(rank, x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
-        torch.manual_seed(seed)
-        turned.weight = nn.Parameter(columns)
-        parametrizations.orthogonal(turned, orthogonal_map="householder")
-        turned.weight = columns  # the parametrization takes a tensor
-    turned.to(axes.device)
-    optimizer = torch.optim.Adam(turned.parameters(), lr=lr)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
-    for step in range(steps):
-        batch = batches[step % len(batches)]
-        logits = batch.logits(Subspace(axes @ turned.weight))
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
-        optimizer.zero_grad()
-        loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
-        optimizer.step()
-        schedule.step()
-    return Subspace((axes @ turned.weight).detach())
-
-
 class ControlledDAS(DASSearch):
     """Searches at one place of a network, from the same bases for every variable.
 
@@ -215,10 +209,10 @@ class ControlledDAS(DASSearch):
         causal_model: CausalModel,
         site: str,
         position: Position,
-        config: DASConfig | None = None,
+        config: DASConfig,
         seed: int = 0,
     ) -> None:
-        rng, config = np.random.default_rng(seed), config or DASConfig()
+        rng = np.random.default_rng(seed)
         self.pools = operand_pools(causal_model.task, SHARES, rng)
         sizes = (config.train, config.validation, config.test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
@@ -227,8 +221,7 @@ class ControlledDAS(DASSearch):
     @cached_property
     def in_untrained(self) -> "ControlledDAS | None":
         """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
-        fresh = untrained_copy(self.model, self.seed)
-        if fresh is None:
+        if (fresh := untrained_copy(self.model, self.seed)) is None:
             return None
         return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
 
@@ -297,10 +290,9 @@ class ControlledDAS(DASSearch):
             return dict.fromkeys(ANGLES, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
         random = torch.randn(BAND, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
-        band = [_angle(self.x.axes @ columns.to(self.x.axes), probe.left) for columns in random]
-        low, high = np.quantile(band, (0.05, 0.95))
-        angles = (_angle(subspace.directions, probe.right), _angle(subspace.directions, probe.left), low, high)
-        return dict(zip(ANGLES, map(float, angles), strict=True))
+        band = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
+        own = [principal_angles(subspace.directions, read)[0] for read in (probe.right, probe.left)]
+        return dict(zip(ANGLES, map(float, (*own, *np.quantile(band, (0.05, 0.95)))), strict=True))
 
     def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
@@ -346,21 +338,16 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     count = 0
     for _ in range(DRAWS * number):
         signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
-        if overlap(coordinates, signs * coordinates) <= OVERLAP:
+        if principal_angles(coordinates, signs * coordinates)[-1] >= APART:
             count += 1
             yield Subspace(x.axes @ (signs * coordinates))
         if count == number:
             return
 
 
-def overlap(a: Tensor, b: Tensor) -> float:
-    """Squared cosine of the smallest principal angle between the spans of orthonormal columns (d, k): 0 to 1."""
-    return float(torch.linalg.matrix_norm(a.T @ b, ord=2) ** 2)
-
-
-def _angle(a: Tensor, b: Tensor) -> float:
-    """The largest principal angle between the spans of columns (d, k) and (d, m), in degrees."""
-    return float(np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy())[0]))
+def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """The angles between the spans of columns (d, k) and (d, m), in degrees, the largest first."""
+    return np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy()))
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
