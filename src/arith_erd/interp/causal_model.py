@@ -187,8 +187,10 @@ class CausalModel:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
     def _evaluated(self, name: str, values: Values) -> Array:
+        given = [values[parent].view() for parent in self.parents[name]]
+        for argument in given:
+            argument.flags.writeable = False
         try:
-            given = [_read_only(values[parent]) for parent in self.parents[name]]
             value = np.asarray(self._functions[name](*given))
         except Exception as error:
             raise UserError(f"variable {name}: {first_line(error)}") from error
@@ -234,13 +236,6 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     if not isinstance(model, CausalModel) or model.task is not task:
         raise bad_value(key, given, "what makes a CausalModel of the task that it is given")
     return model
-
-
-def _read_only(value: Array) -> Array:
-    """A view that a variable's function cannot change in place."""
-    view = value.view()
-    view.flags.writeable = False
-    return view
 
 
 def _arguments(function: Function) -> tuple[str, ...]:

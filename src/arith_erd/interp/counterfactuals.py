@@ -54,7 +54,6 @@ def suggested_families(causal_model: CausalModel, variables: Sequence[str] | Non
     """
     if variables is None:
         variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
-    causal_model.require(variables)
     chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
     return {family.name: family for family in (*chosen, *same, Family())}

@@ -61,10 +61,6 @@ class Whitened:
     def rank(self) -> int:
         return len(self.scale)
 
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square().sum()
-
 
 def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
     """Embeddings (N, d) of any floating type, all finite -> their principal axes, in float64.
@@ -151,7 +147,7 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     """
     variances = (x.scale[:, None] * (x.axes.T @ directions)).square().sum(dim=0)  # (n,)
     reached = variances.cumsum(dim=0)
-    target = min(fraction * float(x.variance), float(reached[-1]))
+    target = min(fraction * float(x.scale.square().sum()), float(reached[-1]))
     whole = int((reached < target).sum())  # directions that go entirely
     if target <= 0:
         return project_away(x, directions[:, :0])
@@ -180,14 +176,14 @@ def variance_removed(x: Tensor, erased: Tensor) -> float:
     return float((x - erased).square().sum() / total) if total > 0 else 0.0
 
 
-def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None, tolerance: float = SINGLE) -> Tensor:
+def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> Tensor:
     """Predictions of z (N, k) by a least-squares probe with intercept, refitted on x or on the erased x."""
     z = z.to(torch.float64)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
         left = x.scale[:, None] * x.axes.T  # (r, d)
         u, s, _ = torch.linalg.svd(left - left @ eraser.right @ eraser.left.T, full_matrices=False)
-        u = u[:, s > tolerance * x.scale[0]]
+        u = u[:, s > SINGLE * x.scale[0]]
         covariance = u @ (u.T @ covariance)
     return z.mean(dim=0) + x.white @ covariance
 

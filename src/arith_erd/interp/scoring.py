@@ -19,7 +19,6 @@ import pandas as pd
 
 from ..errors import UserError
 from ..runs import Run
-from ..tasks import Add
 from .hooked import Hooked
 from .loading import find_runs, load_references, load_run
 
@@ -145,7 +144,7 @@ def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> f
 
 
 def _reference(name: str, seed: int) -> Hooked:
-    return load_references(name, [seed], Add())[0]
+    return load_references(name, seed)[0]
 
 
 def _trained(run: Run) -> Iterator[LabelledNetwork]:
@@ -160,17 +159,12 @@ def _trained(run: Run) -> Iterator[LabelledNetwork]:
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
     if whole["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
-    followed = _interchange_accuracies(run, [*places])
+    followed: dict[int, float] = {}  # seed -> share of the interchanges, of its worst variable and token
+    if places:
+        tokens = pd.read_csv(run.tokens_file)
+        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*places])]
+        followed = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
         if right and followed.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
             yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
-
-
-def _interchange_accuracies(run: Run, variables: Sequence[str]) -> dict[int, float]:
-    """Seed -> the share of interchanges that it follows after the last epoch, of its worst variable and token."""
-    if not variables:
-        return {}
-    tokens = pd.read_csv(run.tokens_file)
-    last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin(variables)]
-    return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
