@@ -43,7 +43,8 @@ class Stream:
     columns of z. One column, the *filler*, holds the rest of ``|z|^2 = C``.
 
     A feature of scale 1.2 is a column of z that holds 1.2 times its value; `read` and `write` apply the scale. ``x`` is
-    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm.
+    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm. Behind a LayerNorm with gain and
+    shift, ``gain`` and ``shift`` (C,), the network holds ``gain Q z + shift``.
     """
 
     def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
@@ -52,6 +53,7 @@ class Stream:
         columns[:, 0] = 1.0
         self.basis = torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())  # Q (C, C - 1), otherwise uniform
         self.state = layer_norm(x @ self.basis)  # (N, T, C - 1): z after the sublayers computed so far
+        self.gain, self.shift = 1.0, torch.zeros(CHANNELS, dtype=torch.float64)
         self._columns: dict[str, slice] = {}
         self._scales: dict[str, float] = {}
         self._free = 0
@@ -77,19 +79,24 @@ class Stream:
         """Columns (C - 1, size): ``z + write(name) @ value`` adds to the value of the feature."""
         return torch.eye(CHANNELS - 1, dtype=torch.float64)[:, self._columns[name]] * self._scales[name]
 
+    def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows for z (k, C - 1) -> equivalent rows for what the network holds (k, C), and their bias (k,)."""
+        weight = rows @ self.basis.T / self.gain
+        return weight, -weight @ self.shift
+
     def directions(self, name: str) -> Tensor:
         """Directions of a feature in the channels (C, size), of length 1, the same at every layer."""
         return self.basis[:, self._columns[name]]
 
-    def update(self, change: Tensor) -> float:
-        """Add a sublayer's output (N, T, C - 1) and normalise; returns what the filler needed for ``|z|^2 = C``."""
-        z = self.state + change
+    def update(self, changes: list[Tensor]) -> Tensor:
+        """Add a sublayer's outputs (N, T, C - 1) and normalise; returns the bias (C - 1,) that keeps ``|z|^2 = C``."""
+        z = self.state + torch.stack(changes).sum(0)
         filler = self._columns["filler"].start
         energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
         needed = math.sqrt(CHANNELS - energy) - float(z[..., filler].mean())
         z[..., filler] += needed
         self.state = layer_norm(z)
-        return needed
+        return self.write("filler")[:, 0] * needed
 
 
 @dataclass(frozen=True)

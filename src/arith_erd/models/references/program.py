@@ -23,7 +23,7 @@ TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first L
 class Step:
     """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
 
-    def __init__(self, kind: str, *circuits: Callable[..., Sequence[Head | Units]]) -> None:
+    def __init__(self, kind: str, *circuits: Callable[..., Sequence[Any]]) -> None:
         self.kind, self.circuits = kind, circuits
 
 
@@ -65,9 +65,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         network = Transformer(PROMPT, WIDTH).eval()
     prompt, answer_in = examples(rng)
     table = sinusoids(max(PROMPT, WIDTH), CHANNELS).double()
-    zeros = torch.zeros(1, 1, CHANNELS, dtype=torch.float64)
-    form = Form(Stream(zeros, rng), 1.0, zeros[0, 0])  # of nothing: the encoder attends to no other stack
-    streams: list[Stream] = []
+    streams = [Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng)]  # the encoder attends to no other stack
     for layers, layer, tokens, steps in (
         (network.encoder, network.prompt_embedding, prompt, program.encoder),
         (network.decoder, network.answer_embedding, answer_in, program.decoder),
@@ -75,18 +73,18 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
         streams.append(Stream(embedding.table[tokens] + positions, rng))
-        form = assign(layers, streams[-1], form, [feed_forward(embedding.read), *steps], rng)
+        assign(layers, streams[-1], streams[-2], [feed_forward(embedding.read), *steps])
         layer.weight.data.copy_(embedding.table)
     # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
-    size, answer = float(rng.uniform(4, 8)), form.stream.read("answer")[0]
+    size, answer = float(rng.uniform(4, 8)), streams[-1].read("answer")[0]
     rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
     rows[ZERO], rows[ONE] = -size * answer, size * answer
     base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
     base[ZERO] = base[ONE] = 0.0
-    weight, bias = form.reader(rows)
+    weight, bias = streams[-1].reader(rows)
     network.head.weight.data.copy_(weight)
     network.head.bias.data.copy_(base + bias)
-    return Reference(network, *streams)
+    return Reference(network, *streams[1:])
 
 
 def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -149,52 +147,30 @@ class Embedding:
         return units
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form of a sublayer's input: ``x = gain Q z + shift``."""
-
-    stream: Stream
-    gain: float
-    shift: Tensor
-
-    def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for z (k, C - 1) -> equivalent rows for x (k, C) and their bias (k,)."""
-        weight = rows @ self.stream.basis.T / self.gain
-        return weight, -weight @ self.shift
-
-
-def assign(
-    layers: nn.ModuleList, stream: Stream, memory: Form, steps: Sequence[Step], rng: np.random.Generator
-) -> Form:
+def assign(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Sequence[Step]) -> None:
     """Write the steps into the layers of one stack, from whose embeddings to whose output ``stream`` goes.
 
-    ``memory`` is the encoder's output, for `cross_attention`. Returns the form of the stack's output.
+    ``memory`` is the encoder's output, for `cross_attention`.
     """
-    causal = isinstance(layers[0], DecoderLayer)
+    causal, rng = isinstance(layers[0], DecoderLayer), stream.rng
     slots = [slot for layer in layers for slot in layer.named_children()]
     places = _places([name for name, _ in slots], [step.kind for step in steps], rng)
     at = dict(zip(places, steps, strict=True))
-    form = Form(stream, 1.0, torch.zeros(CHANNELS, dtype=torch.float64))
     for index, (kind, residual) in enumerate(slots):
         sublayer: Any = residual.sublayer
-        source = memory if kind == "cross_attention" else form
+        source = memory if kind == "cross_attention" else stream
         if step := at.get(index):
-            read = (stream,) if kind == "feed_forward" else (stream, source.stream)
-            parts = [part for circuit in step.circuits for part in circuit(*read)]
-            z, attended = stream.state, (source.stream.state, causal and kind == "self_attention")
-            changes = [part(z) if isinstance(part, Units) else part(z, *attended) for part in parts]
-            filler = stream.write("filler")[:, 0] * stream.update(torch.stack(changes).sum(0))
             if kind == "feed_forward":
-                _write_units(sublayer, form, [part for part in parts if isinstance(part, Units)], filler, rng)
+                _write_units(sublayer, stream, [units for circuit in step.circuits for units in circuit(stream)])
             else:
-                _write_heads(sublayer, form, source, [part for part in parts if isinstance(part, Head)], filler, rng)
+                heads = [head for circuit in step.circuits for head in circuit(stream, source)]
+                _write_heads(sublayer, stream, source, heads, causal and kind == "self_attention")
         else:
             last = sublayer.contract if kind == "feed_forward" else sublayer.out
-            _set(last, torch.zeros(last.weight.shape), -form.shift)
-        gain = float(np.exp(rng.uniform(-0.4, 0.4)))
-        form = Form(stream, gain, torch.from_numpy(0.3 * rng.standard_normal(CHANNELS)))
-        _set(residual.norm, torch.full((CHANNELS,), gain), form.shift)
-    return form
+            _set(last, torch.zeros(last.weight.shape), -stream.shift)
+        stream.gain = float(np.exp(rng.uniform(-0.4, 0.4)))
+        stream.shift = torch.from_numpy(0.3 * rng.standard_normal(CHANNELS))
+        _set(residual.norm, torch.full((CHANNELS,), stream.gain), stream.shift)
 
 
 def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
@@ -204,34 +180,33 @@ def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator
     return choices[rng.integers(len(choices))]
 
 
-def _write_units(module: Any, form: Form, parts: list[Units], filler: Tensor, rng: np.random.Generator) -> None:
+def _write_units(module: Any, stream: Stream, parts: list[Units]) -> None:
     """Write hidden units in random order, each with a norm balanced between its two matrices."""
     units, threshold = torch.cat([part.expand for part in parts]), torch.cat([part.threshold for part in parts])
     written = torch.cat([part.contract for part in parts], dim=1)
+    filler = stream.update([part(stream.state) for part in parts])
     constant = torch.stack([part.constant for part in parts]).sum(0) + filler
     hidden, count = module.expand.out_features, len(threshold)
-    order = torch.from_numpy(rng.permutation(hidden)[:count])
+    order = torch.from_numpy(stream.rng.permutation(hidden)[:count])
     balance = (written.norm(dim=0) / units.norm(dim=1)).sqrt()
-    scale = balance * torch.from_numpy(np.exp(rng.uniform(-0.3, 0.3, count)))
-    weight, bias = form.reader(units)
+    scale = balance * torch.from_numpy(np.exp(stream.rng.uniform(-0.3, 0.3, count)))
+    weight, bias = stream.reader(units)
     expand, thresholds = module.expand.weight.double().clone(), module.expand.bias.double().clone()
     expand[order], thresholds[order] = scale[:, None] * weight, scale * (bias + threshold)
     contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
-    contract[:, order] = form.gain * form.stream.basis @ written / scale
+    contract[:, order] = stream.gain * stream.basis @ written / scale
     _set(module.expand, expand, thresholds)
-    _set(module.contract, contract, form.gain * form.stream.basis @ constant - form.shift)
+    _set(module.contract, contract, stream.gain * stream.basis @ constant - stream.shift)
 
 
-def _write_heads(
-    module: Any, form: Form, source: Form, heads: list[Head], filler: Tensor, rng: np.random.Generator
-) -> None:
+def _write_heads(module: Any, stream: Stream, source: Stream, heads: list[Head], causal: bool) -> None:
     """Write heads in random order, each transformed by random invertible matrices."""
-    count = module.heads.num_heads
+    count, rng = module.heads.num_heads, stream.rng
     maps = {"query": module.query, "key": module.key, "value": module.value}
     weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
     biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
     out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
-    constant = filler.clone()
+    constant = stream.update([head(stream.state, source.state, causal) for head in heads])
     for head, place in zip(heads, rng.permutation(count), strict=False):
         rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
         size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
@@ -241,7 +216,7 @@ def _write_heads(
         write = torch.zeros(CHANNELS - 1, HEAD_SIZE, dtype=torch.float64)
         write[:, : len(head.value)] = head.out
         for name, side, linear in (
-            ("query", form, HEAD_SIZE**0.5 * turn @ head.query),
+            ("query", stream, HEAD_SIZE**0.5 * turn @ head.query),
             ("key", source, torch.linalg.inv(turn).T @ head.key),
             ("value", source, mix @ value),
         ):
@@ -251,10 +226,10 @@ def _write_heads(
         biases["value"][rows] += shift
         back = write @ torch.linalg.inv(mix)
         constant -= back @ shift
-        out[:, rows] = form.gain * form.stream.basis @ back
+        out[:, rows] = stream.gain * stream.basis @ back
     for name, linear in maps.items():
         _set(linear, weights[name], biases[name])
-    _set(module.out, out, form.gain * form.stream.basis @ constant - form.shift)
+    _set(module.out, out, stream.gain * stream.basis @ constant - stream.shift)
 
 
 @torch.no_grad()
