@@ -18,7 +18,6 @@ change where they should not: 1 for a network that follows, 0 for one that ignor
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -37,28 +36,19 @@ from .place_value import ColumnSums, PrefixedExamples, rule
 BATCH = 256
 DRAWS = 2  # of random prefixes for each example
 PREFIX = "prefix"
+Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
 STEERING = ("carry", *SUMS)
 STEERED_APART = 4  # positions of the answer that are steered together
 
 
-@dataclass(frozen=True)
-class PrefixResponse:
-    """The likeliest tokens (N,) at one position after an intervention.
-
-    ``prefix`` (N, t) are the bits that the network got; None for ``mean_ablation``.
-    """
-
-    position: int
-    intervention: str
-    tokens: Array
-    prefix: Array | None
-
-
 @torch.no_grad()
-def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[PrefixResponse]]:
-    """The tokens (N, m) after right prefixes, and the readings after each intervention."""
+def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[Reading]]:
+    """The likeliest tokens (N, m) after right prefixes, and at one position t after each intervention on its prefix.
+
+    The prefix is None for ``mean_ablation``.
+    """
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
     both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
@@ -69,18 +59,18 @@ def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Arr
         likeliest: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
         return likeliest
 
-    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[PrefixResponse]:
+    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
         found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
         for t in range(first, width):
-            yield PrefixResponse(t, intervention if t == first else later, found[:, t], bits[:, :t])
+            yield t, intervention if t == first else later, found[:, t], bits[:, :t]
 
-    readings: list[PrefixResponse] = []
+    readings: list[Reading] = []
     for t in range(1, width):
         flipped = answer_in.clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
         ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
         readings += read(t, flipped, "flip", "far")
-        readings.append(PrefixResponse(t, "mean_ablation", ablated[:, t], None))
+        readings.append((t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(DRAWS):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)

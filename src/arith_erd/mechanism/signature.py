@@ -110,19 +110,18 @@ def measure_signature(
     examples = _different(columns, pairs, np.random.default_rng(seed))
     clean, readings = read_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
-    for reading in readings:
-        t = reading.position
-        changed = reading.tokens != clean[:, t]
-        responses[reading.intervention, t].append(changed)
-        if reading.intervention == "flip" and columns.adds:
+    for t, intervention, tokens, prefix in readings:
+        changed = tokens != clean[:, t]
+        responses[intervention, t].append(changed)
+        if intervention == "flip" and columns.adds:
             propagates = (examples.a ^ examples.b) >> (t - 1) & 1 == 1
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
-        if reading.intervention == "random" and reading.prefix is not None:
-            of_prefix = predicted_bits(columns, examples, reading.prefix, user_model)
+        if intervention == "random" and prefix is not None:
+            of_prefix = predicted_bits(columns, examples, prefix, user_model)
             responses["ties", t].append(np.any([bits < 0 for bits in of_prefix.values()], axis=0))
             for name, expected, counted in expectations(of_prefix):
-                agrees = np.where(expected < 0, 0.5, reading.tokens - ZERO == expected)
+                agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
                 responses[name, t].append(agrees[counted])
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
     for (name, t), shares in responses.items():

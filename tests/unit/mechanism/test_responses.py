@@ -36,20 +36,20 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
         return torch.cat([output[:, :-1], ablated.expand(64, 1, 16)], dim=1)
 
     _, readings = read_prefixes(Hooked(network, task=TASK), EXAMPLES)
-    assert Counter(reading.intervention for reading in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
-    for reading in readings:
-        if reading.intervention in ("flip", "far"):
-            wrong = reading.prefix != EXAMPLES.completion[:, : reading.position] - ZERO
+    assert Counter(name for _, name, _, _ in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
+    for position, intervention, tokens, prefix in readings:
+        if intervention in ("flip", "far"):
+            wrong = prefix != EXAMPLES.completion[:, :position] - ZERO
             assert (wrong.sum(axis=1) == 1).all()
-            assert (wrong[:, -1] == (reading.intervention == "flip")).all()
-        given = answer_in[:, : reading.position + 1].clone()
-        if reading.prefix is not None:
-            given[:, 1:] = torch.from_numpy(reading.prefix) + ZERO
-        handle = embedding.register_forward_hook(at_last) if reading.prefix is None else None
+            assert (wrong[:, -1] == (intervention == "flip")).all()
+        given = answer_in[:, : position + 1].clone()
+        if prefix is not None:
+            given[:, 1:] = torch.from_numpy(prefix) + ZERO
+        handle = embedding.register_forward_hook(at_last) if prefix is None else None
         decoded = network.decode(network.encode(prompt), given)[:, -1].argmax(-1).numpy()
         if handle:
             handle.remove()
-        assert (decoded == reading.tokens).all()
+        assert (decoded == tokens).all()
 
 
 def test_hypotheses_follow_from_the_operands_alone() -> None:
