@@ -82,8 +82,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
     base[ZERO] = base[ONE] = 0.0
     weight, bias = streams[-1].reader(rows)
-    network.head.weight.data.copy_(weight)
-    network.head.bias.data.copy_(base + bias)
+    _set(network.head, weight, base + bias)
     return Reference(network, *streams[1:])
 
 
@@ -191,23 +190,19 @@ def _write_units(module: Any, stream: Stream, parts: list[Units]) -> None:
     balance = (written.norm(dim=0) / units.norm(dim=1)).sqrt()
     scale = balance * torch.from_numpy(np.exp(stream.rng.uniform(-0.3, 0.3, count)))
     weight, bias = stream.reader(units)
-    expand, thresholds = module.expand.weight.double().clone(), module.expand.bias.double().clone()
-    expand[order], thresholds[order] = scale[:, None] * weight, scale * (bias + threshold)
+    module.expand.weight.data[order] = (scale[:, None] * weight).float()
+    module.expand.bias.data[order] = (scale * (bias + threshold)).float()
     contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
     contract[:, order] = stream.gain * stream.basis @ written / scale
-    _set(module.expand, expand, thresholds)
     _set(module.contract, contract, stream.gain * stream.basis @ constant - stream.shift)
 
 
 def _write_heads(module: Any, stream: Stream, source: Stream, heads: list[Head], causal: bool) -> None:
     """Write heads in random order, each transformed by random invertible matrices."""
-    count, rng = module.heads.num_heads, stream.rng
-    maps = {"query": module.query, "key": module.key, "value": module.value}
-    weights = {name: linear.weight.double().clone() for name, linear in maps.items()}
-    biases = {name: linear.bias.double().clone() for name, linear in maps.items()}
+    rng = stream.rng
     out = torch.zeros(CHANNELS, CHANNELS, dtype=torch.float64)
     constant = stream.update([head(stream.state, source.state, causal) for head in heads])
-    for head, place in zip(heads, rng.permutation(count), strict=False):
+    for head, place in zip(heads, rng.permutation(module.heads.num_heads), strict=False):
         rows = slice(place * HEAD_SIZE, (place + 1) * HEAD_SIZE)
         size = float(np.exp(rng.uniform(-0.3, 0.3))) * float((head.key.norm() / head.query.norm()).sqrt())
         turn, mix = _invertible(rng) * size, _invertible(rng)
@@ -215,20 +210,18 @@ def _write_heads(module: Any, stream: Stream, source: Stream, heads: list[Head],
         value[: len(head.value)] = head.value
         write = torch.zeros(CHANNELS - 1, HEAD_SIZE, dtype=torch.float64)
         write[:, : len(head.value)] = head.out
-        for name, side, linear in (
-            ("query", stream, HEAD_SIZE**0.5 * turn @ head.query),
-            ("key", source, torch.linalg.inv(turn).T @ head.key),
-            ("value", source, mix @ value),
-        ):
-            weights[name][rows], biases[name][rows] = side.reader(linear)
         # A constant added to all values adds to their average; the output's bias subtracts it.
         shift = torch.from_numpy(0.1 * rng.standard_normal(HEAD_SIZE))
-        biases["value"][rows] += shift
+        for linear, side, matrix, added in (
+            (module.query, stream, HEAD_SIZE**0.5 * turn @ head.query, 0.0),
+            (module.key, source, torch.linalg.inv(turn).T @ head.key, 0.0),
+            (module.value, source, mix @ value, shift),
+        ):
+            weight, bias = side.reader(matrix)
+            linear.weight.data[rows], linear.bias.data[rows] = weight, bias + added
         back = write @ torch.linalg.inv(mix)
         constant -= back @ shift
         out[:, rows] = stream.gain * stream.basis @ back
-    for name, linear in maps.items():
-        _set(linear, weights[name], biases[name])
     _set(module.out, out, stream.gain * stream.basis @ constant - stream.shift)
 
 
