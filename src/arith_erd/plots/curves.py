@@ -14,14 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from . import style
 from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
-from .style import BLUE, GREEN, GREY, INK, ORANGE, band, grid, headline, legend_below, seeds_text, subplots, tidy
+from .style import BLUE, GREY, INK, ORANGE, band, grid, headline, legend_below, plain_text, seeds_text, subplots, tidy
 
-STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
-STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
-
-MAX_SEEDS = 20
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -76,8 +71,7 @@ class EpochCurves:
         """
         panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
         if self.by_seed:
-            shown = self.table["seed"].unique()[:MAX_SEEDS]
-            panels = [(f"seed {seed}", self.table[self.table["seed"] == seed]) for seed in shown]
+            panels = [(f"seed {seed}", rows) for seed, rows in self.table.groupby("seed", sort=False)]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
         width, height = 6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across)
         figure, axes = grid(width, height, len(panels), across, sharex=True, sharey=True)
@@ -99,9 +93,7 @@ class EpochCurves:
             self._scale(ax)
         for ax in axes[::across]:
             ax.set_ylabel(self.label)
-        seeds = self.table["seed"].nunique()
-        left_out = f", {MAX_SEEDS} of them drawn" if self.by_seed and seeds > MAX_SEEDS else ""
-        figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
+        figure.suptitle(f"{title}, {seeds_text(self.table)}", fontsize=11)
         widest = max(map(len, names), default=0)
         legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
         return figure
@@ -128,8 +120,8 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
     widths = (3, 2) if slices is None else (3, 2, 2)
     figure, (accuracy, loss, *of_lengths) = subplots(9 * sum(widths) / 5, 3.6, 1, len(widths), width_ratios=widths)
     accuracy_axes(accuracy, table)
-    for ax in of_lengths:
-        assert slices is not None
+    if slices is not None:
+        (ax,) = of_lengths
         last = slices[(slices["slice"] == "length") & (slices["epoch"] == slices["epoch"].max())]
         band(ax, last.pivot_table("val_seq_acc", "value", "seed"), color=BLUE, marker="o", markersize=4)
         tidy(ax, "y")
@@ -165,43 +157,6 @@ def small_panel(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
-class Line:
-    """The median over seeds of one column; nothing is drawn without rows.
-
-    ``style`` is a name of `STYLES`; ``published`` is the paper's number at the last epoch.
-    """
-
-    rows: pd.DataFrame
-    label: str
-    style: str
-    column: str = "val_seq_acc"
-    published: float | None = None
-
-
-def draw_compared(panels: Mapping[str, tuple[int, Sequence[Line]]]) -> Figure:
-    """Draw a panel per task: by its name or title, the last epoch of the axis and the lines, one of them with rows."""
-    longest = max(len(lines) for _, lines in panels.values())
-    width = 9 if len(panels) > 1 or longest > 3 else 5.6  # as wide as the legend
-    figure, (axes,) = subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
-    for ax in axes:
-        accuracy_axes(ax)
-    axes[0].set_ylabel("sequence accuracy")
-    for ax, (task, (last, lines)) in zip(axes, panels.items(), strict=True):
-        drawn = [line for line in lines if len(line.rows)]
-        for line in drawn:
-            color, dashes = STYLES[line.style]
-            over_epochs(ax, line.rows, line.column, line.label, color, dashes)
-            if line.published is not None:
-                style.diamond(ax, last, line.published, color)
-        ax.set_xlim(0, last)
-        title = style.TASKS.get(task, task.capitalize().replace("_", " "))
-        headline(ax, title, seeds_text(*(line.rows for line in drawn)))
-    published = any(line.published is not None for _, lines in panels.values() for line in lines)
-    legend_below(figure, *([style.PAPER] if published else []))
-    return figure
-
-
 def draw_by_setting(means: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds: settings, ``seeds``, ``accuracy``, ``low``, ``high``.
 
@@ -227,7 +182,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
         look = "osD^v"[number % 5] + ("-" if numeric else "")
         ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
-    with style.plain_text():
+    with plain_text():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)

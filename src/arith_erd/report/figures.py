@@ -9,14 +9,31 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..plots.curves import Line, draw_compared, thinned
+from ..plots.curves import accuracy_axes, over_epochs, thinned
 from ..plots.probe_figures import CORRELATIONS_DRAWN, ERASURES_DRAWN, draw_correlations, draw_erasures
-from ..plots.style import BLUE, GREY, INK, PAPER, TASKS, diamond, headline, legend_below, plain_text, subplots, tidy
+from ..plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PAPER,
+    TASKS,
+    diamond,
+    headline,
+    legend_below,
+    plain_text,
+    seeds_text,
+    subplots,
+    tidy,
+)
 from ..probes.discontinuity import COLUMNS, draw_discontinuities
 from .claims import Result, Results
 from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper, PaperFigure
 
+STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
+STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
 NEVER = 1080  # where a seed is drawn that never gets to 95%
 
 
@@ -25,20 +42,30 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
 
     A panel is left out where nothing is drawn, or only lines for comparison.
     """
-    panels: dict[str, tuple[int, list[Line]]] = {}
     assert about.curves is not None
+    lines, panels = about.curves["lines"], {}
     for task, last in about.curves["epochs"].items():
-        lines, worth_it = [], False
-        for entry in about.curves["lines"]:
-            rows = curves(found, last, task=task, **entry.get("runs", {}))
-            worth_it |= len(rows) > 0 and not entry.get("besides", False)
-            claim, column = entry.get("claim", "").format(task=task), entry.get("column", "val_seq_acc")
-            lines.append(
-                Line(rows, entry["label"], entry["style"], column, results[claim].claim.value if claim else None)
-            )
-        if worth_it:
-            panels[task] = last, lines
-    return draw_compared(panels) if panels else None
+        drawn = [(line, curves(found, last, task=task, **line.get("runs", {}))) for line in lines]
+        drawn = [(line, rows) for line, rows in drawn if len(rows)]
+        if not all(line.get("besides") for line, _ in drawn):
+            panels[task, last] = drawn
+    if not panels:
+        return None
+    width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
+    figure, (axes,) = subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
+    for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
+        accuracy_axes(ax)
+        for line, rows in drawn:
+            color, dashes = STYLES[line["style"]]
+            over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
+            if "claim" in line:
+                diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
+        ax.set_xlim(0, last)
+        title = TASKS.get(task, task.capitalize().replace("_", " "))
+        headline(ax, title, seeds_text(*(rows for _, rows in drawn)))
+    axes[0].set_ylabel("sequence accuracy")
+    legend_below(figure, *([PAPER] if any("claim" in line for line in lines) else []))
+    return figure
 
 
 def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
