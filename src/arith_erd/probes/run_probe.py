@@ -4,15 +4,16 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -120,7 +121,8 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     """
     if isinstance(name, type) and issubclass(name, Probe):
         _require_alike(name.__name__, models)
-        return ProbeResult.of(name(*([[*models]] if models else []), **options), settings={"probe": _texts(options)})
+        probe = name(*([[*models]] if models else []), **options)
+        return ProbeResult.of(probe, settings={"probe": _texts(options)})
     if not isinstance(name, str):
         raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
     job = compose("probe", [f"probe={name}"])
@@ -149,17 +151,6 @@ def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
 
 
-@dataclass(frozen=True)
-class ProbeRun:
-    """A probe and the folder for its result; the networks to log, and their run if there is one."""
-
-    probe: Probe
-    folder: Path
-    models: Sequence["Hooked"] = ()
-    run: Run | None = None
-    epochs: Sequence[int] = ()  # none for the last weights
-
-
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job, of a task or of every run that ``run=`` names.
 
@@ -179,42 +170,47 @@ def run_job(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        probe_runs = [ProbeRun(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
+        folder = job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)
+        asked: list[Callable[[], None]] = [partial(run_probe, job, probe, folder)]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # in a list, so that any is refused before the first one runs
-        probe_runs = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
-    for probe_run in probe_runs:
-        run_probe(job, probe_run)
+        asked = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
+    for run_one in asked:
+        run_one()
 
 
-def run_probe(job: ProbeJob, probe_run: ProbeRun) -> None:
-    name, folder = job.result_name(probe_run.epochs), probe_run.folder
+def run_probe(
+    job: ProbeJob,
+    probe: Probe,
+    folder: Path,
+    models: Sequence["Hooked"] = (),
+    run: Run | None = None,
+    epochs: Sequence[int] = (),
+) -> None:
+    """Write the result of one run, of given weights or of a task, and log it; no ``epochs`` for the last weights."""
+    name = job.result_name(epochs)
     require_writable("out" if job.out else "runs_dir", folder)
-    weights = _weights(job, probe_run.run, probe_run.models)
-    settings = _settings(job) | ({"weights": weights} if weights else {})
-    result = _over_epochs(job, probe_run) if probe_run.epochs else ProbeResult.of(probe_run.probe)
-    result, rows = replace(result, name=name, settings=settings), result.rows
-    files = result.save(folder)
+    weights = _weights(job, run, models)
+    result = _over_epochs(job, run, epochs) if run and epochs else ProbeResult.of(probe)
+    result = replace(result, name=name, settings=_settings(job) | ({"weights": weights} if weights else {}))
+    files, rows = result.save(folder), result.rows
     early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
     show(result.table(), [*result.notes(), *early], result.probe.summary())
     print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
-    home = folder if probe_run.run is None else probe_run.run.path
-    for model in probe_run.models:
+    for model in models:
         own = rows[rows["seed"] == model.seed]
-        logger.probe(model.name, model.seed, name, own, folder / "figure.png", home)
+        logger.probe(model.name, model.seed, name, own, folder / "figure.png", run.path if run else folder)
 
 
-def _over_epochs(job: ProbeJob, probe_run: ProbeRun) -> ProbeResult:
+def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     """The rows with a column ``epoch``. From two epochs on, table and figure are the curves of one measure."""
     from ..interp.loading import load_seeds
 
-    run = probe_run.run
-    assert run is not None
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
-    for epoch in probe_run.epochs:  # networks of one epoch at a time
+    for epoch in epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
         measured = _measured(probe, f"{type(probe).__name__}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=list(probe.columns)))
@@ -228,7 +224,7 @@ def _over_epochs(job: ProbeJob, probe_run: ProbeRun) -> ProbeResult:
     return ProbeResult(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
 
 
-def _of_runs(job: ProbeJob) -> Iterator[ProbeRun]:
+def _of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
     # These load torch, which a probe of a task does not need.
     from ..interp.loading import chosen_epochs, find_runs, load_seeds
 
@@ -241,10 +237,10 @@ def _of_runs(job: ProbeJob) -> Iterator[ProbeRun]:
         folder = run.probe_folder(job.folder_name(epochs))
         if job.out:  # one run's result goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield ProbeRun(job.probe.build(Probe, models=models), folder, models, run, epochs)
+        yield partial(run_probe, job, job.probe.build(Probe, models=models), folder, models, run, epochs)
 
 
-def _of_weights(job: ProbeJob) -> ProbeRun:
+def _of_weights(job: ProbeJob) -> Callable[[], None]:
     from ..interp.loading import load_authors_weights, load_references, load_weights
 
     unread = "model" if job.reference is not None else "seed"
@@ -259,7 +255,7 @@ def _of_weights(job: ProbeJob) -> ProbeRun:
     else:
         models = [load_weights(str(job.checkpoint), job.task, job.network)]
     folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
-    return ProbeRun(job.probe.build(Probe, models=models), folder, models)
+    return partial(run_probe, job, job.probe.build(Probe, models=models), folder, models)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -290,35 +286,32 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
 
 
 def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """The rows of a probe. Meanwhile there is a bar on a terminal, elsewhere a line every 30 s, on standard error."""
+    """The rows of a probe. A line on standard error says how far it is, anew on a terminal, else every 30 s."""
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
-    begun: set[Any] = set()
     started, ended = time.monotonic(), threading.Event()
 
     def text() -> str:
-        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
+        done = max(len({row.get("seed") for row in measured}) - 1, 0)
         site = measured[-1].get("site") if measured else None
-        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
+        where = f", {done} of {networks} networks done" * (networks > 1) + f", at {site}" * bool(site)
+        return f"{name}{where}, {len(measured):,} rows after {time.monotonic() - started:.0f} s"
 
     def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
         while not ended.wait(0.2 if console.is_terminal else EVERY):
-            bar.update(task, description=text(), completed=len(begun) - 1)
-            if not console.is_terminal:
-                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
+            if console.is_terminal:
+                status.update(Text(text()))
+            else:
+                console.print(text(), highlight=False, markup=False)
 
-    threading.Thread(target=tell, daemon=True).start()
-    try:
-        with bar:
+    status = console.status(Text(text()))
+    with status if console.is_terminal else nullcontext():
+        threading.Thread(target=tell, daemon=True).start()
+        try:
             for row in rows:
                 measured.append(row)
-                begun.add(row.get("seed"))
-    finally:
-        ended.set()
+        finally:
+            ended.set()
     return measured
 
 
@@ -327,9 +320,9 @@ def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ())
     console = Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
-    text = table.head(MAX_ROWS).map(str)
-    text.columns = text.columns.map(str)
-    for number, columns in enumerate(blocks(text, console.width)):
+    text = table.head(MAX_ROWS).map(str).rename(columns=str)
+    widths = {column: GAP + max([len(column), *map(len, text[column])]) for column in text}
+    for number, columns in enumerate(blocks(text, widths, console.width)):
         if number:
             console.print()
         drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
@@ -337,38 +330,30 @@ def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ())
             drawn.add_column(Text(column), no_wrap=True)
         for values in text[columns].itertuples(index=False):
             drawn.add_row(*map(Text, values))
-        needed = sum(_needed(text[column]) for column in columns)
-        Console(width=max(console.width, needed)).print(drawn)
+        Console(width=max(console.width, sum(widths[column] for column in columns))).print(drawn)
     if len(table) > MAX_ROWS:
         console.print(f"... and {len(table) - MAX_ROWS} more")
     for note in notes:
         console.print(f"note: {note}", style="yellow")
 
 
-def blocks(text: pd.DataFrame, width: int) -> Iterator[list[str]]:
-    """The columns of each block, in order.
+def blocks(text: pd.DataFrame, widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
+    """The columns of each block, in order, of these ``widths``.
 
     Every block begins with the columns that name a row: those before the first column of measured numbers.
 
     >>> table = pd.DataFrame({"stack": ["dec"], "layer": ["1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
-    >>> list(blocks(table, 80)), list(blocks(table, 40))
+    >>> widths = {"stack": 7, "layer": 7, "value": 22, "token": 7}
+    >>> list(blocks(table, widths, 80)), list(blocks(table, widths, 40))
     ([['stack', 'layer', 'value', 'token']], [['stack', 'layer', 'value'], ['stack', 'layer', 'token']])
     """
     columns = list(text.columns)
-    first = next((i for i, column in enumerate(columns) if i and _is_measured(text[column])), len(columns) - 1)
+    measured = (i for i, column in enumerate(columns) if i and all(map(MEASURED.fullmatch, text[column])))
+    first = next(measured, len(columns) - 1)
     keys, block = columns[:first], list[str]()
     for column in columns[first:]:
-        needed = sum(_needed(text[c]) for c in (*keys, *block, column))
-        if block and needed > width + GAP:  # the last column needs no gap
+        if block and sum(widths[c] for c in (*keys, *block, column)) > width + GAP:  # the last column needs no gap
             yield keys + block
             block = []
         block.append(column)
     yield keys + block
-
-
-def _needed(column: "pd.Series[str]") -> int:
-    return GAP + max([len(str(column.name)), *map(len, column)])
-
-
-def _is_measured(column: "pd.Series[str]") -> bool:
-    return all(MEASURED.fullmatch(value) for value in column)
