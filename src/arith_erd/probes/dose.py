@@ -1,8 +1,4 @@
-"""Move the value in the activations by delta. Does the answer become a + b + delta?
-
-A *path* (S, d) says where the activations of each value lie, up to a constant. ``path[s + delta] - path[s]`` is what to
-add to activations of the value s so that they stand for s + delta.
-"""
+"""Move the value in the activations by delta. Does the answer become a + b + delta?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -26,7 +22,7 @@ from ..plots.style import GREY, INK, headline, legend_below, set_title, subplots
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
 
 Method = Literal["slope", "leace", "centroids"]
-FITTED = 4096  # examples that paths are fitted on
+FITTED = 4096  # examples that directions are fitted on
 CONTROLS = 5  # random directions
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
 TITLES = {
@@ -97,8 +93,9 @@ class Dose(Probe):
         example_of[every.answer] = np.arange(task.size)  # any one with that answer
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
         for site, cached in finite_cache(model, every[chosen], self.sites).items():
-            values = torch.as_tensor(every.answer[chosen], device=cached.device)
-            paths = _paths(cached.flatten(1), values, len(example_of))
+            x, values = cached.flatten(1), torch.as_tensor(every.answer[chosen], device=cached.device)
+            white, means = whiten(x, SPREAD), centroids(x, values, len(example_of))
+            units = {"slope": slope(white, values), "leace": leace_step(white, values)}
             for delta in self.deltas:
                 possible = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
                 if not len(possible):
@@ -110,7 +107,8 @@ class Dose(Probe):
                 resumed = model.resume_from(site, (prompts[base], shift_right(target)))
                 unmoved = _right(resumed(), target)
                 for method in self.methods:
-                    step = paths[method][sums + delta] - paths[method][sums]
+                    linear = method != "centroids"
+                    step = delta * units[method].expand(size, -1) if linear else means[sums + delta] - means[sums]
                     steps = [step, *(_same_length(step, self.seed + i) for i in range(CONTROLS))]
                     moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
                     moved, *controls = (_right(resumed([move]), target) for move in moves)
@@ -143,16 +141,6 @@ class Dose(Probe):
         set_title(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
         legend_below(figure, columns=7)
         return figure
-
-
-def _paths(x: Tensor, values: Tensor, count: int) -> dict[str, Tensor]:
-    """The paths (S, d) of values below ``count``, by method, fitted on activations x (N, d) of values (N,)."""
-    white, units = whiten(x, SPREAD), torch.arange(count, dtype=torch.float64, device=x.device)[:, None]
-    return {
-        "slope": units * slope(white, values),
-        "leace": units * leace_step(white, values),
-        "centroids": centroids(x, values, count),
-    }
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:

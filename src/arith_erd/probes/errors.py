@@ -18,9 +18,9 @@ from ..bits import Array, from_digits, to_digits
 from ..interp.hooked import Hooked
 from ..models.network import greedy_tokens
 from ..plots.curves import EpochCurves
-from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, tidy
+from ..plots.style import BLUE, GREY, INK, ORANGE, canvas, seeds_text, tidy
 from ..stats import Counts, stuck
-from ..tasks import Examples, Task
+from ..tasks import Examples
 from .probe import Probe
 
 Shares = npt.NDArray[np.float64]
@@ -138,49 +138,46 @@ class Errors(Probe):
         return EpochCurves.of(shares, "share", ["subset"], label="share of wrong answers", unit="accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        seeds = len({model.seed for model in self.models})
+        """Errors in value and in tokens beside those of flips at random; below, the shares by token and longest carry.
+
+        On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone,
+        with the probability at which a wrong answer has the measured mean number of wrong bits.
+        """
+        figure, task, shares = canvas(9.6, 7.4), self.task, self.shares(rows)
         counts = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
-        title = f"{self.task.name}: {counts}, {seeds} seed{'s' * (seeds > 1)}"
-        return draw_errors(rows, self.shares(rows), self.task, title)
-
-
-def draw_errors(rows: pd.DataFrame, shares: pd.DataFrame, task: Task, title: str) -> Figure:
-    """Errors in value and in tokens beside those of flips at random; below, the shares by token and longest carry.
-
-    On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone, with
-    the probability at which a wrong answer has the measured mean number of wrong bits.
-    """
-    figure = canvas(9.6, 7.4)
-    figure.suptitle(title, fontsize=11)
-    if rows.empty:
-        figure.text(0.5, 0.5, "no wrong answers", ha="center", va="center", color=GREY)
+        figure.suptitle(f"{task.name}: {counts}, {seeds_text(shares)}", fontsize=11)
+        if rows.empty:
+            figure.text(0.5, 0.5, "no wrong answers", ha="center", va="center", color=GREY)
+            return figure
+        lengths = sorted(shares.loc[shares["by"] == "longest carry", "name"].unique(), key=int)
+        axes = figure.subplot_mosaic([["value", "digits"], ["token", "carry" if lengths else "token"]])
+        bit, verb = task.digit_noun.removesuffix("s"), "flipped" if task.base == 2 else "changed"
+        wrong, errors = rows["hamming_error"].to_numpy(), rows["value_error"].to_numpy()
+        random = flipped_values(rows["answer"].to_numpy(), wrong.clip(max=task.width), task.width, task.base)
+        octaves = (task.base**task.width - 1).bit_length()
+        names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
+        # The number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on.
+        measured, chance = (
+            np.bincount(np.frexp(np.abs(x))[1], minlength=len(names)) / len(x) for x in (errors, random)
+        )
+        first = 0 if measured[0] else 1  # only a token that is not a digit can be wrong without changing the value
+        label = f"as many {bit}s {verb} at random places"
+        _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
+        axes["value"].set(xlabel="error in value, absolute", ylabel="share of wrong answers")
+        axes["value"].set_xticks(
+            axes["value"].get_xticks(), names[first:], rotation=45, ha="right", rotation_mode="anchor"
+        )
+        counted = np.bincount(wrong - 1, minlength=task.answer_length) / len(wrong)
+        expected = truncated_binomial(task.answer_length, wrong.mean())
+        label = f"each {bit} {verb} independently"
+        _compare(axes["digits"], [str(k) for k in range(1, task.answer_length + 1)], counted, expected, label)
+        axes["digits"].set(xlabel="wrong tokens of the answer (Hamming distance)")
+        _wrong(axes["token"], task.answer_names, shares[shares["by"] == "token"])
+        axes["token"].set(xlabel="answer token, after the right prefix", ylabel="share that is wrong")
+        if lengths:
+            _wrong(axes["carry"], lengths, shares[shares["by"] == "longest carry"])
+            axes["carry"].set(xlabel="longest run of carries in the sum")
         return figure
-    lengths = sorted(shares.loc[shares["by"] == "longest carry", "name"].unique(), key=int)
-    axes = figure.subplot_mosaic([["value", "digits"], ["token", "carry" if lengths else "token"]])
-    bit, verb = task.digit_noun.removesuffix("s"), "flipped" if task.base == 2 else "changed"
-    wrong, errors = rows["hamming_error"].to_numpy(), rows["value_error"].to_numpy()
-    random = flipped_values(rows["answer"].to_numpy(), wrong.clip(max=task.width), task.width, task.base)
-    octaves = (task.base**task.width - 1).bit_length()
-    names = ["0", "1", *(f"{2**k}-{2 ** (k + 1) - 1}" for k in range(1, octaves))]
-    # The number of bits of the absolute value: 0 for 0, 1 for +-1, 2 for +-2 and 3, 3 for +-4 .. 7, and so on.
-    measured, chance = (_shares(np.frexp(np.abs(x))[1], len(names)) for x in (errors, random))
-    first = 0 if measured[0] else 1  # only a token that is not a digit can be wrong without changing the value
-    label = f"as many {bit}s {verb} at random places"
-    _compare(axes["value"], names[first:], measured[first:], chance[first:], label)
-    axes["value"].set(xlabel="error in value, absolute", ylabel="share of wrong answers")
-    axes["value"].set_xticks(axes["value"].get_xticks(), names[first:], rotation=45, ha="right", rotation_mode="anchor")
-    counts = [str(k) for k in range(1, task.answer_length + 1)]
-    expected = truncated_binomial(task.answer_length, wrong.mean())
-    _compare(
-        axes["digits"], counts, _shares(wrong - 1, task.answer_length), expected, f"each {bit} {verb} independently"
-    )
-    axes["digits"].set(xlabel="wrong tokens of the answer (Hamming distance)")
-    _wrong(axes["token"], task.answer_names, shares[shares["by"] == "token"])
-    axes["token"].set(xlabel="answer token, after the right prefix", ylabel="share that is wrong")
-    if lengths:
-        _wrong(axes["carry"], lengths, shares[shares["by"] == "longest carry"])
-        axes["carry"].set(xlabel="longest run of carries in the sum")
-    return figure
 
 
 def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
@@ -204,10 +201,6 @@ def truncated_binomial(width: int, mean: float) -> Shares:
         return (count == round(mean)).astype(np.float64)
     p = brentq(lambda p: width * p / -np.expm1(width * np.log1p(-p)) - mean, 1e-12, 1 - 1e-12)
     return binom.pmf(count, width, p) / binom.sf(0, width, p)
-
-
-def _shares(bins: Array, number: int) -> Shares:
-    return np.bincount(bins, minlength=number) / len(bins)
 
 
 def _compare(ax: Axes, names: list[str], measured: Shares, random: Shares, label: str) -> None:
