@@ -46,11 +46,8 @@ class Sheet:
     @classmethod
     def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
         """Describe rows. A column of floats without a unit is a plain number; other columns name the case."""
-        kinds = {
-            str(c): NUMBER if kind == "f" else INTEGER if kind in "iu" else TEXT
-            for c, kind in ((c, getattr(rows[c].dtype, "kind", "O")) for c in rows)
-        }
-        return cls(name, {c: units.get(c, kind) for c, kind in kinds.items()}, **layout)
+        kinds = {"f": NUMBER, "i": INTEGER, "u": INTEGER}
+        return cls(name, {str(c): units.get(str(c), kinds.get(rows[c].dtype.kind, TEXT)) for c in rows}, **layout)
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":

@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -248,16 +248,8 @@ def notes(result: Result) -> list[str]:
     return [*filter(None, [*remarks, claim.erratum])]
 
 
-class Table(NamedTuple):
-    """The part of a probe that the page shows."""
-
-    title: str
-    note: str
-    cells: pd.DataFrame
-
-
-def probe_tables(found: Collection) -> list[Table]:
-    """A table for each probe, task and experiment: means over the seeds of one experiment only."""
+def probe_tables(found: Collection) -> list[tuple[str, str, pd.DataFrame]]:
+    """Title, note and cells for each probe, task and experiment: means over the seeds of one experiment only."""
     tables = []
     for name, rows in sorted(found.probes.items()):
         ours_first = rows.sort_values("source", key=lambda source: source != OURS, kind="stable")
@@ -269,7 +261,7 @@ def probe_tables(found: Collection) -> list[Table]:
             note = "exact" if source == TASK_ALONE else f"the {source}"
             note = seeds_note(part["replica"].nunique()) if ours else note
             cells = tabulate(part, found.sheets[name].within(part)).astype(str)
-            tables.append(Table(f"{name.replace('_', ' ')}: {title}", note, cells))
+            tables.append((f"{name.replace('_', ' ')}: {title}", note, cells))
     return tables
 
 

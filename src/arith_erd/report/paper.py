@@ -14,7 +14,7 @@ from ..config.compose import as_text
 from ..errors import UserError, excerpt
 from ..plots.sheet import UNITS, number
 from .collect import OURS
-from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, Metrics, ProbeColumn
+from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, ProbeColumn
 
 PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
 BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
@@ -157,12 +157,11 @@ def _claim(entry: Mapping[str, Any], section: str, file: str, twice: bool) -> Cl
     """One entry of ``claims``, with itself as it was judged before if the rules were other ones then."""
     said = {"section": section, **entry}
     changed = said.pop("before", {})
+    claim, before = _read(said, file), said | changed | {"mean_of": 0, "old": True}
     if not twice:
-        return _read(said, file)
-    before = _read(said | changed | {"mean_of": 0, "old": True}, file)
-    if isinstance(before.measure, Metrics):
-        before = before.model_copy(update={"measure": before.measure.model_copy(update={"tail": ""})})
-    return _read(said, file).model_copy(update={"before": before})
+        return claim
+    before["measure"] = {key: value for key, value in before["measure"].items() if key != "tail"}
+    return claim.model_copy(update={"before": _read(before, file)})
 
 
 def _read(entry: dict[str, Any], file: str) -> Claim:

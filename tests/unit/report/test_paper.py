@@ -186,8 +186,8 @@ def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
     found = read(synthetic)
     rows, tables = found.probes["distance_correlation"], probe_tables(found)
     assert rows.groupby(["experiment", "seed"]).size().nunique() == 1  # seed 2 counts once
-    assert sorted((table.title, table.note.split(" and")[0]) for table in tables) == [
+    assert sorted((title, note.split(" and")[0]) for title, note, _ in tables) == [
         ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
         ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
     ]
-    assert [*tables[0].cells][-4:] == ["in token", "in value", "out token", "out value"]
+    assert [*tables[0][2]][-4:] == ["in token", "in value", "out token", "out value"]
