@@ -1,9 +1,8 @@
 """From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds, an error is one line. Loads no torch."""
 
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Literal, overload
@@ -16,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, first_line, no_such_key
 from ..runs import leaves
-from .guard import hydra_over_conf, trust_typed, typed_words
+from .guard import hydra_over_conf, is_typed, trust_typed
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF
 from .names import load_option, probe_options
@@ -34,29 +33,191 @@ PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin t
 }
 
 
-@overload
-def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...) -> Job: ...
-@overload
-def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
-def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does, or raise its `UserError`; ``overrides`` are what is typed there.
+def resolve(composed: DictConfig) -> dict[str, Any]:
+    """A composed configuration as plain dictionaries, interpolations resolved."""
+    try:
+        plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
+    return {str(key): value for key, value in plain.items()}
 
-    >>> job = compose("train", ["task=mul", "seed=0-4"])
-    >>> job.seeds, job.task.name, job.trainer.max_epochs
-    ((0, 1, 2, 3, 4), 'mul', 250)
+
+def _keys(composed: DictConfig) -> dict[str, Any]:
+    """Every dotted key of a composition, with its value before interpolation."""
+    plain: Any = OmegaConf.to_container(composed)
+    return dict(leaves(plain))
+
+
+@cache
+def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
+    """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
+    whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+    return {
+        k: value for k, value in _keys(whole).items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")
+    }
+
+
+def _chosen_option(group: str, name: Any) -> Any:
+    """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
+    for source in GlobalHydra.instance().config_loader().get_sources():
+        if source.is_config(f"{group}/{name}"):
+            config = source.load_config(f"{group}/{name}").config
+            return None if "defaults" in config else OmegaConf.to_container(config)
+    return None
+
+
+def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
+    net = OmegaConf.select(composed, "model.net")
+    for key, value in leaves(_chosen_option("scale", choices.get("scale")) or {}):
+        option = key.removeprefix("model.net.")
+        if option != key and key not in known and net.get(option) == value:
+            with open_dict(net):
+                del net[option]
+
+
+def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
+    keys = _keys(composed)
+    own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
+    for key, value in keys.items():
+        if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
+            continue
+        ablation = choices.get("ablation")
+        if key in dict(leaves(_chosen_option("ablation", ablation) or {})):
+            accepted = f"expected ablation=none, or another model than {choices['model']}, which does not have it"
+            raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
+        raise no_such_key(key, known)
+    there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
+    if missing := sorted(known.keys() - there):
+        raise UserError(f"{missing[0]}: missing; expected a value for it")
+
+
+def _as_real(value: Any) -> Any:
+    """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
+    if isinstance(value, list):
+        return [_as_real(x) for x in value]
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return value + 0.0 if number else value
+
+
+def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
+    """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
+    for key, value in _keys(composed).items():
+        default = defaults.get(key)
+        reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
+        if (reals or key in REALS) and repr(real := _as_real(value)) != repr(value):
+            OmegaConf.update(composed, key, real)
+
+
+# Errors of Hydra
+
+
+def as_text(value: str) -> str:
+    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
+        return value
+    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
+    return f"'{escaped}'"
+
+
+def _unread(override: str) -> str:
+    key, equals, value = override.partition("=")
+    if not equals:
+        return f"{override}: expected KEY=VALUE, such as task=add"
+    if value.startswith(("'", '"')) or any(
+        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
+    ):
+        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
+    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+
+
+def _options_with(key: str) -> list[str]:
+    """``["logger=wandb"]`` for ``logger.mode``: the options of a group that have a key."""
+    inner = key.removeprefix("model.")
+    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
+    names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
+    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
+
+
+def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
+    """Hydra's message, with a nearer hint where a key or an option is misspelt."""
+    text = str(error).strip()
+    if text.startswith("Config group override must be"):  # Hydra does not say which
+        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
+    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
+        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
+    if "'hydra/sweeper/sampler/" in text:
+        return f"hydra/sweeper=search: its plugin is not installed; {SEARCH}"
+    if "INTERVAL_SWEEP" in text:
+        return "interval: expected hydra/sweeper=search, which draws values from it"
+    if isinstance(error, OverrideParseException):
+        return _unread(error.override)
+    if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
+        key, value = ambiguous.groups()
+        text = f"\"{key}='{value}'\""
+        other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
+        return f"{key}={value}: expected -m too, for a job of each value{other}"
+    if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
+    if misspelt := re.search(r"Could not override '([^']+)'", text):
+        key = misspelt[1]
+        if key in GROUPS:
+            return f"{key}={{...}}: expected one of its options, the files of conf/{key}/"
+        in_launcher = key.startswith("hydra.launcher.")
+        known = _keys_beside(config_name, overrides)
+        keys = {k for k in known if k.startswith("hydra.launcher.") == in_launcher}
+        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
+            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
+        if any(k.partition(".")[0] == key.partition(".")[0] for k in keys) and (having := _options_with(key)):
+            one = having[0] if len(having) == 1 else f"one of {', '.join(having)}"
+            return f"{key}: expected {one}, which {'has' if len(having) == 1 else 'have'} it"
+        return str(no_such_key(key, keys))
+    cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+    return text.split("Config search path")[0].strip() + cause
+
+
+def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
+    """Every key that could have been typed beside these overrides."""
+    option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
+    known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
+    return {*known, *RECIPE}  # groups that are no key of their own
+
+
+@contextmanager
+def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``.
+
+    Hydra has to be initialised around the block: other options of the same search path are looked at.
     """
-    with explained_errors(config_name, overrides), hydra_over_conf():
-        composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-        return checked_job(config_name, *without_hydra(composed), overrides)
+    for override in overrides:
+        if override.startswith("~") and (group := override[1:].partition("=")[0]) in GROUPS:
+            raise UserError(
+                f"{override}: a job needs a {group}; expected one of its options, the files of conf/{group}/"
+            )
+    try:
+        yield
+    except (HydraException, ValueError) as error:
+        raise UserError(explain_hydra(error, config_name, overrides)) from error
 
 
-def checked_job(
-    config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str] | None = None
-) -> Job | ProbeJob:
+# From a composition to a job
+
+
+def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
+    """A composed configuration without Hydra's own node, and that node."""
+    own = composed.copy()
+    with open_dict(own):
+        del own["hydra"]
+    return own, composed.hydra
+
+
+def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
     """Check a configuration that Hydra has composed and make a job of it; it lacks the ``hydra`` node, given beside it.
 
-    ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``; None for the arguments of
-    this process. A job that could not be run raises a `UserError`.
+    ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``. A job that could not be
+    run raises a `UserError`.
     """
     choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
@@ -81,7 +242,7 @@ def checked_job(
     _write_reals(composed, defaults)
     config = resolve(composed)
     trust_typed(config.pop("trust"), typed)
-    if config.get("overwrite") and not typed_words("overwrite", typed):  # it deletes a run
+    if config.get("overwrite") and not is_typed("overwrite", typed):  # it deletes a run
         raise bad_value("overwrite", config["overwrite"], "on the command line, not in a file")
     if config_name == "probe":
         given = dict(leaves({"probe": config["probe"]}))
@@ -89,174 +250,17 @@ def checked_job(
     return read_job(config, config.pop("overwrite"))
 
 
-@contextmanager
-def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``."""
-    for override in overrides:
-        if override.startswith("~") and (group := override[1:].partition("=")[0]) in GROUPS:
-            raise UserError(
-                f"{override}: a job needs a {group}; expected one of its options, the files of conf/{group}/"
-            )
-    try:
-        yield
-    except (HydraException, ValueError) as error:
-        raise UserError(explain_hydra(error, lambda: _keys_beside(config_name, overrides))) from error
+@overload
+def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...) -> Job: ...
+@overload
+def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
+def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
+    """Compose a job as the command line does, or raise its `UserError`; ``overrides`` are what is typed there.
 
-
-def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
-    """A composed configuration without Hydra's own node, and that node."""
-    own = composed.copy()
-    with open_dict(own):
-        del own["hydra"]
-    return own, composed.hydra
-
-
-def resolve(composed: DictConfig) -> dict[str, Any]:
-    """A composed configuration as plain dictionaries, interpolations resolved."""
-    try:
-        return _plain(composed, resolve=True)
-    except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
-
-
-@cache
-def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
-    """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
-    whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-    keys = dict(leaves(_plain(whole)))
-    return {k: value for k, value in keys.items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")}
-
-
-def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
-    """Every key that could have been typed beside these overrides."""
-    option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
-    chosen = [override for override in overrides if re.fullmatch(option, override)]
-    for flag, folder in zip(overrides, [*overrides[1:], ""], strict=True):  # of options of your own
-        name, _, joined = flag.partition("=")
-        if name in ("--config-dir", "-cd"):
-            chosen.append(f"hydra.searchpath=['file://{os.path.abspath(joined or folder)}']")
-    with hydra_over_conf():
-        known = _composed(config_name, *chosen)
-    return {*known, *RECIPE}  # groups that are no key of their own
-
-
-def _plain(composed: DictConfig, resolve: bool = False) -> dict[str, Any]:
-    plain: Any = OmegaConf.to_container(composed, resolve=resolve, throw_on_missing=resolve)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
-    net = OmegaConf.select(composed, "model.net")
-    for key, value in leaves(_chosen_option("scale", choices.get("scale")) or {}):
-        option = key.removeprefix("model.net.")
-        if option != key and key not in known and net.get(option) == value:
-            with open_dict(net):
-                del net[option]
-
-
-def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
-    keys = dict(leaves(_plain(composed)))
-    own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
-    for key, value in keys.items():
-        if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
-            continue
-        ablation = choices.get("ablation")
-        if key in dict(leaves(_chosen_option("ablation", ablation) or {})):
-            accepted = f"expected ablation=none, or another model than {choices['model']}, which does not have it"
-            raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
-        raise no_such_key(key, known)
-    there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
-    if missing := sorted(known.keys() - there):
-        raise UserError(f"{missing[0]}: missing; expected a value for it")
-
-
-def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
-    """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
-    for key, value in leaves(_plain(composed)):
-        default = defaults.get(key)
-        reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
-        if (reals or key in REALS) and repr(real := _as_real(value)) != repr(value):
-            OmegaConf.update(composed, key, real)
-
-
-def _as_real(value: Any) -> Any:
-    """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
-    if isinstance(value, list):
-        return [_as_real(x) for x in value]
-    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    return value + 0.0 if number else value
-
-
-def _chosen_option(group: str, name: Any) -> Any:
-    """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
-    for source in GlobalHydra.instance().config_loader().get_sources():
-        if source.is_config(f"{group}/{name}"):
-            config = source.load_config(f"{group}/{name}").config
-            return None if "defaults" in config else OmegaConf.to_container(config)
-    return None
-
-
-def explain_hydra(error: Exception, known: Callable[[], Set[str]]) -> str:
-    """Hydra's message, with a nearer hint where one of the ``known`` keys or an option is misspelt."""
-    text = str(error).strip()
-    if text.startswith("Config group override must be"):  # Hydra does not say which
-        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
-    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
-        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
-    if "'hydra/sweeper/sampler/" in text:
-        return f"hydra/sweeper=search: its plugin is not installed; {SEARCH}"
-    if "INTERVAL_SWEEP" in text:
-        return "interval: expected hydra/sweeper=search, which draws values from it"
-    if isinstance(error, OverrideParseException):
-        return _unread(error.override)
-    if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
-        key, value = ambiguous.groups()
-        text = f"\"{key}='{value}'\""
-        other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
-        return f"{key}={value}: expected -m too, for a job of each value{other}"
-    if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
-        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
-    if misspelt := re.search(r"Could not override '([^']+)'", text):
-        key = misspelt[1]
-        if key in GROUPS:
-            return f"{key}={{...}}: expected one of its options, the files of conf/{key}/"
-        in_launcher = key.startswith("hydra.launcher.")
-        keys = {k for k in known() if k.startswith("hydra.launcher.") == in_launcher}
-        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
-            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
-        if any(k.partition(".")[0] == key.partition(".")[0] for k in keys) and (having := _options_with(key)):
-            one = having[0] if len(having) == 1 else f"one of {', '.join(having)}"
-            return f"{key}: expected {one}, which {'has' if len(having) == 1 else 'have'} it"
-        return str(no_such_key(key, keys))
-    cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
-    return text.split("Config search path")[0].strip() + cause
-
-
-def _options_with(key: str) -> list[str]:
-    """``["logger=wandb"]`` for ``logger.mode``: the options of a group that have a key."""
-    inner = key.removeprefix("model.")
-    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
-    names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
-    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
-
-
-def _unread(override: str) -> str:
-    key, equals, value = override.partition("=")
-    if not equals:
-        return f"{override}: expected KEY=VALUE, such as task=add"
-    if value.startswith(("'", '"')) or any(
-        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
-    ):
-        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
-    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
-
-
-def as_text(value: str) -> str:
-    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
-    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
-    if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
-        return value
-    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
-    return f"'{escaped}'"
+    >>> job = compose("train", ["task=mul", "seed=0-4"])
+    >>> job.seeds, job.task.name, job.trainer.max_epochs
+    ((0, 1, 2, 3, 4), 'mul', 250)
+    """
+    with hydra_over_conf(), explained_errors(config_name, overrides):
+        composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+        return checked_job(config_name, *without_hydra(composed), overrides)

@@ -17,7 +17,6 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -87,22 +86,21 @@ def _hydra_keys(config: Any) -> list[str]:
     return []
 
 
-def trust_typed(packages: Any, typed: Sequence[str] | None = None) -> None:
-    """Allow the classes of packages in the composed value of ``trust``, which files can set too, if all were typed.
+def trust_typed(packages: Any, typed: Sequence[str]) -> None:
+    """Allow the classes of packages, the composed value of ``trust``, which files can set too: only if it was typed.
 
-    Packages of the current folder are found too, after installed ones: ``arith-train`` does not look there by itself.
-    ``typed`` is the command line; None for the arguments of this process.
+    What is typed replaces what files say. Packages of the current folder are found too, after installed ones:
+    ``arith-train`` does not look there by itself.
     """
     if not isinstance(packages, list):
         raise bad_value("trust", packages, "names of packages, such as trust=[my_package]")
-    values = [OverridesParser.create().parse_override(word).value() for word in typed_words("trust", typed)]
-    if not all(any(package in value for value in values if isinstance(value, list)) for package in packages):
+    if packages and not is_typed("trust", typed):
         raise bad_value("trust", packages, "on the command line, not in a file")
     if packages and not sys.flags.safe_path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     trust(*packages)
 
 
-def typed_words(key: str, typed: Sequence[str] | None = None) -> list[str]:
-    """What was typed for a key, ``["trust=[json]"]`` (None: in the arguments of this process)."""
-    return [word for word in (sys.argv[1:] if typed is None else typed) if re.match(rf"\+*{key}=", word)]
+def is_typed(key: str, typed: Sequence[str]) -> bool:
+    """Whether one of the typed words, such as ``trust=[json]``, sets a key."""
+    return any(re.match(rf"\+*{key}=", word) for word in typed)

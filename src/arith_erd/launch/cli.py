@@ -57,8 +57,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                     return None
 
             with whole_program():
-                with explained_errors(config_name, typed):
-                    _start(config_name, job)
+                _start(config_name, job)
                 if raised:
                     raise raised[0]
 
@@ -78,7 +77,8 @@ def _start(config_name: ConfigName, job: TaskFunction) -> None:
         raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
     if refused := [option.replace("_", "-") for option in REFUSED if getattr(given, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
-    with hydra_over_conf(given.config_dir) as our_hydra:  # for what only prints too: composing starts the logging
+    # For what only prints too: composing starts the logging.
+    with hydra_over_conf(given.config_dir) as our_hydra, explained_errors(config_name, given.overrides):
         if given.help:
             our_hydra.app_help(config_name, parser, given)
         elif given.hydra_help:

@@ -157,7 +157,7 @@ class CheckedSweeper(Sweeper):
             if hydra_node.sweeper.params and not self.params:
                 experiment = hydra_node.runtime.choices.get("experiment")
                 raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-            return checked_job(config_name, own, hydra_node)
+            return checked_job(config_name, own, hydra_node, sys.argv[1:])
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """Run the jobs in this process, one after another."""
