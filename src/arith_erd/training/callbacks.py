@@ -12,8 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ..errors import UserError
 from ..loggers import Logger
-from ..runs import METRICS, MetricRow, Run, kept_epochs
-from ..runs.directory import SLICES, append_rows, begin_rows
+from ..runs import METRICS, SLICES, MetricRow, Run, append_rows, begin_rows, kept_epochs
 from .checkpoint import progress_text, save_weights
 
 

@@ -19,7 +19,7 @@ from tests.tiny import FOUR_EPOCHS, TINY
 def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, monkeypatch):
     """The shorter one has a checkpoint at its end only, and was trained by other code."""
     monkeypatch.setattr("arith_erd.system.machine.commit", lambda: "aaa")
-    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: "bbb")
+    monkeypatch.setattr("arith_erd.runs.commit", lambda: "bbb")
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.every_n_epochs=5")
     longer = train(*FOUR_EPOCHS)
     out = capsys.readouterr().out
