@@ -81,8 +81,8 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``name``, ``operator``, ``width`` and ``answer``. It sets ``num_operands`` unless it takes two,
-    and may add concepts.
+    A subclass defines ``width`` and ``answer``. It sets ``num_operands`` unless it takes two, ``name`` unless it is that
+    of the class in lower case, and ``operator``, the sign between operands, unless it is ``+``; it may add concepts.
 
     Args:
         bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others. A table of 2 ** 20
@@ -98,8 +98,12 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    operator: ClassVar[str]
+    operator: ClassVar[str] = "+"
     num_operands: ClassVar[int] = 2
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "name"):
+            cls.name = cls.__name__.lower()
 
     def __init__(
         self,
@@ -111,11 +115,6 @@ class Task(ABC):
         interleaved: bool = False,
         min_bits: int | None = None,
     ) -> None:
-        for attribute in ("name", "operator"):
-            if not isinstance(getattr(self, attribute, None), str):
-                raise UserError(
-                    f"{type(self).__name__}: {attribute}: missing; expected a text, an attribute of the class"
-                )
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):

@@ -151,10 +151,6 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
         (lambda: Add(4, interleaved=1), r"task\.interleaved=1: expected true or false"),
         (lambda: Add(4, "reverse", "plain", min_bits=2), r".*min_bits=2: expected null, unless the answer begins with"),
         (lambda: AddScratchpad(4, min_bits=2), ".*unless the answer begins with its lowest digit"),
-        *(
-            (type("Par", (Square,), {key: None}), rf"Par: {key}: missing; expected a text")
-            for key in ("name", "operator")
-        ),
         (lambda: ModAdd(10, modulus=1024), r"task\.modulus=1024: expected an integer from 2 to 1023$"),
         (lambda: ModAdd(21, modulus=997), r"task\.bits=21: expected an integer from 2 to 20$"),
     ],
@@ -162,6 +158,26 @@ def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
 def test_sizes_operands_and_formats_that_a_task_does_not_have_are_refused(make, message):
     with pytest.raises(UserError, match=f"^{message}"):
         make()
+
+
+class Unnamed(Task):
+    """A task that says what it has to, and the rest after its constructor has run."""
+
+    width = 3
+
+    def __init__(self, bits: int = 3) -> None:
+        super().__init__(bits)
+        self.operator = "&"
+
+    def answer(self, a, b):
+        return a & b
+
+
+def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
+    task = Unnamed()
+    assert task.name == "unnamed"
+    assert task.prompt_names[task.bits] == "&"
+    assert rows(task, task.examples([3], [5])) == [("110&101", "100")]
 
 
 @given(tasks_with_operands())
