@@ -6,13 +6,11 @@ that several classes share. The description of a type is what an error calls acc
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from ..errors import bad_value
 from ..runs import NAME, NAMES
 from ..tasks import POSITION_ENCODINGS
 from ..tasks.task import MAX_ROWS
@@ -50,22 +48,8 @@ class Ablation:
     name: Name
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How the optimizer's rate changes."""
-
-    scheduler: Factory
-    interval: str
-    """After each of what: ``step`` or ``epoch``."""
-
-    @classmethod
-    def read(cls, group: Any) -> "Schedule | None":
-        if group is None:
-            return None
-        scheduler = Factory.read("model.scheduler", group, SCHEDULER, "interval")
-        if group.get("interval") not in ("step", "epoch"):
-            raise bad_value("model.scheduler.interval", group.get("interval"), "step or epoch")
-        return cls(scheduler, group["interval"])
+def _scheduler(group: Any) -> Factory | None:
+    return None if group is None else Factory.read("model.scheduler", group, SCHEDULER)
 
 
 @validated_dataclass(frozen=True, config=CLOSED)
@@ -77,7 +61,7 @@ class Model:
     optimizer: Annotated[Factory, parsed_by(lambda group: Factory.read("model.optimizer", group, OPTIMIZER))]
     gradient_clip: Annotated[float | None, accepts("a number above 0, at most 1e38, or null", gt=0, le=LARGEST_REAL)]
     """Largest norm of one replica's gradient."""
-    scheduler: Annotated[Schedule | None, parsed_by(Schedule.read)] = None
+    scheduler: Annotated[Factory | None, parsed_by(_scheduler)] = None
     loss: Annotated[Factory, parsed_by(lambda group: Factory.read("model.loss", group, LOSS))] = Factory(
         "arith_erd.losses.CrossEntropy", key="model.loss._target_"
     )
@@ -141,7 +125,11 @@ OPTIMIZER: Mapping[str, Any] = {
     "weight_decay": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
     "momentum": Fraction,
 }
-SCHEDULER: Mapping[str, Any] = {"step_size": Count, "gamma": Positive}  # the rest shows in a trial: `schedule_of`
+SCHEDULER: Mapping[str, Any] = {  # the rest shows in a trial: `schedule_of`, which takes the interval out
+    "interval": Annotated[Literal["step", "epoch"], accepts("step or epoch", None)],
+    "step_size": Count,
+    "gamma": Positive,
+}
 LOSS: Mapping[str, Any] = {
     "label_smoothing": Fraction,
     "weight": Positive,

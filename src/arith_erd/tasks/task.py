@@ -81,8 +81,9 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``width`` and ``answer``. It sets ``num_operands`` unless it takes two, ``name`` unless it is that
-    of the class in lower case, and ``operator``, the sign between operands, unless it is ``+``; it may add concepts.
+    A subclass defines ``width`` and ``answer``. It sets ``num_operands`` unless it takes two, ``name`` unless that of
+    the class in lower case will do, and ``operator``, the sign between operands, unless it is ``+``. It may add
+    concepts.
 
     Args:
         bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others. A table of 2 ** 20

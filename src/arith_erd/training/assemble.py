@@ -9,6 +9,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -50,9 +51,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
     begin_loss(job, pack, data)
     optimizer = optimizer_of(job, device)
-    schedule = schedule_of(job, data, optimizer)
-    interval = job.model.scheduler.interval if job.model.scheduler else "step"
-    module = LitPack(pack, optimizer, job.model.gradient_clip, schedule, interval)
+    module = LitPack(pack, optimizer, job.model.gradient_clip, *schedule_of(job, data, optimizer))
     if job.trainer.precision == "64-true":
         module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
     return module
@@ -168,22 +167,25 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     )
 
 
-def schedule_of(job: Job, data: TableData, make: MakeOptimizer) -> Callable[[Optimizer], LRScheduler] | None:
-    """The factory of a job's scheduler; None for a constant rate. Its first step is tried.
+def schedule_of(
+    job: Job, data: TableData, make: MakeOptimizer
+) -> tuple[Callable[[Optimizer], LRScheduler] | None, str]:
+    """The factory of a job's scheduler, None for a constant rate, and after each of what the rate changes: ``step``.
 
-    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. One
-    that refuses its options, or needs more than the number of steps, is a `UserError`.
+    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. The
+    first step is tried: a class that refuses its options, or needs more than the number of steps, is a `UserError`.
     """
-    schedule = job.model.scheduler
-    if schedule is None:
-        return None
-    factory = schedule.scheduler
+    if job.model.scheduler is None:
+        return None, "step"
+    arguments = dict(job.model.scheduler.arguments)
+    interval = arguments.pop("interval", "step")
+    factory = replace(job.model.scheduler, arguments=arguments)
     takes = inspect.signature(factory.load(LRScheduler)).parameters
-    changes = data.steps_per_epoch if schedule.interval == "step" else 1  # in an epoch
+    changes = data.steps_per_epoch if interval == "step" else 1  # in an epoch
     more = {"steps_per_epoch": changes} if "steps_per_epoch" in takes else {}
     made: Callable[[Optimizer], LRScheduler] = partial(factory.build, LRScheduler, **more)
     optimizer = make([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
     scheduler = made(optimizer)
     optimizer.step()  # schedulers warn where it comes later
     change_rate(scheduler)
-    return made
+    return made, interval

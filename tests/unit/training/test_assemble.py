@@ -12,7 +12,6 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import CONF, compose
-from arith_erd.config.groups import Schedule
 from arith_erd.errors import UserError
 from arith_erd.interp.interventions import caching
 from arith_erd.losses import CrossEntropy, Loss
@@ -144,7 +143,7 @@ def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(optimizer, sch
     """The last one when its schedule has ended."""
     job = compose("train", [*TINY, "model=nanogpt", f"runs_dir={runs_dir}"])
     chosen = (
-        {"scheduler": Schedule(scheduler, "step")}
+        {"scheduler": scheduler}
         if scheduler
         else {"optimizer": Factory(f"torch.optim.{optimizer}", {"lr": 1e-3}, key="model.optimizer._target_")}
     )
@@ -159,7 +158,9 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     made = compose("train", [*TINY, *recipe])
     make = partial(torch.optim.SGD, lr=0.1)
     optimizer, found = make([nn.Parameter(torch.zeros(1))]), []
-    schedule = schedule_of(made, table_data(made), make)(optimizer)
+    make_schedule, interval = schedule_of(made, table_data(made), make)
+    schedule = make_schedule(optimizer)
+    assert interval == "step"
     for _ in range(6):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
