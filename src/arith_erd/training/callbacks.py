@@ -10,7 +10,6 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..errors import UserError
 from ..loggers import Logger
 from ..runs import METRICS, SLICES, MetricRow, Run, append_rows, begin_rows, kept_epochs
 from .checkpoint import progress_text, save_weights
@@ -62,9 +61,6 @@ class MetricsWriter(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds, epoch = self.seconds, trainer.current_epoch + 1
-        if not pl_module.rows:  # so says a damaged checkpoint, and so ends a loss that raises StopIteration
-            fault = f"epoch {epoch} ends without an evaluation; delete last.ckpt to start again"
-            raise UserError(f"{self.run.path}: {fault}")
         rows: list[MetricRow] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
         if pl_module.slices:

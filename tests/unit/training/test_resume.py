@@ -7,7 +7,6 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.losses import CrossEntropy
 from arith_erd.runs import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.run_pack import train_pack
@@ -144,18 +143,3 @@ def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train):
     with pytest.raises(OSError, match="symbolic links"):
         train("checkpoint.keep_last=false")
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_loss_that_raises_an_end_ends_no_epoch(train, runs_dir, monkeypatch):
-    """Of the data, to Lightning."""
-
-    def stops(self, *tensors):
-        raise StopIteration
-
-    monkeypatch.setattr("arith_erd.training.assemble.begin_loss", lambda *_: None)
-    monkeypatch.setattr(CrossEntropy, "forward", stops)
-    with pytest.raises(UserError, match="epoch 1 ends without an evaluation"):
-        train()
-    (run,) = (Run(path) for path in runs_dir.iterdir())
-    assert not run.summary_file.exists()
-    assert not run.metrics()
