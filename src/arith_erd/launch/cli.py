@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..config.compose import CONF, ConfigName, checked_job, explained_errors
 from ..config.guard import hydra_over_conf
 from ..errors import UserError
-from ..system.cli_errors import program as whole_program
+from ..system.cli_errors import one_line_errors
 from ..system.signals import signals_caught
 from . import sweep
 
@@ -56,7 +56,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
                     raised.append(error)  # else Hydra would announce it
                     return None
 
-            with whole_program():
+            with one_line_errors(), signals_caught():
                 _start(config_name, job)
                 if raised:
                     raise raised[0]

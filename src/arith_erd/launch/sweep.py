@@ -135,10 +135,18 @@ class CheckedSweeper(Sweeper):
         common = set.intersection(*map(set, picked.values())) if len(picked) > 1 else set()
         varying = [" ".join(override for override in line if override not in common) for line in picked.values()]
         jobs = [SweepJob(*one, words) for one, words in zip(picked.items(), varying, strict=True)]
+        config_name, loader = self.config.hydra.job.config_name, self.hydra_context.config_loader
         folders: set[Path] = set()
         for job in jobs:
             try:
-                job.job = self._accept(job.overrides)
+                with signals_caught(), explained_errors(config_name, job.overrides):
+                    own, hydra_node = without_hydra(loader.load_sweep_config(self.config, job.overrides))
+                    if hydra_node.sweeper.params and not self.params:
+                        experiment = hydra_node.runtime.choices.get("experiment")
+                        raise UserError(
+                            f"experiment={experiment}: a sweep of its own; expected one experiment a command"
+                        )
+                    job.job = checked_job(config_name, own, hydra_node, sys.argv[1:])
                 if isinstance(job.job, ProbeJob):
                     job.job.take_folders(folders)
                 elif job.finished and not job.job.overwrite:
@@ -149,15 +157,6 @@ class CheckedSweeper(Sweeper):
             print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
             raise SystemExit(FAILED)
         return jobs
-
-    def _accept(self, overrides: list[str]) -> Job | ProbeJob:
-        config_name = self.config.hydra.job.config_name
-        with signals_caught(), explained_errors(config_name, overrides):
-            own, hydra_node = without_hydra(self.hydra_context.config_loader.load_sweep_config(self.config, overrides))
-            if hydra_node.sweeper.params and not self.params:
-                experiment = hydra_node.runtime.choices.get("experiment")
-                raise UserError(f"experiment={experiment}: a sweep of its own; expected one experiment a command")
-            return checked_job(config_name, own, hydra_node, sys.argv[1:])
 
     def _run_one_by_one(self, jobs: list[SweepJob]) -> None:
         """Run the jobs in this process, one after another."""

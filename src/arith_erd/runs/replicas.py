@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
-from . import METRICS, Run, SeedSummary, identity, require_name, settings, short_hash
+from . import METRICS, Run, identity, require_name, settings, short_hash
 
 GROUPS = ("task", "split", "model", "ablation")
 ORDERS = ("prompt_order", "completion_order")
@@ -86,12 +86,9 @@ def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.S
         raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
     if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
         raise ValueError("metrics.csv does not hold all its epochs")
-    return {row["seed"]: _of_a_seed(row) | of_run for row in summary["seeds"]}
-
-
-def _of_a_seed(row: SeedSummary) -> ReplicaRow:
-    """The numbers of one seed, and the names of its tokens that were never learnt; null means not known."""
-    given: Mapping[str, Any] = row
-    numbers = {key: given[key] for key in (*NUMBERS, *OF_TRAINING) if key in given}
-    facts: ReplicaRow = {key: math.nan if x is None else float(x) for key, x in numbers.items()}
-    return facts | {"never_learnt": excerpt(", ".join(given.get("never_learnt", ())))}
+    by_seed: dict[int, ReplicaRow] = {}
+    for row in summary["seeds"]:
+        given = {key: row[key] for key in (*NUMBERS, *OF_TRAINING) if key in row}
+        numbers = {key: math.nan if x is None else float(x) for key, x in given.items()}  # null means not known
+        by_seed[row["seed"]] = numbers | {"never_learnt": excerpt(", ".join(row.get("never_learnt", ())))} | of_run
+    return by_seed

@@ -23,7 +23,6 @@ from typing import IO, Any
 
 from ..errors import UserError, excerpt, first_line, printable
 from .files import InUseError
-from .signals import signals_caught
 
 FAILED = 1
 FAILURE = "failed: "
@@ -57,16 +56,14 @@ def _notes(error: Exception, start: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def program() -> Iterator[None]:
-    """The block is a whole program: exceptions become one line, and signals end it as `signals` says."""
-    with one_line_errors(), signals_caught():
-        yield
-
-
-@contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Exit with a line on standard error if the block raises. `SystemExit`, a stop on a signal included, passes."""
-    with lasting_output():
+    """Exit with a line on standard error if the block raises. `SystemExit`, a stop on a signal included, passes.
+
+    Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
+    """
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
+        sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)
         try:
             yield
         except KeyboardInterrupt:
@@ -75,16 +72,6 @@ def one_line_errors() -> Iterator[None]:
             line, status = line_and_status(error)
             print(f"error: {line}", file=sys.stderr)
             raise SystemExit(status) from None
-
-
-@contextlib.contextmanager
-def lasting_output() -> Iterator[None]:
-    """Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising."""
-    before = sys.stdout, sys.stderr
-    with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
-        sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)
-        try:
-            yield
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -161,8 +161,8 @@ def test_slurm_without_requeue_is_one_line(monkeypatch, capsys):
 
 PRINTS = """
 import sys
-from arith_erd.system.cli_errors import program
-with program():
+from arith_erd.system.cli_errors import one_line_errors
+with one_line_errors():
     print("\u00fc" * 10, flush=True)
     print("\u00fc", file=sys.stderr)
     open(sys.argv[1], "w").write("done")
